@@ -1,41 +1,42 @@
-"""Checkpoint rules: of which vjobs a checkpoint is due, where copies go, and how much room one needs. Pure."""
+"""Checkpoint rules: the vjobs whose checkpoints are due, the nodes for copies, and the room that one needs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-#: What a file has besides the memory of its VM: header, devices.
+#: The size of a file besides the memory of its VM: header, devices.
 _BESIDES_MIB = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """How much of a running vjob's work a checkpoint would save from being repeated. Times in seconds."""
+    """A running vjob, and the work that a checkpoint would save from being repeated. Times in seconds."""
 
     job_id: int
     nodes: frozenset[str]  # where its VMs run
-    interval_s: float  # of its partition; 0: none are taken
+    interval_s: float  # of its partition; 0: no checkpoints are taken
     ran_s: float  # how long it has run since its start
-    saved_s: float  # how much of this is in its checkpoint; 0 without one
-    took_s: float  # how long that one took, from its beginning until it was whole
-    copies: int  # nodes that have it and are not gone, of the VM with the fewest; on shared storage as many as needed
+    saved_s: float  # the part of ``ran_s`` that its checkpoint covers; 0 without one
+    took_s: float  # how long that checkpoint took, from its beginning until it was whole
+    copies: int  # remaining nodes with the file of the VM that has fewest; on shared storage as many as needed
 
 
-#: So many nodes have each file of a whole checkpoint, where they do not share a store.
+#: The number of nodes that have each file of a whole checkpoint, if nodes do not share a store.
 COPIES = 2
 
 
 def due(vjobs: Collection[Covered], occupied: Collection[str], cycle_s: float) -> list[int]:
     """The vjobs of which a checkpoint is begun now, the one with most to lose first.
 
-    One is due so early that it is whole before the interval is over, and at once when the last one would not outlive
-    the loss of a node any more. On each node one is taken at a time, and none where something else is done to VMs.
+    A checkpoint is due so early that it is whole before the interval is over. It is due at once when the last one would
+    not outlive the loss of a node any more. On each node one checkpoint is taken at a time, and none where something
+    else is done to VMs.
 
     Args:
-        vjobs: those that run, and on which nothing is under way or planned.
+        vjobs: running vjobs on which nothing is under way or planned.
         occupied: nodes where VMs are being saved, restored, moved, or written for a checkpoint.
-        cycle_s: between two looks.
+        cycle_s: the time between two looks.
     """
     taken = set(occupied)
     found = []
@@ -53,16 +54,16 @@ def due(vjobs: Collection[Covered], occupied: Collection[str], cycle_s: float) -
 def room_needed(files_mib: Sequence[int], saved_mib: Sequence[int]) -> int:
     """Bytes that a store must have free: for files of VMs of these sizes, beside the saves of others.
 
-    Memory may not compress at all. A suspend must never fail for the room that a checkpoint took.
+    Memory may not compress at all. A suspend must never fail because a checkpoint took its room.
     """
     return (sum(files_mib) + _BESIDES_MIB * len(files_mib) + sum(saved_mib) + _BESIDES_MIB * len(saved_mib)) << 20
 
 
 def choose_targets(hosts: Mapping[str, str], memory_mib: int, free: Mapping[str, int]) -> dict[str, str] | None:
-    """A node for the copy of each VM's file that is not its own; None if there is none.
+    """By VM name, another node for the copy of its file; None if a VM has none.
 
     Args:
-        hosts: where each VM runs, by its name.
+        hosts: by VM name, the node where it runs.
         memory_mib: of each VM.
         free: bytes that checkpoints may take on each node, the best node first.
     """

@@ -1,8 +1,8 @@
 """Executor: begins operations on vjobs, at most one at a time for each, and carries them out in threads.
 
 Intent first: the operation and the vjob's new state are in the ledger before anything acts. After a crash, `adopt`
-takes up every operation that the ledger still has under way. How an operation ended is in the ledger, too, and with it
-how long the engine waits before it tries the same again.
+takes up every operation that the ledger still has under way. The end of an operation is in the ledger, too, with the
+time that the engine waits before it tries the same again.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ K, S = OperationKind, VJobState
 
 @dataclass(frozen=True, slots=True)
 class _Act:
-    """What an operation does."""
+    """One kind of operation: its code, and its states."""
 
     carry_out: Callable[[Task], None]
-    during: VJobState  # the vjob's state while it is under way; entered when it begins, if it is a transition
-    after: frozenset[VJobState]  # the states that it is for
+    during: VJobState  # the vjob's state while the operation is under way; entered at its beginning, if it is another
+    after: frozenset[VJobState]  # the states that it is to lead to
     also: VJobState | None = None  # the other state in which it may be carried out
 
 
@@ -65,8 +65,8 @@ _ACTS: dict[OperationKind, _Act] = {
     K.RELOCATE: _Act(relocate, S.SLEEPING, frozenset({S.SLEEPING})),
 }
 
-#: Groups of operations; each has threads of its own, so that nothing that moves VMs waits behind many slow boots, and
-#: nothing that ends VMs, or has them stand still, waits behind anything else. All others are of one group, ``_MOVE``.
+#: Groups of operations, each with threads of its own: an operation that moves VMs does not wait behind many slow boots,
+#: and one that ends VMs, or has them stand still, waits behind nothing else. All others form one group, ``_MOVE``.
 _GROUPS = {
     K.START: "start",
     K.REATTACH: "reattach",
@@ -82,7 +82,7 @@ _YIELD_LOOK_S = 0.05
 
 
 class Executor:
-    """Carries out operations; ``on_end`` is called, from a worker thread, whenever one has ended."""
+    """Carries out operations; ``on_end`` is called, from a worker thread, whenever an operation has ended."""
 
     def __init__(self, context: Context, *, workers: int, on_end: Callable[[], None]) -> None:
         self._context = context
@@ -96,12 +96,12 @@ class Executor:
         self._tasks: dict[int, Task] = {}
         self._aborting: set[Task] = set()
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
-        self._lost: dict[int, str] = {}  # by job id, why; until something is begun for it
+        self._lost: dict[int, str] = {}  # by job id, why its state is lost; until an operation is begun on it
         self.held_back = HeldBack()
         self._lock = threading.Lock()
 
     def begin(self, job_id: int, kind: OperationKind, reason: str, **rest: Any) -> Operation:
-        """Record the intent and start to act on it; arguments and refusals as of `intend`."""
+        """Record the intent and start to act on it; arguments and errors as of `intend`."""
         operation = self.intend(job_id, kind, reason, **rest)
         self.submit(operation)
         return operation
@@ -125,14 +125,14 @@ class Executor:
             kind: what to do.
             reason: why, for a person.
             requested_by: a user's name, or "engine".
-            hosts: where its VMs are going to run, by VM name (start, resume).
-            destinations: where its VMs (or their saved states) move to, by VM name.
-            takes_over: of a suspend: saved states are there already, on ``hosts``.
+            hosts: by VM name, the node where it is going to run (start, resume).
+            destinations: by VM name, the node to which it (or its saved state) moves.
+            takes_over: for a suspend: the saved states are there already, on ``hosts``.
             changes: of the vjob's row, made in the same transaction.
 
         Raises:
-            RefusedError: another operation on the vjob is under way, or nobody knows yet how the last one ended; or it
-                is held back.
+            RefusedError: another operation on the vjob is under way; or the end of the last one is not recorded yet; or
+                the vjob is held back.
             IllegalTransitionError: the vjob is not in a state for it.
         """
         ledger = self._context.ledger
@@ -160,17 +160,17 @@ class Executor:
         return len(operations)
 
     def busy(self) -> set[int]:
-        """Job ids of the vjobs that an operation is under way on."""
+        """Job ids of the vjobs that have an operation under way."""
         with self._lock:
             return set(self._tasks)
 
     def yielding(self) -> set[int]:
-        """Job ids of the vjobs on which nothing is under way but a checkpoint, which makes way for anything else."""
+        """Job ids of the vjobs whose operation under way is a checkpoint, which makes way for any other."""
         with self._lock:
             return {job_id for job_id, task in self._tasks.items() if task.operation.kind is K.CHECKPOINT}
 
     def make_way(self, job_id: int, what: str, *, wait_s: float = 0.0) -> None:
-        """Cancel a checkpoint that is under way, for ``what`` goes first; wait at most so long until it has ended."""
+        """Cancel a checkpoint that is under way, because ``what`` goes first; wait at most ``wait_s`` for its end."""
         if job_id not in self.yielding():
             return
         self.cancel(job_id, f"{what} goes first")
@@ -179,12 +179,12 @@ class Executor:
             time.sleep(_YIELD_LOOK_S)
 
     def chore(self, act: Callable[[], None]) -> None:
-        """Do something in the background that nobody waits for, unless the last such thing has not ended yet."""
+        """Do something in the background that nothing waits for, unless the last such chore has not ended yet."""
         if self._chore is None or self._chore.done():
             self._chore = self._chores.submit(act)
 
     def cancel(self, job_id: int, reason: str) -> None:
-        """Whatever is being done to the vjob, other than ending it, is pointless, for ``reason``. Waits for nothing."""
+        """Cancel the operation on the vjob as pointless, for ``reason``, unless it ends the vjob. Waits for nothing."""
         with self._lock:
             task = self._tasks.get(job_id)
             if task is None or task in self._aborting or _GROUPS.get(task.operation.kind) == "stop":
@@ -203,30 +203,30 @@ class Executor:
                 self._aborting.discard(task)
 
     def poke(self, job_id: int) -> None:
-        """Something happened that an operation on the vjob may be waiting for."""
+        """Wake an operation on the vjob: something happened that it may be waiting for."""
         with self._lock:
             task = self._tasks.get(job_id)
         if task is not None:
             task.poke()
 
     def lost(self, job_id: int) -> str:
-        """Why the last operation on the vjob found that its state is lost; empty if it did not."""
+        """Why the vjob's state is lost, as its last operation found; empty if it found no loss."""
         with self._lock:
             return self._lost.get(job_id, "")
 
     def nearly_up(self, job_id: int) -> bool:
-        """Whether the vjob is about to run, but for an accident."""
+        """Whether the vjob is about to run, unless an accident happens."""
         with self._lock:
             task = self._tasks.get(job_id)
         return task is not None and task.nearly_up
 
     @property
     def pools(self) -> tuple[ThreadPoolExecutor, ...]:
-        """All threads."""
+        """The pools of all threads."""
         return (*self._groups.values(), self._aborts, self._chores)
 
     def close(self) -> None:
-        """Begin nothing more. What is under way stays in the ledger, for the next engine to take up."""
+        """Begin nothing more. Operations under way stay in the ledger, for the next engine to take up."""
         for pool in self.pools:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -257,13 +257,13 @@ class Executor:
         if vjob.state in (act.during, act.also):
             act.carry_out(task)
         elif vjob.state not in act.after:
-            # The engine was killed between the vjob's last move and the record of the operation's end.
+            # An engine was killed between the vjob's last transition and the record of the operation's end.
             raise OperationFailedError(vjob.reason)
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def record_ends(self) -> None:
-        """Try again to record the ends of operations that could not be recorded, e.g. because the disk was full."""
+        """Try again to record ends of operations that could not be recorded; for instance, the disk was full."""
         with self._lock:
             unrecorded, self._unrecorded = self._unrecorded, []
         for task, error in unrecorded:
@@ -275,7 +275,7 @@ class Executor:
         try:
             self._record_end(task, error)
         except Exception as failure:
-            # The ledger says that it is under way, and so does `busy`, until it can be told otherwise.
+            # In the ledger the operation is under way, and so it is in `busy`, until its end can be recorded.
             known = isinstance(failure, RmspluginError)
             what = f"the end of {task.operation.kind} of vjob {task.job_id} cannot be recorded yet"
             log.warning("%s: %s", what, failure, exc_info=not known)
@@ -283,7 +283,7 @@ class Executor:
                 self._unrecorded.append((task, error))
             return
         with self._lock:
-            # From the record on another operation may have begun.
+            # After the record of the end, another operation may have begun.
             if self._tasks.get(task.job_id) is task:
                 del self._tasks[task.job_id]
         self._on_end()

@@ -1,7 +1,7 @@
-"""Identity: as whom a vjob's script runs, and what makes its VMs have that account.
+"""Identity: the account under which a vjob's script runs, and the configuration that gives it to the VMs.
 
 The engine asks its own host's name service. The front, where Slurm runs the job, may know more or other groups: its
-prolog, which is root, tells before the script starts (decision 0041).
+prolog, which is root, tells the engine before the script starts (decision 0041).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.guests import Mount
 
 _CONFIGURE_S = 30.0
-#: Of a vjob in these states the VMs are about to be configured.
+#: States of a vjob whose VMs are still to be configured.
 _BEFORE = frozenset({VJobState.WAITING, VJobState.STARTING})
 
 
@@ -27,11 +27,11 @@ def account_of(vjob: VJobRow, gid: int | None) -> Account:
     """The account of a vjob's user: as the front told, or as this host's name service says.
 
     Args:
-        vjob: whose it is.
-        gid: the group that its job runs in; None: the user's.
+        vjob: the vjob.
+        gid: the group that its job runs in; None: the user's group.
 
     Raises:
-        RefusedError: the user is known neither here nor there.
+        RefusedError: neither this host nor the front knows the user.
     """
     if vjob.account:
         account = Account.parse(json.loads(vjob.account))
@@ -44,7 +44,7 @@ def account_of(vjob: VJobRow, gid: int | None) -> Account:
 
 
 def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, front: str) -> GuestConfig:
-    """What makes a booted image this VM of the vjob, whose job Slurm runs on that front."""
+    """The configuration that makes a booted image this VM of the vjob; Slurm runs its job on ``front``."""
     geometry, guest = vjob.geometry, context.settings.guest
     return GuestConfig(
         job_id=vjob.job_id,
@@ -73,13 +73,14 @@ def _mount(mount: Mount, account: Account) -> GuestMount:
 
 
 def take_account(context: Context, job_id: int, told: Account) -> bool:
-    """The front says who the user is there; returns whether that differs from what was known, and is so now.
+    """Take over the user's account as the front tells it. Returns whether it differed from the known one.
 
-    VMs that run are configured anew; it is kept after that, so that a prolog that asks again after a crash has it done.
+    VMs that run are configured anew. The account is kept after that, so that a prolog that asks again after a crash has
+    it done.
 
     Raises:
         NotFoundError: there is no such vjob.
-        RefusedError: it is another user's.
+        RefusedError: the vjob is another user's.
         RmspluginError: a VM could not be configured.
     """
     job = context.jobs.read(job_id)

@@ -1,4 +1,4 @@
-"""Meeting: those that act on the VMs of one vjob wait for each other, so that all of them act at the same instant."""
+"""Meeting: the threads that act on the VMs of one vjob wait for each other, so that all act at the same instant."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 
 
 class Meeting:
-    """Of all VMs; where fewer can be acted on at a time than there are, groups of as many meet, one after the other."""
+    """All VMs meet; if fewer can be acted on at a time, groups of that size meet, one after the other."""
 
     def __init__(self, names: Iterable[str], at_a_time: int) -> None:
-        """Await the VMs of these names."""
+        """Await the VMs with these names."""
         self._awaited = set(names)
         self._at_a_time = at_a_time
         self._here: set[str] = set()
         self._changed = threading.Condition()
 
     def wait(self, name: str, timeout_s: float) -> None:
-        """Wait until all are here that can be; nobody waits afterwards for who was here in vain for so long."""
+        """Wait for the others of the group. A VM that has waited ``timeout_s`` in vain is not awaited any more."""
         with self._changed:
             if name not in self._awaited:
                 return
@@ -27,7 +27,7 @@ class Meeting:
                 self._drop(name)
 
     def drop(self, name: str) -> None:
-        """Nobody waits for this one: it has been here, or has failed before."""
+        """Do not await this VM any more: it has been here, or has failed before."""
         with self._changed:
             self._drop(name)
 

@@ -1,4 +1,4 @@
-"""Old checkpoints: the files of those that nobody needs any more are removed, on each node as soon as it answers."""
+"""Old checkpoints: their files, which nobody needs any more, are removed from each node as soon as it answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmsplugin.errors import RmspluginError
 
 
 def drop_old(context: Context, job_id: int | None = None) -> None:
-    """Remove the files of old checkpoints (of one vjob, or of all) where nodes answer; the rest is tried again."""
+    """Remove the files of old checkpoints (of one vjob, or of all) on nodes that answer; the others are tried again."""
     for old in context.ledger.checkpoints.in_state(CheckpointState.OLD):
         if job_id in (None, old.job_id):
             _drop(context, old)
@@ -20,7 +20,7 @@ def drop_old(context: Context, job_id: int | None = None) -> None:
 def _drop(context: Context, old: Checkpoint) -> None:
     left = []
     for vm in old.vms:
-        if SHARED in vm.nodes:  # any node that sees it will do
+        if SHARED in vm.nodes:  # any node that sees the store will do
             kept = () if any(_dropped(context, node, vm.name, old.id) for node in old.targets) else vm.nodes
         else:
             kept = tuple(node for node in vm.nodes if not _dropped(context, node, vm.name, old.id))

@@ -1,4 +1,4 @@
-"""Placing: where VMs go when vjobs start, resume or migrate. One lock, so that no room is given away twice (I3)."""
+"""Placing: the nodes of VMs when vjobs start, resume or migrate. One lock, so that no room is given away twice (I3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rmsplugin.proposing.steps import PlannedStep
 
 
 class Placing:
-    """Gives room to vjobs and begins the operation that takes it."""
+    """Gives room on nodes to vjobs, and begins the operations that take it."""
 
     def __init__(self, context: Context, executor: Executor, memory_care: MemoryCare) -> None:
         self._context = context
@@ -43,12 +43,12 @@ class Placing:
     # -- steps of context switches -------------------------------------------------------------------------------
 
     def begin_step(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> None:
-        """Begin what a plan does to a vjob, where the room that it was planned for is there.
+        """Begin the operation of a plan's step, if the room that was planned for it is there.
 
         Args:
             seen: the last look at the cluster.
             step: of the plan.
-            vjob: its row; None for an element of a job array that has none yet.
+            vjob: its row; None for an element of a job array that has no row yet.
             waiting: its place in the queue, for a start.
 
         Raises:
@@ -67,7 +67,7 @@ class Placing:
                 self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
-            comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # its memory it has
+            comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # it has its memory
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in comes]
             self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
             self._make_room_for(seen, vjob, vms, step.hosts)
@@ -77,7 +77,7 @@ class Placing:
             self._executor.submit(operation)
 
     def _intend(self, vjob: VJobRow, step: Step, requested_by: str = ENGINE, *, resumes: bool = True) -> Operation:
-        """Record what a step is about to do; within a transaction of the caller's."""
+        """Record the operation that a step is about to begin; the caller has begun a transaction."""
         begin = partial(self._executor.intend, vjob.job_id, step.kind, step.reason, requested_by=requested_by)
         match step.kind:
             case OperationKind.SUSPEND:
@@ -128,7 +128,7 @@ class Placing:
         self._executor.submit(operation)
 
     def _require_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
-        """Memory for all VMs that come, each with its node and what it demands in MiB, now (I3)."""
+        """Raise RefusedError unless there is memory for all VMs that come, each by its node and demand in MiB (I3)."""
         needed: Counter[str] = Counter()
         for node, need_mib in coming:
             needed[node] += need_mib
@@ -143,9 +143,9 @@ class Placing:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
 
     def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:
-        """Whether what starts or resumes fits beside all that guests hold, caches too; else it may later.
+        """Whether a vjob that starts or resumes fits beside all that guests hold, with caches; if not, it may later.
 
-        Migrations wait for nothing: they relieve nodes that are short.
+        A migration does not wait for this: it relieves a node that is short.
         """
         needed: Counter[str] = Counter()
         overhead_mib = self._context.settings.nodes.memory_overhead_mib
@@ -163,7 +163,7 @@ class Placing:
         return not lacking
 
     def _make_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
-        """Bound observed VMs of nodes before others come there (I3), each with its node and what it takes, in MiB."""
+        """Lower the bounds of observed VMs before others come (I3), each given by its node and memory in MiB."""
         needed: Counter[str] = Counter()
         for node, memory_mib in coming:
             needed[node] += memory_mib
@@ -181,13 +181,13 @@ class Placing:
 
     @property
     def lock(self) -> threading.RLock:
-        """Held while room is given away; also by whoever has to be sure that none is, meanwhile."""
+        """The lock that is held while room is given away, or while none may be given away."""
         return self._lock
 
-    # -- evacuation, and what is asked for by hand ---------------------------------------------------------------
+    # -- evacuation, and requests by hand ------------------------------------------------------------------------
 
     def leave(self, seen: Observation, vjob: VJobRow, nodes: Collection[str], reason: str) -> Operation:
-        """Migrate the VMs of a running, or paused, vjob off some nodes, to wherever FFD finds room.
+        """Migrate the VMs of a running or paused vjob off some nodes, to nodes where FFD finds room.
 
         Raises:
             RefusedError: there is no room elsewhere, or another operation is under way.
@@ -221,7 +221,7 @@ class Placing:
             return self._executor.begin(vjob.job_id, OperationKind.RELOCATE, reason, destinations=destinations)
 
     def close(self, node: str, occupied: Callable[[], bool]) -> bool:
-        """Let no VM come to a node whose room is about to be given back; False if one is there, or about to be."""
+        """Close a node to VMs, as its room is about to be given back; False if a VM is there, or about to come."""
         with self._lock:
             if occupied():
                 return False
@@ -229,15 +229,15 @@ class Placing:
             return True
 
     def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
-        """The hosts that take VMs now; a room that was given back counts until it is seen that it has gone."""
+        """The hosts that take VMs now; a node whose room was given back is closed until the room is seen to be gone."""
         hosts, closed = host_capacities(self._context, seen), self.closed(seen)
         return {name: host for name, host in hosts.items() if not _why_shut(hosts, closed, name)}
 
     def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
-        """Resume a sleeping vjob: on ``to``, or else each VM where its state is if there is room, or by FFD.
+        """Resume a sleeping vjob: on ``to``; or else each VM at its state if there is room, or by FFD.
 
         Raises:
-            RefusedError: there is no room (without ``to`` it waits for its turn from then on), or another operation is
+            RefusedError: there is no room (without ``to`` the vjob then waits for its turn), or another operation is
                 under way.
         """
         with self._lock:
@@ -254,7 +254,7 @@ class Placing:
             except RefusedError as error:
                 if to:
                     raise
-                # Else nobody would ever borrow a node for it, where all rooms have been given back meanwhile.
+                # Otherwise, if all rooms have been given back meanwhile, no node would ever be borrowed for it.
                 self._context.ledger.update_vjob(vjob.job_id, resumes=True)
                 raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
@@ -265,8 +265,8 @@ class Placing:
         """Let a paused vjob go on where it is.
 
         Raises:
-            RefusedError: its CPUs are not free there (it goes on when its turn comes), or another operation is under
-                way.
+            RefusedError: its CPUs are not free there (it then goes on when its turn comes), or another operation is
+                under way.
         """
         with self._lock:
             self._require(vjob, VJobState.PAUSED)
@@ -300,7 +300,7 @@ class Placing:
             free = self._free(seen, vjob, to, "migrate")
             destinations: dict[str, str] = {}
             for vm in vms:
-                # A migration to where it is is none: each VM is placed by itself, its own host left out.
+                # A VM must not migrate to its own host: each VM is placed by itself, with its host left out.
                 room = {name: left for name, left in free.items() if name != vm.host}
                 placed = first_fit_decreasing([self._vm(seen, vjob, vm)], room)
                 if placed is None:
@@ -312,10 +312,10 @@ class Placing:
             return self._begin_alone(vjob, OperationKind.MIGRATE, reason, requested_by, destinations)
 
     def suspend(self, vjob: VJobRow, reason: str, requested_by: str = ENGINE, *, resumes: bool) -> Operation:
-        """Save a running, or paused, vjob; ``resumes``: it resumes by itself when its turn comes.
+        """Save a running or paused vjob; ``resumes``: it resumes by itself when its turn comes.
 
         Raises:
-            RefusedError: it is neither, or another operation is under way.
+            RefusedError: the vjob is neither, or another operation is under way.
         """
         with self._lock:
             return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
@@ -346,11 +346,11 @@ class Placing:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {states[0]}")
 
     def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
-        """VMs go only where their disks are."""
+        """Raise RefusedError if a VM would go to a node without its disk."""
         if not self._context.pinned(vjob):
             return
         for vm in vms:
-            born = vm.touched[0]  # where it was booted, and its disk made
+            born = vm.touched[0]  # the node where it was booted, and its disk made
             if hosts[vm.name] != born:
                 raise RefusedError(
                     f"{vm.name} has its disk on {born} only, and cannot run on {hosts[vm.name]}; disks that all nodes "
@@ -370,10 +370,10 @@ class Placing:
         return self._context.ledger.failures.resting().get(kind, frozenset())
 
     def _free(self, seen: Observation, vjob: VJobRow, to: str, kind: str) -> dict[str, Resources]:
-        """What is free on ``to`` (which may rest: somebody insists on it), or on all nodes that take actions of a kind.
+        """The resources free on ``to`` (even if it rests), or on all nodes that take actions of this kind.
 
         Raises:
-            RefusedError: the vjob may not use ``to``, or it takes no VMs.
+            RefusedError: the vjob may not use ``to``, or ``to`` takes no VMs.
         """
         allowed = allowed_hosts(self._context, seen, vjob.partition, vjob.geometry)
         free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
@@ -388,9 +388,9 @@ class Placing:
         return {name: left for name, left in free.items() if name not in self._resting(kind)}
 
     def _vm(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> VM:
-        """A VM with what is demanded of whoever takes it now: the CPUs that were asked for, memory as it is booked.
+        """A VM with its demand on a node that takes it now: the requested CPUs, and its booked memory.
 
-        One that is paused is taken as it is.
+        A paused VM is taken as it is.
         """
         full = demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm))
         return VM(vm.name, held(vjob, full, self._context.clock.now()))
@@ -409,5 +409,5 @@ def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:
 
 
 def _by_number(hosts: Mapping[str, str]) -> list[str]:
-    """The nodes of VMs in the order of their numbers: their names may change before they are made."""
+    """The nodes of VMs in the order of the VMs' numbers, since names may change before the VMs are made."""
     return [hosts[name] for name in sorted(hosts, key=lambda name: int(name.rpartition("-")[2]))]

@@ -1,6 +1,6 @@
-"""Single: plans of one step, for one vjob: asked for by a person, or called for by Slurm or by a node that is left.
+"""Single: plans of one step, for one vjob; requested by a person, or caused by Slurm or by a node that is left.
 
-They are carried out as the steps of all other plans are, and count with them.
+Their steps are carried out and counted like those of all other plans.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
 from rmsplugin.planning.order.transfers import Duration, Durations
 
-#: Who decided, in the place of a policy.
+#: The author of a decision, in the place of a policy.
 BY_HAND = "by hand"
 FORCED = "forced"
 
-#: Who asks for what the engine does of its own accord.
+#: The requester of everything that the engine does of its own accord.
 ENGINE = "engine"
 
 
@@ -26,9 +26,9 @@ def single_plan(
 
     Args:
         context: of the engine.
-        vjob: to which something is done.
-        kind: what: suspend, resume, migrate or unpause.
-        hosts: by VM name, the node on which it runs afterwards; of a suspend none, of a migration the VMs that move.
+        vjob: the vjob.
+        kind: suspend, resume, migrate or unpause.
+        hosts: by VM name, the node where it runs afterwards; empty for a suspend; for a migration only VMs that move.
         reason: why, for a person.
         requested_by: a user's name, or ``ENGINE``.
     """
@@ -50,14 +50,14 @@ def single_plan(
 
 
 def is_single(plan: Plan) -> bool:
-    """Whether it is such a plan."""
+    """Whether this is a plan of one step, made by ``single_plan``."""
     return plan.policy in (BY_HAND, FORCED)
 
 
 def expected_s(
     context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
 ) -> float:
-    """How long it takes to do that to a vjob by itself, in seconds; arguments as of ``single_plan``."""
+    """The seconds that this operation on a vjob alone is expected to take; arguments as of ``single_plan``."""
     durations = Durations.from_values(context.settings.durations.model_dump())
     known: dict[OperationKind, Duration] = {
         OperationKind.MIGRATE: durations.migrate,
@@ -67,7 +67,7 @@ def expected_s(
     }
     if kind is OperationKind.RESUME and not context.shared and any(hosts.get(vm.name) != vm.image_node for vm in vms):
         known[kind] = durations.resume_remote
-    # A pipeline of saves and restores, one VM after another; all else begins together.
+    # Saves and restores form a pipeline, one VM after another; actions of other kinds begin together.
     behind = 0 if kind in (OperationKind.MIGRATE, OperationKind.UNPAUSE) else len(vms) - 1
     one = known[kind]
     return (

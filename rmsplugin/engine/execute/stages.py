@@ -1,4 +1,4 @@
-"""Stages: how long each part of something took, one after the other, for a line of the engine's log."""
+"""Stages: the time that each part of an action took, one after the other, for a line of the engine's log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Stages:
-    """Begins with the first stage."""
+    """The stages of one action; the first begins with the object."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """``now``: tells the time."""
@@ -15,7 +15,7 @@ class Stages:
         self._told: list[str] = []
 
     def ended(self, what: str) -> None:
-        """The stage has ended, and the next one begins."""
+        """End the stage, named ``what``, and begin the next one."""
         now = self._now()
         self._told.append(f"{what} {now - self._since:.2f} s")
         self._since = now

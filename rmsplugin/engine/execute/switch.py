@@ -1,8 +1,8 @@
 """Switch: carries out cluster-wide context switches, step by step; a state machine over the steps in the ledger.
 
-Nothing of it is only in memory: an engine that was killed goes on with the steps that it finds. `advance` is called
-whenever an operation has ended, and in each cycle. It waits for nothing: a step begins once all that it waits for has
-ended well, and where something failed, whatever waits for that is skipped; the next cycle decides anew.
+Nothing of a switch is only in memory: after a kill the next engine goes on with the steps that it finds. `advance` is
+called whenever an operation has ended, and in each cycle. It waits for nothing. A step begins once all steps that it
+waits for have ended well; if one of these failed, the step is skipped, and the next cycle decides anew.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from rmsplugin.proposing.steps import PlannedStep
 
 log = logging.getLogger(__name__)
 
-#: A step that did not begin within this time and so many times the plan's expected makespan never does.
+#: A step never begins after this many seconds, plus a multiple of the plan's expected makespan.
 _PATIENCE_S = 600.0
 _PATIENCE_MAKESPANS = 3.0
 
-#: The states in which a vjob may be for a step.
+#: By kind of step, the states in which its vjob may be.
 _BEFORE = {
     OperationKind.START: (VJobState.WAITING,),
     OperationKind.RESUME: (VJobState.SLEEPING,),
@@ -55,12 +55,12 @@ _BEFORE = {
     OperationKind.UNPAUSE: (VJobState.PAUSED,),
 }
 
-#: Steps of who waits for his turn, by Slurm and by himself.
+#: Steps of vjobs that wait for their turn.
 _LETS_RUN = (OperationKind.START, OperationKind.RESUME, OperationKind.UNPAUSE)
 
 
 class StaleError(RmspluginError):
-    """A plan is of no use any more: the cluster has changed since it was made."""
+    """A plan is of no use any more, because the cluster has changed since it was made."""
 
 
 class Switch:
@@ -82,13 +82,13 @@ class Switch:
             self._closed = True
 
     def look(self, seen: Observation, queue: Sequence[Waiting]) -> None:
-        """Take note of a new look at the cluster, and of who waits."""
+        """Take over a new look at the cluster, and the waiting vjobs."""
         with self._lock:
             self._seen = seen
             self._queue = {waiting.job.display_id: waiting for waiting in queue}
 
     def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
-        """What can be decided about now."""
+        """Assess what can be decided about now."""
         busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
         return assess(self._context, self._memory_care, seen, queue, busy, self._placing.closed(seen))
 
@@ -100,21 +100,21 @@ class Switch:
         steps: Sequence[PlannedStep],
         plan: Plan,
     ) -> Plan:
-        """Record a plan with its steps, unless what it depends on has changed; `advance` begins them.
+        """Record a plan with its steps, unless its preconditions have changed; `advance` begins the steps.
 
         Args:
             seen: one look at the cluster.
-            queue: who may start or be resumed.
-            proposal: what was decided.
+            queue: vjobs that may start or be resumed.
+            proposal: the decision.
             steps: of the proposal.
-            plan: what is recorded of it.
+            plan: the row that is recorded.
 
         Raises:
-            StaleError: it has.
+            StaleError: the preconditions have changed.
         """
         ledger = self._context.ledger
         with self._placing.lock, self._lock:
-            # From here on nobody gives room away; what was given since the assessment shows in a new one.
+            # From here on no room is given away; room given since the old assessment shows in this new one.
             now = proposal.decided_about(bearable(self.assess(seen, queue).configuration))
             if fingerprint(now, proposal.plan) != proposal.fingerprint:
                 raise StaleError("the cluster has changed since the plan was made")
@@ -128,18 +128,18 @@ class Switch:
     # -- steps ---------------------------------------------------------------------------------------------------
 
     def advance(self, *, judge: bool = False) -> list[str]:
-        """Record which steps have ended, skip what cannot be any more, and begin what can. Waits for nothing.
+        """Record which steps have ended, skip those that never can begin, and begin those that can. Waits for nothing.
 
         Args:
-            judge: ``look`` was called a moment ago: who is not in the queue does not wait any more.
+            judge: ``look`` was called a moment ago: a vjob that is not in the queue does not wait any more.
 
         Returns:
-            What was begun, in sentences.
+            Sentences about the steps begun.
         """
         with self._placing.lock, self._lock:
             steps = self._context.ledger.plans.open_steps()
             if not steps:
-                self._end_plans()  # the engine may have been killed before it could
+                self._end_plans()  # an engine may have been killed before it did
                 return []
             states = self._states(steps)
             for step in steps:
@@ -164,7 +164,7 @@ class Switch:
             return begun
 
     def skip_planned(self, why: str) -> int:
-        """Skip all steps that have not begun. Returns how many."""
+        """Skip all steps that have not begun. Returns their number."""
         with self._lock:
             planned = [s for s in self._context.ledger.plans.open_steps() if s.state is StepState.PLANNED]
             for step in planned:
@@ -177,7 +177,7 @@ class Switch:
         return self._context.ledger.plans.step_states(needed | {step.id for step in steps})
 
     def _outcome(self, step: Step) -> StepState:
-        """How far a step is that has begun."""
+        """The state of a step that has begun."""
         operation = self._context.ledger.operation(step.operation_id)
         if operation.state is Outcome.RUNNING:
             return StepState.RUNNING
@@ -185,19 +185,19 @@ class Switch:
         return self._end(step, state, operation.error)
 
     def _use(self, step: Step, vjob: VJobRow | None) -> tokens.Use:
-        """The tokens that a step takes, by where the VMs of its vjob are now."""
+        """The tokens that a step takes, given the nodes where the VMs of its vjob are now."""
         vms = self._context.ledger.vms(vjob.job_id) if vjob is not None else []
         return tokens.use_of(step, {vm.name: vm.host for vm in vms if vm.host})
 
     def _is_free(self, vjob: VJobRow | None, under_way: Sequence[tokens.Use], use: tokens.Use) -> bool:
-        """Whether no operation on the vjob is under way, and there are tokens for what is to be done to it."""
+        """Whether no operation on the vjob is under way, and the tokens for the step are free."""
         busy = vjob is not None and vjob.job_id in self._executor.busy()
         if vjob is not None and busy:
             self._executor.make_way(vjob.job_id, f"a {use.kind}")
         return not busy and tokens.are_free(self._context.settings.tokens, under_way, use)
 
     def _begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> StepState:
-        """Begin a step whose turn has come, unless the next look has to tell whether it can. Returns how far it is."""
+        """Begin a step whose turn has come, unless the next look has to tell whether it may. Returns its state."""
         try:
             if not self._may_begin(step, vjob, judge):
                 return StepState.PLANNED
@@ -213,10 +213,10 @@ class Switch:
         return StepState.RUNNING
 
     def _may_begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> bool:
-        """Whether it can be begun; False if the next look has to tell.
+        """Whether the step may begin now; False if the next look has to tell.
 
         Raises:
-            RefusedError: it cannot, and never will.
+            RefusedError: the step can never begin.
         """
         state = vjob.state if vjob is not None else VJobState.WAITING
         if state not in _BEFORE[step.kind]:
@@ -247,7 +247,7 @@ class Switch:
             counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
             ended = sum(number for each, number in counts.items() if each not in OPEN_STEPS)
             plan = ledger.plans.plan(step.plan_id)
-            if plan is not None and not is_single(plan):  # else the events of its operation say it
+            if plan is not None and not is_single(plan):  # else the events of its operation say so
                 words = (
                     f"{ended} of {sum(counts.values())} steps, "
                     f"{step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
@@ -256,7 +256,7 @@ class Switch:
         return state
 
     def _overdue(self) -> set[int]:
-        """The plans, by id, of which what has not begun by now never does."""
+        """Ids of the plans whose steps never begin if they have not begun by now."""
         now = self._context.clock.now()
         return {
             plan.id
@@ -271,7 +271,7 @@ class Switch:
             return None
 
     def _end_plans(self) -> None:
-        """Plans of which nothing is left to be done have ended."""
+        """End the plans of which nothing is left to be done."""
         plans, ledger = self._context.ledger.plans, self._context.ledger
         running = plans.running()
         counts = plans.step_counts([plan.id for plan in running])
@@ -301,7 +301,7 @@ def _why_skipped(step: Step, states: Mapping[int, StepState], overdue: Collectio
 
 
 def _told(step: Step) -> Step:
-    """The step with where it leads to in its reason, which people read in events and listings."""
+    """The step with its destination in the reason, which people read in events and listings."""
     verb = {
         OperationKind.START: "starts",
         OperationKind.RESUME: "resumes",

@@ -26,27 +26,27 @@ from rmsplugin.errors import (
 
 log = logging.getLogger(__name__)
 
-#: VMs of one vjob that are acted on at the same time.
+#: The most VMs of one vjob that are acted on at the same time.
 _PARALLEL = 32
 
 
-#: How long a VM of a vjob waits for the others, that all are acted on at the same instant.
+#: How long a VM of a vjob waits for the others, so that all are acted on at the same instant.
 _MEET_S = 1.0
 
-#: How long the next VM waits for the action on the one before it to begin, should its node be slow.
+#: How long the next VM waits for the action on the VM before it to begin, if that VM's node is slow.
 _BEGIN_S = 10.0
 
-#: Kinds of actions whose failures let a node rest. A stop has to be made where the VM is, whatever failed before.
+#: Kinds of actions whose failures let a node rest; not stops: a VM must be stopped where it is, whatever failed before.
 _RESTING_KINDS = frozenset({"run", "suspend", "resume", "migrate", "copy"})
-#: Errors that tell something of a node; a lost state or a refusal does not.
+#: Errors that tell something about a node; a lost state or a refusal does not.
 _NODE_ERRORS = (UnavailableError, OperationFailedError, NoSpaceError)
 
-#: So many different errors are told of one operation.
+#: The number of different errors that are told of one operation.
 _TOLD = 8
 
 
 class CancelledError(RmspluginError):
-    """An operation became pointless while it was under way, mostly because its job ended: the next cycle cleans up."""
+    """An operation became pointless while under way, mostly because its job ended; the next cycle cleans up."""
 
 
 class Task:
@@ -55,7 +55,7 @@ class Task:
     def __init__(self, context: Context, operation: Operation) -> None:
         self.context = context
         self.operation = operation
-        #: A start: its VMs need no more than a moment, so that its job may begin.
+        #: For a start: its VMs need only a moment more, so that its job may begin.
         self.nearly_up = False
         self._cancelled = threading.Event()
         self._why_cancelled = ""
@@ -77,7 +77,7 @@ class Task:
         return self.context.ledger.vms(self.job_id)
 
     def event(self, kind: str, message: str, vm: str = "", node: str = "") -> None:
-        """Record what happened to this vjob."""
+        """Record an event of this vjob."""
         self.context.ledger.event(kind, message, vjob=self.vjob().display_id, vm=vm, node=node)
 
     # -- cancellation and waiting --------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class Task:
         self._poked.set()
 
     def abort_jobs(self) -> None:
-        """Abort the saves and migrations of its VMs that are under way. Takes as long as their nodes do to answer."""
+        """Abort the saves and migrations of its VMs that are under way. Waits until their nodes answer."""
         # A node that is out of reach aborts nothing: the operation ends at its own bound.
         self.each([vm for vm in self.vms() if vm.host], lambda vm: self.context.hypervisor.abort_job(vm.host, vm.name))
 
@@ -99,7 +99,7 @@ class Task:
             raise CancelledError(self._why_cancelled)
 
     def poke(self) -> None:
-        """Something happened that the operation may be waiting for."""
+        """Wake the operation: something happened that it may be waiting for."""
         self._poked.set()
 
     def pause(self, seconds: float) -> None:
@@ -112,10 +112,10 @@ class Task:
 
     @contextmanager
     def action(self, kind: str, vm: VMRow, source: str = "", destination: str = "") -> Iterator[Progress]:
-        """Record an action's intent, progress and end around what carries it out.
+        """Record an action's intent, progress and end around the code that carries it out.
 
         Raises:
-            CancelledError: the operation is cancelled, no action begins any more.
+            CancelledError: the operation is cancelled, so no action begins any more.
         """
         self.check_cancelled()
         ledger = self.context.ledger
@@ -123,7 +123,7 @@ class Task:
         self._begun[vm.name].set()
 
         def progress(done: int, total: int) -> None:
-            with suppress(LedgerUnavailableError):  # it is shown, nothing more: no action fails by it
+            with suppress(LedgerUnavailableError):  # progress is only shown: no action fails by it
                 ledger.action_progress(action, done, total)
 
         try:
@@ -140,7 +140,7 @@ class Task:
                 ledger.event("node-works-again", f"a {kind} went well on {node}", node=node)
 
     def _count_failure(self, kind: str, node: str, error: BaseException) -> None:
-        """A node where several actions of a kind failed in a row takes no new one for a while."""
+        """Count a failure at the node; after several of a kind in a row it takes no new action for a while."""
         tells = isinstance(error, _NODE_ERRORS) and not isinstance(error, LostStateError)
         if not tells or kind not in _RESTING_KINDS or self._cancelled.is_set():
             return
@@ -156,10 +156,10 @@ class Task:
         """Act on VMs in parallel; with ``apart_s``, each action begins that long after the one before it has begun.
 
         Returns:
-            The errors, by VM name; empty if all went well. A fault of our own is an OperationFailedError among them.
+            The errors, by VM name; empty if all went well. A fault of our own code is an OperationFailedError.
         """
         vms = list(vms)
-        # One VM needs no thread beside that of its operation.
+        # A single VM needs no thread beside that of its operation.
         with self.context.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
             self._meeting = Meeting((vm.name for vm in vms), max(1, lent))
             if lent > 1:
@@ -167,9 +167,9 @@ class Task:
             return self._errors({vm.name: partial(act, vm) for vm in vms})
 
     def meet(self, vm: VMRow) -> None:
-        """Wait, in what ``each`` was given, until all VMs are as far: then they go on at the same instant.
+        """Wait, in the code given to ``each``, until all VMs have come to this point; then all go on at one instant.
 
-        Those that one thread after the other acts on cannot. Nobody waits for one that has failed, nor for long.
+        VMs that share a thread cannot meet. A VM that has failed is not awaited, and no wait is long.
         """
         self._meeting.wait(vm.name, _MEET_S)
 
@@ -195,7 +195,7 @@ class Task:
             self._meeting.drop(vm.name)
 
     def _errors(self, acts: Mapping[str, Callable[[], None]]) -> dict[str, RmspluginError]:
-        """Call all; the errors, by VM name."""
+        """Call all ``acts``. Returns the errors, by VM name."""
         errors: dict[str, RmspluginError] = {}
         for name, act in acts.items():
             try:
@@ -221,7 +221,7 @@ def _wait_for(begun: threading.Event, future: Future[None]) -> None:
 
 
 def sentence_of(errors: Mapping[str, RmspluginError]) -> str:
-    """What went wrong, for a person: each error once, with the VMs that had it."""
+    """The errors, for a person: each once, with the VMs that had it."""
     vms: dict[str, list[str]] = {}
     for name, error in errors.items():
         vms.setdefault(str(error) or type(error).__name__, []).append(name)
@@ -230,7 +230,7 @@ def sentence_of(errors: Mapping[str, RmspluginError]) -> str:
 
 
 def combined(errors: Mapping[str, RmspluginError]) -> RmspluginError:
-    """One error that tells all of them; of their type, if they have the same, and a lost state if one of them is."""
+    """One error that tells all: a lost state or a cancellation if one of them is; UnavailableError only if all are."""
     first, *others = errors.values()
     if not others:
         return first

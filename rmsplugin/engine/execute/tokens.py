@@ -1,8 +1,9 @@
-"""Tokens: how many steps of a kind may be under way at the same time, on each node and in the whole cluster. Pure.
+"""Tokens: the number of steps of a kind that may be under way at once, on each node and in the whole cluster. Pure.
 
-A step takes as many tokens of a node as it acts on VMs there, all at once, for the VMs of a vjob are saved, and
-restored, together; a vjob with more VMs on a node than there are tokens takes all of them. Nothing else waits: a step
-that finds no tokens is passed by later ones that do; stops take none, nor do pauses and their ends, which move nothing.
+A step takes one token of a node for each VM on which it acts there. It takes them all at once, because the VMs of a
+vjob are saved, and restored, together. A vjob with more VMs on a node than the node has tokens takes all of them. A
+step that finds no tokens is passed by later steps that do. Stops take no tokens; nor do pauses and their ends, which
+move nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rmsplugin.settings.deciding import Tokens as Limits
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a step does on the nodes: how many VMs leave, or come to, each."""
+    """The effect of a step: by node, the number of VMs that leave, and of VMs that come."""
 
     kind: OperationKind
     leaves: Mapping[str, int]
@@ -25,11 +26,11 @@ class Use:
 
 
 def use_of(step: Step, hosts: Mapping[str, str]) -> Use:
-    """What a step does.
+    """The effect of a step.
 
     Args:
         step: of a plan.
-        hosts: the node of each VM of its vjob now, by VM name; of those that have one.
+        hosts: by VM name, its node now; only VMs of the vjob that have one.
     """
     match step.kind:
         case OperationKind.PAUSE | OperationKind.UNPAUSE:
@@ -44,7 +45,7 @@ def use_of(step: Step, hosts: Mapping[str, str]) -> Use:
 
 
 def are_free(limits: Limits, under_way: Collection[Use], wanted: Use) -> bool:
-    """Whether a step finds its tokens beside those that are under way."""
+    """Whether the tokens of a step are free, beside the steps that are under way."""
     if wanted.kind in (OperationKind.PAUSE, OperationKind.UNPAUSE):
         return True
     same = [use for use in under_way if use.kind is wanted.kind]
@@ -69,7 +70,7 @@ def are_free(limits: Limits, under_way: Collection[Use], wanted: Use) -> bool:
 
 
 def _vms(use: Use) -> int:
-    """How many VMs' memory it moves; a migration is one transfer, although it has two ends."""
+    """The number of VMs whose memory the step moves; a migration is one transfer, although it has two ends."""
     return sum(use.leaves.values()) or sum(use.comes.values())
 
 

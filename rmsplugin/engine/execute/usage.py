@@ -1,4 +1,4 @@
-"""Usage: asks guests what the job's processes have used, and keeps it; for `rmsplugin usage`."""
+"""Usage: asks guests for the usage of the job's processes, and keeps it; for `rmsplugin usage`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
-#: A guest whose job computes with all its CPUs answers late. So long the end, or the suspend, of its VMs waits for it,
+#: A guest whose job computes with all its CPUs answers late. The end, or the suspend, of its VMs waits for it so long,
 _END_S = 10.0
-#: and so long who asks what a running vjob has used.
+#: and a request for the usage of a running vjob so long.
 _SHOW_S = 20.0
 _PARALLEL = 32
 _SHORT = "memory-short"
@@ -33,12 +33,12 @@ def ask_all(context: Context, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) 
 
 
 def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
-    """Ask one VM, and keep what it says; if it is silent, or does not run, what it said before stays."""
+    """Ask one VM, and keep its answer; if it is silent, or does not run, its last answer stays."""
     if not vjob.script_started or not vm.host or vm.image_node:
         return
     try:
         used = context.guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
-    except RmspluginError as error:  # of a release that did not count, or the VM is lost
+    except RmspluginError as error:  # an older release's guest does not count, or the VM is lost
         log.info("what was used in %s is not known: %s", vm.name, error)
         return
     if used is None:
@@ -57,7 +57,7 @@ def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S
 
 
 def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
-    """What `rmsplugin usage` shows of a vjob. Sums are over its VMs; null where nothing is known."""
+    """The answer of `rmsplugin usage` for a vjob. Sums are over its VMs; null if nothing is known."""
     known = context.ledger.usage.of_vjob(vjob.job_id)
     geometry, elapsed_s = vjob.geometry, _ran_s(context, vjob)
     used = [each.used for each in known]
@@ -98,7 +98,7 @@ def _ran_s(context: Context, vjob: VJobRow) -> float:
 
 
 def _state(vjob: VJobRow) -> str:
-    """As Slurm says it of a job whose script ended by itself; else the vjob's."""
+    """The state, as Slurm names it, of a job whose script ended by itself; else the vjob's state."""
     if vjob.finished and vjob.exit_code is not None:
         return "FAILED" if vjob.exit_code or vjob.exit_signal else "COMPLETED"
     return "ENDED" if vjob.state is VJobState.TERMINATED else str(vjob.state).upper()

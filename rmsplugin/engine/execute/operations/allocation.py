@@ -14,34 +14,34 @@ from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.engine.ledger.failures import NOT_STARTED
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
-#: Slurm mostly starts a job within half a second of the opening; one that it does not is asked for less and less often.
+#: Slurm mostly starts a job within half a second of the opening. If it does not, it is asked less and less often.
 _FIRST_POLL_S, _POLL_GROWTH, _POLL_S = 0.1, 1.3, 0.5
-#: An opening that Slurm did not act on is repeated after so long (e.g. it was refused while the job still completed).
+#: An opening without effect is repeated after so many seconds: for instance, it was refused while the job completed.
 _REPEAT_S = 5.0
-#: A requeue revokes the job's credentials on its old front up to that second of the controller's clock: a job that
-#: starts there again within it fails, "Job credential revoked" (22.05, measured).
+#: A requeue revokes all credentials of the job on its old front up to the present second of the controller's clock. A
+#: job that starts there again within that second fails, "Job credential revoked" (22.05, measured).
 _REVOKED_S = 2.0
-#: Slurm looks at a job whose gate was opened within this time, so that the reason which it gives then is a new one.
+#: Within this time Slurm looks at a job whose gate was opened; a reason that it gives after that is a new one.
 _JUDGED_S = 3.0
 #: Slurm enters a job into the accounting within this time, if it ever does.
 _ENTERED_S = 10.0
-#: How often a job whose VMs boot is looked at: whoever cancels it does not wait for the engine's next cycle.
+#: How often a job whose VMs boot is looked at, so that its cancellation does not wait for the engine's next cycle.
 _LOOK_S = 1.0
-#: What Slurm's reasons begin with when a limit, not the front, keeps the job: waiting longer is of no use now.
+#: Beginnings of Slurm's reasons if a limit, not the front, keeps the job: then waiting longer is of no use.
 _LIMITS = ("Assoc", "QOS", "MaxJobs", "JobHeld", "Dependency", "BeginTime", "PartitionTimeLimit", "Invalid")
 
 
 class NotStartedError(OperationFailedError):
     """The RMS did not start a job whose gate was opened; the message has its reason."""
 
-    #: An attempt has cost nothing but two requests; a limit may be raised, or others make room, any time.
+    #: An attempt costs only two requests, while at any time a limit may be raised, or other jobs may make room.
     most_s = 60.0
 
 
 class Opening:
-    """Opens the gate of a job as soon as its VMs are nearly there: the last of them comes up while Slurm starts it.
+    """Opens the gate of a job as soon as its VMs are nearly there: the last VM comes up while Slurm starts the job.
 
-    Slurm is asked beside what brings the VMs up. A context manager: after it Slurm has answered.
+    Slurm is asked in a thread of its own, while the VMs come up. A context manager: at its end Slurm has answered.
     """
 
     def __init__(self, task: Task, vms: Iterable[str]) -> None:
@@ -52,7 +52,7 @@ class Opening:
         self._opened = False
         self._beside = ExitStack()
         self._asked: Future[None] | None = None
-        #: When that was; infinitely long ago as long as it was not, or once the job was sent back.
+        #: When the gate was opened; minus infinity before, and after the job was sent back.
         self.at = -math.inf
 
     def __enter__(self) -> Opening:
@@ -63,7 +63,7 @@ class Opening:
             self._settle()
 
     def near(self, vm: str) -> None:
-        """The VM needs no more than a moment, but for an accident. Any thread may call, and more than once."""
+        """Tell that the VM needs only a moment more, unless an accident happens. Any thread may call, repeatedly."""
         with self._lock:
             if vm not in self._far:
                 return
@@ -72,9 +72,9 @@ class Opening:
                 self._let_go()
 
     def far(self, vm: str) -> None:
-        """The VM had its accident, and boots after all; a job that was let go for it does not run meanwhile.
+        """Tell that the VM had an accident, and boots after all. A job that Slurm has started already is sent back.
 
-        Else its time would be up before its script has begun. Any thread may call.
+        Otherwise its time might be up before its script has begun. Any thread may call.
 
         Raises:
             CancelledError: the job has ended.
@@ -90,7 +90,7 @@ class Opening:
         self._task.check_cancelled()
         self._task.nearly_up = True
         if self._opened:
-            return  # and sent back since: who awaits the allocation opens it again, when Slurm has cleaned up
+            return  # and sent back since: await_allocation opens it again, when Slurm has cleaned up
         self._opened = True
         if self._beside.enter_context(self._task.context.threads.lend(1)):
             pool = self._beside.enter_context(ThreadPoolExecutor(1, thread_name_prefix=f"gate{self._task.job_id}"))
@@ -99,7 +99,7 @@ class Opening:
             self._open()
 
     def _open(self) -> None:
-        with suppress(RmspluginError):  # who awaits the allocation then opens it, and tells why not
+        with suppress(RmspluginError):  # await_allocation then opens it, or tells why it cannot
             self._task.context.rms.open_gate(self._task.job_id)
             self.at = self._task.context.clock.now()
 
@@ -109,30 +109,30 @@ class Opening:
             self._asked.result()
 
     def _send_back(self) -> None:
-        """Have the job behind the gate, unless PrologSlurmctld keeps it: what that takes is added to its time limit."""
+        """Send the job back behind the gate, unless PrologSlurmctld keeps it: that time is added to its time limit."""
         try:
             if current_job(self._task).state is not JobState.CONFIGURING:
                 self._task.context.rms.requeue(self._task.job_id)
                 self.at = -math.inf
         except CancelledError:
             raise
-        except RmspluginError as error:  # then it runs, and its wrapper waits
+        except RmspluginError as error:  # then the job runs, and its wrapper waits
             self._task.event("requeue-failed", str(error))
 
 
 def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf, slept: bool = False) -> RmsJob:
-    """Open the gate, unless that was done, and wait until the job has its allocation. A failure leaves the gate open.
+    """Open the gate, unless it is open, and wait until the job has its allocation. A failure leaves the gate open.
 
-    A hold is left to whoever has set it; only Slurm's own are lifted.
+    Only Slurm's own holds are lifted; a hold that somebody has set stays.
 
     Args:
         task: the start (or resume) of the job.
-        timeout_s: how long.
+        timeout_s: the longest wait.
         opened: when the gate was opened.
-        slept: the job may have been requeued while it was suspended: Slurm itself holds it then.
+        slept: the job may have been requeued while it was suspended; then Slurm itself holds it.
 
     Raises:
-        NotStartedError: the RMS keeps it pending, or it is held.
+        NotStartedError: the RMS keeps the job pending, or the job is held.
         CancelledError: the job has ended.
     """
     context = task.context
@@ -171,14 +171,14 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
 
 
 def _is_slurms_own_hold(job: RmsJob, *, slept: bool) -> bool:
-    """Whether nobody has held it: it was requeued while it was suspended, or a front could not launch it."""
+    """Whether Slurm itself holds the job: it was requeued while it was suspended, or a front could not launch it."""
     if job.gated or not job.restarts:
         return False
     return job.held_for_launch or (slept and not job.held_by_user)
 
 
 def back_behind_gate(task: Task) -> None:
-    """Have the job wait behind the gate again; a hold of a job that is pending stays."""
+    """Have the job wait behind the gate again; the hold of a pending job stays."""
     if current_job(task).state is JobState.PENDING:
         task.context.rms.close_gate(task.job_id)
     else:
@@ -200,19 +200,19 @@ def suspend_job(context: Context, job_id: int) -> None:
     """Have the RMS suspend a running job, so that its wrapper stands still."""
     try:
         context.rms.suspend(job_id)
-    finally:  # it may have heard it, whatever it answers
+    finally:  # the RMS may have acted, whatever it answers
         context.suspensions.suspended(job_id, context.clock.now())
 
 
 def resume_job(task: Task, *, again: bool = False) -> RmsJob:
-    """Have the RMS let the job go on, whose VMs do; returns it as it was before.
+    """Have the RMS let the job go on, whose VMs go on, too. Returns the job as it was before.
 
-    Also where it is said to run: were that wrong, a user would seem to have suspended it, and nobody would resume it.
-    Not right behind its suspension: the node would do both in any order.
+    The RMS is told even if it says that the job runs: if that were wrong, the job would seem to be suspended by a user,
+    and would never be resumed. It is not told right after the suspension, because the node might do both in any order.
 
     Args:
-        task: what is done to the job.
-        again: the RMS was told so before, in vain.
+        task: the operation on the job.
+        again: the RMS was told before, in vain.
     """
     context, suspensions = task.context, task.context.suspensions
     while (left_s := suspensions.left_s(task.job_id, context.clock.now())) > 0:
@@ -226,7 +226,7 @@ def resume_job(task: Task, *, again: bool = False) -> RmsJob:
 
 
 def end_with_job(task: Task) -> Callable[[], None]:
-    """Make a check that cancels the start once its job has ended; one that Slurm does not tell of goes on."""
+    """Make a check that cancels the start once its job has ended; while Slurm does not answer, the start goes on."""
     clock = task.context.clock
     looked = clock.now()
 

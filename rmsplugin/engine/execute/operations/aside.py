@@ -1,4 +1,4 @@
-"""Aside: a restart deletes no saved state but puts it aside; there it can be taken back, until its job ends."""
+"""Aside: a restart puts saved states aside instead of deleting them; they can be taken back until their job ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def put_aside(task: Task) -> None:
-    """End the VMs of the vjob that have saved states, and put those aside.
+    """End the VMs of the vjob that have saved states, and put the states aside.
 
     Raises:
         RmspluginError: a node could not be reached; to be tried again until it can.
@@ -35,11 +35,11 @@ def put_aside(task: Task) -> None:
 
 
 def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
-    """Put the state of one VM aside, with its disk; whether there was one."""
+    """Put the state of one VM aside, with its disk. Returns whether there was a state."""
     context = task.context
     # Its host is among the touched nodes, unless nothing was ever put there.
     for node in sorted({vm.host, vm.destination} & {*vm.touched, vm.destination} - {""}):
-        # One that was restored, and has not run, has its file open.
+        # A VM that was restored, and has not run, has its state file open.
         end_vm(context, node, vm)
 
     def put(node: str) -> bool:
@@ -54,7 +54,7 @@ def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
 
 
 def drop_aside(context: Context, aside: Aside) -> None:
-    """Remove saved states that were put aside. Raises RmspluginError where a node does not answer."""
+    """Remove saved states that were put aside. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
         if not vm.image_blake2b:
             continue
@@ -68,7 +68,7 @@ def drop_aside(context: Context, aside: Aside) -> None:
 
 
 def give_back(context: Context, aside: Aside) -> None:
-    """Give saved states that were put aside their names again. Raises RmspluginError where a node does not answer."""
+    """Give saved states that were put aside their names again. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
 
         def take(node: str, name: str = vm.name) -> bool:
@@ -79,12 +79,12 @@ def give_back(context: Context, aside: Aside) -> None:
 
 
 def require_whole(context: Context, aside: Aside) -> None:
-    """Read all saved states of ``aside``. It changes nothing.
+    """Read all saved states of ``aside``. Changes nothing.
 
     Raises:
-        RefusedError: a VM had none, or its address is another VM's by now.
-        NotFoundError: one is missing.
-        CorruptStateError: one is damaged.
+        RefusedError: a VM had no state, or another VM has its address now.
+        NotFoundError: a state is missing.
+        CorruptStateError: a state is damaged.
         RmspluginError: a node does not answer.
     """
     without = [vm.name for vm in aside.vms if not vm.image_blake2b]
@@ -102,7 +102,7 @@ def require_whole(context: Context, aside: Aside) -> None:
 
 
 def require_addresses(context: Context, aside: Aside) -> None:
-    """Raise RefusedError if other VMs have the addresses by now, which the saved guests cannot change."""
+    """Raise RefusedError if other VMs have the addresses now: the saved guests cannot change theirs."""
     taken = {vm.address: vm.name for vm in context.ledger.vms() if vm.job_id != aside.job_id}
     for vm in aside.vms:
         if vm.address in taken:
@@ -110,7 +110,7 @@ def require_addresses(context: Context, aside: Aside) -> None:
 
 
 def _at_state(context: Context, vm: VMRow, act: Callable[[str], T]) -> T:
-    """Act on the node that holds the VM's state; on shared storage on the first node that can."""
+    """Act on the node that holds the VM's state; on shared storage, on the first node that can."""
     nodes = list(vm.touched) if vm.image_node == SHARED else [vm.image_node]
     for node in nodes[:-1]:
         try:
@@ -123,7 +123,7 @@ def _at_state(context: Context, vm: VMRow, act: Callable[[str], T]) -> T:
 
 
 def _at_disk(context: Context, vm: VMRow, act: Callable[[str], object]) -> None:
-    """Act on the node where the VM was booted, which has its disk, if it has one."""
+    """If the VM has a disk, act on the node where it was booted, which has the disk."""
     if context.has_disk(context.ledger.vjob(vm.job_id)) and vm.touched[0] != vm.image_node:
         context.stores.ensure(vm.touched[0])
         act(vm.touched[0])

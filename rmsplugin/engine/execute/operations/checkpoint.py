@@ -1,9 +1,9 @@
 """Checkpoint: the VMs of a running vjob are written to files as they are at one instant, and go on at once.
 
-Order: room is looked for; all VMs stand still; each is written to a file of a temporary name; all go on, whatever
-failed; each file is sealed, and where nodes have stores of their own, copied to another node. Only then the checkpoint
-is *whole* and the one before it is dropped. An attempt that was interrupted is not gone on with: its VMs are let go on,
-its files dropped.
+Order: room is looked for; all VMs stand still; each is written to a file with a temporary name; all go on, whatever
+failed; each file is sealed and, if nodes have stores of their own, copied to another node. Only then the checkpoint is
+*whole*, and the one before it is dropped. An interrupted attempt is not gone on with: its VMs are let go on, and its
+files are dropped.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _CLOCK_S = 5.0
 
 
 class StillPausedError(OperationFailedError):
-    """A VM may still stand still: the next attempt to let it go on is made very soon."""
+    """A VM may still be paused: the next attempt to let it go on is made very soon."""
 
     most_s = 5.0
 
 
 def checkpoint(task: Task) -> None:
-    """Take the checkpoint that was intended for the vjob, which stays *running* throughout.
+    """Take the checkpoint that was intended for the vjob; the vjob stays *running* throughout.
 
     Raises:
-        StillPausedError: not all of its VMs are seen running again; to be tried again very soon.
+        StillPausedError: not all VMs are seen running again; to be tried again very soon.
         RmspluginError: there is no new checkpoint; the one before it is kept.
     """
     ledger = task.context.ledger
     found = ledger.checkpoints.taking(task.job_id)
     if found is None:
-        return  # the engine was killed between the end of the work and its record
+        return  # an engine was killed between the end of the work and its record
     if found.began:
         _recover(task)
         return
@@ -61,10 +61,10 @@ def checkpoint(task: Task) -> None:
     try:
         _take(task, found)
     except StillPausedError:
-        raise  # it stays *taking*: whoever finds it so lets the VMs go on
+        raise  # it stays *taking*: an engine that finds it so lets the VMs go on
     except CancelledError:
         ledger.checkpoints.retire_one(found.id)
-        raise  # at once: who wants to do something else with the vjob does not wait for files to be removed
+        raise  # at once: the operation that goes first does not wait for files to be removed
     except RmspluginError:
         ledger.checkpoints.retire_one(found.id)
         drop_old(task.context, task.job_id)
@@ -73,7 +73,7 @@ def checkpoint(task: Task) -> None:
 
 
 def _recover(task: Task) -> None:
-    """After an interruption: nothing stands still any more, and nothing is kept of it."""
+    """After an interruption: let all VMs go on, and keep nothing of the checkpoint."""
     stuck = task.each(task.vms(), lambda vm: _let_go_on(task, vm, abort=True))
     if stuck:
         raise StillPausedError(f"not all VMs go on after a checkpoint that was interrupted: {sentence_of(stuck)}")
@@ -84,7 +84,7 @@ def _recover(task: Task) -> None:
 def _take(task: Task, intended: Checkpoint) -> None:
     context, vms = task.context, task.vms()
     copies = _find_room(task, intended, vms)
-    # Before anything is put there: what is not seen to be whole is removed from all of these.
+    # Recorded before anything is put there: files of a checkpoint that never was whole are removed from all of these.
     on = {vm.name: tuple(filter(None, (SHARED if context.shared else vm.host, copies.get(vm.name)))) for vm in vms}
     context.ledger.checkpoints.may_be_on(intended.id, [CheckpointVM(vm.name, on[vm.name]) for vm in vms])
     taken, ran_s = _write_all(task, intended.id, vms)
@@ -104,10 +104,10 @@ def _take(task: Task, intended: Checkpoint) -> None:
 
 
 def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mapping[str, str]:
-    """Where the copy of each VM's file goes, by its name; nowhere on shared storage.
+    """By VM name, the node that the copy of its file goes to; empty on shared storage.
 
     Raises:
-        NoSpaceError: a store has no room for it beside all that suspends may need.
+        NoSpaceError: a store has no room for the files beside all the room that suspends may need.
         OperationFailedError: there is no other node.
     """
     context = task.context
@@ -134,7 +134,7 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
             saved_mib = [memories[name] for name, host in hosts.items() if host == node]
             free_on[node] = context.nodes.free_bytes(node) - room_needed([], saved_mib)
         except UnavailableError:
-            continue  # one that falls silent just now takes no copy
+            continue  # a node that falls silent just now takes no copy
     found = choose_targets({vm.name: vm.host for vm in vms}, memory_mib, free_on)
     if found is None:
         raise OperationFailedError(
@@ -148,11 +148,11 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
 
 
 def _write_all(task: Task, number: int, vms: Sequence[VMRow]) -> tuple[float, float]:
-    """Write all VMs as they are at one instant; all go on, whatever failed. Returns when, and how long it has run."""
+    """Write all VMs as they are at one instant; all go on, whatever failed. Returns the instant, and the run so far."""
     context = task.context
     bound = context.settings.hypervisor.stop_timeout_s
     errors: dict[str, RmspluginError] = {}
-    if len(vms) > 1:  # one alone is stopped, and let go on, by its hypervisor
+    if len(vms) > 1:  # a single VM is stopped, and let go on, by its hypervisor
         errors = task.each(vms, lambda vm: context.hypervisor.pause(vm.host, vm.name, timeout_s=bound))
     vjob, taken = task.vjob(), context.clock.now()
     ran_s = vjob.ran_s + (taken - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
@@ -161,7 +161,7 @@ def _write_all(task: Task, number: int, vms: Sequence[VMRow]) -> tuple[float, fl
     stuck = task.each(vms, lambda vm: _let_go_on(task, vm))
     if stuck:
         raise StillPausedError(f"not all VMs go on after a checkpoint: {sentence_of(stuck)}")
-    # Their clocks stood still meanwhile. One that cannot be set now is set with the next checkpoint.
+    # The guests' clocks stood still meanwhile. A clock that cannot be set now is set with the next checkpoint.
     task.each(vms, lambda vm: context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=_CLOCK_S))
     if errors:
         raise combined(errors)
@@ -181,7 +181,7 @@ def _write(task: Task, number: int, vm: VMRow) -> None:
 
 
 def _let_go_on(task: Task, vm: VMRow, *, abort: bool = False) -> None:
-    """Let a VM run again, once its hypervisor does nothing to it any more; one that is gone needs nothing."""
+    """Let a VM run again, once its hypervisor does nothing to it any more; a VM that is gone needs nothing."""
     hypervisor = task.context.hypervisor
     observed = hypervisor.list_vms(vm.host).get(vm.name)
     if observed is None:
@@ -196,11 +196,11 @@ def _let_go_on(task: Task, vm: VMRow, *, abort: bool = False) -> None:
             return
 
 
-# -- what is written is proved, and copied ---------------------------------------------------------------------------
+# -- files are proved, and copied ------------------------------------------------------------------------------------
 
 
 def _of_each(task: Task, vms: Sequence[VMRow], act: Callable[[VMRow], T]) -> dict[str, T]:
-    """What ``act`` returns of each VM, by its name. Raises ``combined`` errors."""
+    """By VM name, the result of ``act``. Raises ``combined`` errors."""
     found: dict[str, T] = {}
     task.all(vms, lambda vm: found.update({vm.name: act(vm)}))
     return found
@@ -227,9 +227,9 @@ def _copy(task: Task, number: int, vm: VMRow, destination: str, digest: Digest) 
 
 
 def _unless_cancelled(task: Task, call: Callable[[], T]) -> T:
-    """The result of a call that nobody waits for once something else is to be done with the vjob.
+    """The result of a call; it is not waited for any longer once the task is cancelled.
 
-    The node goes on with it; what it leaves is removed with the rest of this checkpoint.
+    The node goes on with the call; the files that it leaves are removed with the rest of this checkpoint.
     """
     pool = ThreadPoolExecutor(1, thread_name_prefix=f"checkpoint of {task.job_id}")
     try:

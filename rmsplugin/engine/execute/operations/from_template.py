@@ -1,8 +1,9 @@
-"""From template: a VM starts from the state of one that was saved before it knew who it is, instead of booting.
+"""From template: instead of booting, a VM starts from the state of a VM that was saved before it had an identity.
 
 The first VM of its kind on a node makes the template: it boots, waits for its configuration, is saved, and then starts
-from what was saved as all later ones do. All of it happens to a VM of the vjob, under its own name and in its own room,
-and to files that go when the VM goes: an engine that is killed on the way leaves nothing that is not cleaned up anyway.
+from the saved state, as all later ones do. All of this happens to a VM of the vjob, under its own name and in its own
+room, and to files that go when the VM goes. So an engine that is killed on the way leaves only things that are cleaned
+up anyway.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import OperationFailedError, RmspluginError
 
-#: A guest is waited for so long at a time; then the engine looks whether it is still wanted.
+#: A guest is waited for so many seconds at a time; then the engine checks whether it is still wanted.
 _LOOK_S = 2.0
-#: From the opening of its gate to its wrapper a job takes some tenths of a second of Slurm's: a restore that takes no
-#: longer than this, the last time, goes on beside that. Of one that takes longer what comes once its state is loaded
-#: does, if that is no longer than this. What takes longer is not to be in the job's Elapsed.
+#: Slurm takes some tenths of a second from the opening of a job's gate to its wrapper. If the last restore of the image
+#: took at most these seconds, the gate is opened at the beginning of the restore; if only its part after the loading of
+#: the state did, after the loading. Longer waits must not be in the job's Elapsed.
 _MOMENT_S = 2.0
 _NEVER = Restored(math.inf, math.inf)
 
 
 def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> Template | None:
-    """Try it, and have the guest answer; the gate is opened when it does, or when that is a matter of a moment.
+    """Try to start the VM from a template. The gate is opened when its guest answers, or will in a moment.
 
     Returns:
-        What it came from; None if the VM is to be booted: then there is nothing of it on its node.
+        The template it came from; None if the VM is to be booted: then there is nothing of it on its node.
 
     Raises:
         UnavailableError: the node does not answer.
@@ -48,7 +49,7 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
     if not context.settings.start.template or not waits(task):
         return None
     if vm.name in context.hypervisor.list_vms(vm.host):
-        _end(task, vm)  # an engine was killed, and nobody knows how far the VM had come
+        _end(task, vm)  # an engine was killed, and it is not known how far the VM had come
     hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
     template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
     context.ledger.touch(vm.name, vm.host)
@@ -73,16 +74,16 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
 
 
 def settle(task: Task, vm: VMRow, template: Template) -> None:
-    """The VM runs: what it started from becomes the template, or is not needed any more."""
+    """After the VM runs: the state that it started from becomes the template, or is dropped as not needed any more."""
     try:
         if task.context.nodes.settle_template(vm.host, vm.name, template):
             task.event("template-made", f"VMs like {vm.name} start from it on {vm.host}", vm=vm.name, node=vm.host)
     except RmspluginError:
-        return  # it goes with the VM's other files
+        return  # the state goes with the VM's other files
 
 
 def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
-    """Have a copy of it, if there is one, and with that the files that the VM needs besides to start from it."""
+    """Have a copy of the template, if there is one, and the other files that the VM needs to start from it."""
     keep_bound(task, vm, vm.host)
     nodes, files = task.context.nodes, (config_of(task, vm), seed_of_template(task))
     return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files, guard=guard_of(task, vm))
@@ -103,7 +104,7 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
 
 
 def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -> None:
-    """A boot may take minutes: the VM of a job that has ended does not keep its room for so long."""
+    """Wait until the guest waits for its configuration; minutes, perhaps, but no longer than its job lives."""
     check = end_with_job(task)
     for _ in range(math.ceil(within_s / _LOOK_S)):
         check()
@@ -135,14 +136,14 @@ def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:
 
 
 def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:
-    """Nothing of the attempt is left, and the VM can be booted."""
+    """Leave nothing of the attempt, so that the VM can be booted."""
     task.event("template-failed", f"{vm.name} is booted: {error}", vm=vm.name, node=vm.host)
     task.context.restored_s.pop(task.vjob().geometry.image, None)
     _end(task, vm)
     try:
         task.context.nodes.refuse_template(vm.host, vm.name, template)
     except RmspluginError:
-        return  # it is tried once more by the next VM, and costs it some seconds
+        return  # the next VM tries the template once more, which costs it some seconds
 
 
 def _end(task: Task, vm: VMRow) -> None:

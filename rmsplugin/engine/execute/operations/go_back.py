@@ -1,7 +1,7 @@
 """Going back: a vjob whose VMs or saved states are lost resumes from its newest whole checkpoint, if that is intact.
 
-The files of the checkpoint become the vjob's saved states, and it becomes *sleeping*: from there it goes on like any
-vjob that the engine has suspended, when and where there is room. They stay a checkpoint, too, until a newer one is
+The files of the checkpoint become the vjob's saved states, and the vjob becomes *sleeping*. Then it goes on like any
+vjob that the engine has suspended, when and where there is room. The files stay a checkpoint, too, until a newer one is
 whole, so that a second loss costs no more than the first.
 """
 
@@ -28,7 +28,7 @@ from rmsplugin.errors import (
 )
 from rmsplugin.model.vjob import VJobState
 
-#: What dies each time soon after it went back may die of what is in the checkpoint.
+#: A vjob that dies each time soon after it went back may die of the checkpoint's content.
 _MOST_USES = 3
 
 
@@ -36,9 +36,9 @@ def go_back(task: Task) -> bool:
     """Bring a vjob from *stopping* to *sleeping* in its checkpoint; False if it has none that can be used.
 
     Raises:
-        RmspluginError: nothing is proved of a file that may be the only intact one: its node does not answer, and
-            nobody said that it is gone, or could not read it now; or a node does not answer on which something has to
-            be ended. To be tried again.
+        RmspluginError: nothing is proved of a file that may be the only intact one, because its node does not answer
+            (and nobody said that it is gone), or could not read it now. Or a node does not answer on which something
+            has to be ended. To be tried again.
     """
     context, vjob = task.context, task.vjob()
     checkpoint = context.ledger.checkpoints.whole(task.job_id)
@@ -53,7 +53,7 @@ def go_back(task: Task) -> bool:
     _have_job_wait(task)
     for name, node in holders.items():
         context.ledger.touch(name, node)
-        # What fails here proves nothing: the files were whole a moment ago, and the next attempt reads them again.
+        # A failure here proves nothing: the files were whole a moment ago, and the next attempt reads them again.
         context.nodes.use_checkpoint(node, name, checkpoint.id, shared=context.shared)
     _record(task, checkpoint, holders)
     return True
@@ -75,7 +75,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
                 image_node=SHARED if task.context.shared else holders[vm.name],
                 image_bytes=vm.size_bytes,
                 image_blake2b=vm.blake2b,
-                centi_cpus=None,  # what it demanded then nobody kept
+                centi_cpus=None,  # its demand at that time was not kept
                 memory_demand_mib=None,
             )
         ledger.checkpoints.went_back(checkpoint.id, vjob.ran_s)
@@ -93,14 +93,14 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
 
 
 def _forget_states(task: Task) -> None:
-    """What there was of saved states is aside: another attempt must not put the checkpoint's files there, too."""
+    """Forget the saved states, which are aside now, lest another attempt put the checkpoint's files aside, too."""
     with task.context.ledger.transaction():
         for vm in task.vms():
             task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
 
 
 def _have_job_wait(task: Task) -> None:
-    """Its wrapper stands still as long as its VMs sleep; where Slurm does not suspend the job, it is requeued."""
+    """Have the wrapper stand still as long as the VMs sleep; if Slurm does not suspend the job, it is requeued."""
     context = task.context
     try:
         job = current_job(task)
@@ -115,10 +115,10 @@ def _have_job_wait(task: Task) -> None:
 
 
 def _holders(task: Task, checkpoint: Checkpoint) -> dict[str, str] | None:
-    """A node for each VM that has its file, read and intact; None if it is proved that there is none for one of them.
+    """By VM name, a node with its file, read and intact; None if it is proved that a VM's file is on no node.
 
     Raises:
-        OperationFailedError: nothing is proved of one of them, and all others have theirs.
+        OperationFailedError: nothing is proved of the file of one VM, and all others have theirs.
     """
     if checkpoint.used >= _MOST_USES:
         task.event("checkpoint-unusable", f"it went back to its checkpoint {checkpoint.used} times in vain")
@@ -129,7 +129,7 @@ def _holders(task: Task, checkpoint: Checkpoint) -> dict[str, str] | None:
         try:
             holder = _holder(task, checkpoint, vm)
         except OperationFailedError as error:
-            doubt = error  # the file of another VM may be lost for certain, and nobody need wait for this one
+            doubt = error  # another VM's file may certainly be lost; then this one need not be awaited
             continue
         if holder is None:
             return None
@@ -140,10 +140,10 @@ def _holders(task: Task, checkpoint: Checkpoint) -> dict[str, str] | None:
 
 
 def _holder(task: Task, checkpoint: Checkpoint, vm: CheckpointVM) -> str | None:
-    """A node that has the VM's file, read and intact; None if it is proved that none has.
+    """A node that has the VM's file, read and intact; None if it is proved that no node has.
 
     Raises:
-        OperationFailedError: one may have it, and did not answer or could not read it now.
+        OperationFailedError: a node may have the file, and did not answer or could not read it now.
     """
     doubt: RmspluginError | None = None
     lost = False
@@ -158,14 +158,14 @@ def _holder(task: Task, checkpoint: Checkpoint, vm: CheckpointVM) -> str | None:
         if not unusable:
             return node
         task.event("checkpoint-unusable", f"the file of {vm.name} on {node} cannot be used: {unusable}", node=node)
-        lost = task.context.shared  # the others have this file, and no better one
+        lost = task.context.shared  # the other nodes see this same file
     if doubt is not None and not lost:
         raise OperationFailedError(f"whether the checkpoint's file of {vm.name} is intact is not known: {doubt}")
     return None
 
 
 def _why_unusable(task: Task, checkpoint: Checkpoint, vm: CheckpointVM, node: str) -> str:
-    """What proves that the VM's file on the node is lost; empty if it was read and is intact.
+    """The proof, in words, that the VM's file on the node is lost; empty if it was read and is intact.
 
     Raises:
         RmspluginError: nothing is proved.

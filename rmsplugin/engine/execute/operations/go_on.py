@@ -1,8 +1,8 @@
-"""Go on: a wrapper stands still although Slurm says that its job runs, and Slurm is told of both once more.
+"""Go on: a wrapper stands still although Slurm says that its job runs; Slurm is told to suspend and resume it again.
 
-slurmd has carried out a suspend and the resume behind it the wrong way round, or has never heard the resume
-(suspensions.py). Slurm takes no resume of a job that runs: so it is suspended first, which stops nothing that is not
-stopped already. The VMs run on throughout.
+slurmd has carried out a suspend and the resume behind it in the wrong order, or has never heard of the resume
+(suspensions.py). Slurm refuses to resume a job that runs. So the job is suspended first, which stops only the wrapper
+that stands still already. The VMs run on throughout.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RefusedError, UnavailableError
 
-#: Between two requests that Slurm did not answer, or refused.
+#: Seconds between two requests that Slurm did not answer, or refused.
 _AGAIN_S = 2.0
 
 
 def last_heard(context: Context, job_id: int) -> float:
-    """When a wrapper was last heard of; none is silent while its job is suspended."""
+    """When the vjob's wrapper was last heard of; a wrapper whose job is suspended does not count as silent."""
     return max(context.signs.last(job_id), context.suspensions.since(job_id))
 
 
 def stands_still(context: Context, seen: Observation, vjob: VJobRow, job: RmsJob | None) -> bool:
-    """Whether the wrapper should have been heard of since Slurm was told to let it go on; its front has to be up."""
+    """Whether Slurm was told to let the wrapper go on, and it is overdue although its front is up."""
     front = seen.rms.nodes.get(job.batch_host) if job is not None else None
     return (
         front is not None
@@ -37,7 +37,8 @@ def stands_still(context: Context, seen: Observation, vjob: VJobRow, job: RmsJob
 def go_on(task: Task) -> None:
     """Have Slurm suspend the job and let it go on. The vjob stays *running* throughout.
 
-    Once it may have been suspended this insists until it is not any more: else it would seem to be a user's suspension.
+    Once Slurm may have suspended the job, this insists until it is resumed: otherwise a user would seem to have
+    suspended it.
     """
     task.event("stands-still", "Slurm says that its job runs, and its wrapper stands still: Slurm is told once more")
     try:
@@ -51,7 +52,7 @@ def go_on(task: Task) -> None:
         try:
             job = resume_job(task, again=True)
             if job.state is JobState.PENDING and job.held and not job.held_by_user:
-                # Its front was lost meanwhile. Slurm holds a suspended job that it requeues, and nobody releases it.
+                # The job's front was lost meanwhile. Slurm holds a suspended job that it requeues, and keeps the hold.
                 task.context.rms.requeue(task.job_id)
             return
         except (RefusedError, UnavailableError):

@@ -12,7 +12,7 @@ def require_gone(task: Task, vm: VMRow) -> None:
     """Return when it is proved that the VM does not exist.
 
     Raises:
-        OperationFailedError: it does.
+        OperationFailedError: the VM exists.
         UnavailableError: a node that may have it does not answer.
     """
     for look in range(2):

@@ -1,4 +1,4 @@
-"""Guest disks: the overlay on its image's base that a VM runs on, and the seed that tells its cloud-init who it is."""
+"""Guest disks: a VM's overlay on the base of its image, and the seed that gives its cloud-init its identity."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def has_disks(task: Task) -> bool:
 
 
 def put_disks(task: Task, vm: VMRow) -> None:
-    """Give its node the disks of a VM that boots, if it has any."""
+    """Give the VM's node the disks with which it boots, if it has any."""
     context, image = task.context, _image(task)
     if image is None:
         return
@@ -38,7 +38,7 @@ def put_disks(task: Task, vm: VMRow) -> None:
 
 
 def put_waiting_disks(task: Task, vm: VMRow) -> None:
-    """The same for a VM that boots without being told who it is, to be saved as a template."""
+    """Give the VM's node the disks with which it boots without an identity, to be saved as a template."""
     context, image = task.context, _image(task)
     if image is None:
         return
@@ -47,12 +47,12 @@ def put_waiting_disks(task: Task, vm: VMRow) -> None:
 
 
 def seed_of_template(task: Task) -> bytes:
-    """The seed of VMs that are restored from a template, whose guests have read it before; empty if they have none."""
+    """The seed of VMs that are restored from a template; their guests have read it before. Empty if they have none."""
     return waiting_seed_iso() if has_disks(task) else b""
 
 
 def told_by_seed(task: Task, key: str) -> str:
-    """The key of a template whose guest has the programs of today's seed, from the key of its hardware."""
+    """The key of a template, from the key of its hardware and the programs that today's seed gives its guest."""
     if not has_disks(task):
         return key
     programs = waiting_program().encode() + native_tools()

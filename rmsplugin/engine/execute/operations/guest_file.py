@@ -12,7 +12,7 @@ from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import OperationFailedError
 
-#: A restored guest finds another file of the same size, which is what its kernel remembers.
+#: A restored guest finds another file of the same size, because its kernel remembers the size.
 _SIZE_BYTES = 4096
 _SEED_BYTES = 64
 
@@ -23,12 +23,12 @@ def waits(task: Task) -> bool:
 
 
 def put_config(task: Task, vm: VMRow, node: str) -> None:
-    """Give ``node`` the file that a VM's QEMU opens there when it starts, by whatever action, and its bound."""
+    """Give ``node`` the VM's bound, and the file that its QEMU opens there when it starts, by any action."""
     _put(task, vm, node, config_of(task, vm))
 
 
 def config_of(task: Task, vm: VMRow) -> bytes:
-    """Return the file, another one each time. Raises OperationFailedError if it is too long."""
+    """The content of the file, different each time. Raises OperationFailedError if it is too long."""
     context = task.context
     network = context.settings.network
     lines = {
@@ -36,7 +36,7 @@ def config_of(task: Task, vm: VMRow) -> bytes:
         "address": f"{vm.address}/{network.prefix_length}",
         "gateway": network.gateway,
         "mac": vm.mac,
-        # What two VMs from one template would have in common otherwise: the state of the kernel's generator.
+        # Otherwise two VMs from one template would share the state of the kernel's random number generator.
         "seed": base64.b64encode(os.urandom(_SEED_BYTES)).decode(),
         "root_authorized_key": context.root_public_key,
         "host_key": base64.b64encode(vm.host_key.encode()).decode(),
@@ -47,18 +47,18 @@ def config_of(task: Task, vm: VMRow) -> bytes:
 
 
 def put_waiting(task: Task, vm: VMRow, node: str) -> None:
-    """The same for a VM that is not told who it is yet."""
+    """Give ``node`` the file of a VM that has no identity yet."""
     _put(task, vm, node, _padded("wait\n").encode())
 
 
 def keep_bound(task: Task, vm: VMRow, node: str) -> None:
-    """Have the node bound what VMs whose memory is observed take together, if this is one of them."""
+    """If the VM is observed, have the node bound the memory that all observed VMs take together."""
     if vm.observed:
         task.context.bounds.keep(node)
 
 
 def guard_of(task: Task, vm: VMRow) -> Guard | None:
-    """What the VM's node pins its interface to; None where that is libvirt's matter, or nobody's."""
+    """The addresses that the VM's node pins its interface to; None if libvirt does that, or if nothing is pinned."""
     return Guard(vm.mac, vm.address) if task.context.settings.network.filter == NODE_FILTER else None
 
 
@@ -69,7 +69,7 @@ def _put(task: Task, vm: VMRow, node: str, content: bytes) -> None:
 
 
 def _padded(text: str) -> str:
-    """With a line after which nothing is read; only images that wait know it."""
+    """The text, padded, with a line after which nothing is read; only images that wait know this line."""
     ended = f"{text}end=\n"
     if len(ended) >= _SIZE_BYTES:
         raise OperationFailedError(f"a guest's configuration of {len(text)} bytes does not fit into {_SIZE_BYTES}")

@@ -1,4 +1,4 @@
-"""Migrate: VMs of a vjob move to other nodes, live or paused; the vjob stays *running*, or *paused*, throughout."""
+"""Migrate: VMs of a vjob move to other nodes, live or paused; the vjob stays *running* or *paused* throughout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rmsplugin.errors import LostStateError, OperationFailedError, UnavailableEr
 def migrate(task: Task) -> None:
     """Move each VM that has a destination in the ledger; a VM that fails to move runs on where it was.
 
-    While nobody who can be asked knows where a VM is, its destination stays in the ledger, to be looked at again.
+    While no node that answers tells where a VM is, its destination stays in the ledger, to be looked at again.
     """
     task.all([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
 
@@ -47,7 +47,7 @@ def _migrate(task: Task, vm: VMRow) -> None:
                 progress=progress,
             )
     finally:
-        # Believe what is seen, not what the call returned: it may have arrived although the call failed.
+        # Believe the look, not the result of the call: the VM may have arrived although the call failed.
         settle_jobs(task, source, vm.name)
         if not _is_half(task, vm, source):
             _conclude(task, vm)
@@ -63,11 +63,11 @@ def _broke_off(task: Task, vm: VMRow) -> bool:
     try:
         return has(task.context, vm.destination, vm)
     except UnavailableError:
-        return False  # which the migration itself will tell
+        return False  # the migration itself will tell
 
 
 def _conclude(task: Task, vm: VMRow) -> str:
-    """Record where the VM is now, of which one copy is left that runs; returns where."""
+    """Leave one running copy of the VM, record its node, and return the node."""
     node = leave_one(task, vm)
     task.context.ledger.update_vm(vm.name, host=node, destination="")
     drop_config_quietly(task, vm, vm.host if node == vm.destination else vm.destination)
@@ -78,7 +78,7 @@ def _conclude(task: Task, vm: VMRow) -> str:
 
 
 def _follow(task: Task, vm: VMRow) -> None:
-    """The source is gone: the VM is where it was going to, if it had arrived; else it is missing everywhere."""
+    """After the loss of the source: the VM is at its destination, if it had arrived; else it is missing everywhere."""
     context = task.context
     settle_jobs(task, vm.destination, vm.name)
     found = context.hypervisor.list_vms(vm.destination).get(vm.name)
@@ -93,7 +93,7 @@ def _follow(task: Task, vm: VMRow) -> None:
 def _require_whole(task: Task, vm: VMRow) -> None:
     """Raise LostStateError if a post-copy broke off, and it is proved that the other half of the VM is nowhere.
 
-    While a node that may have it does have it, or is silent, nobody knows.
+    If a node has the other half, or may have it and is silent, nothing is proved.
     """
     if not _is_half(task, vm, vm.host):
         return

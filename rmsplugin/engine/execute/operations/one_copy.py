@@ -1,7 +1,7 @@
-"""One copy: what is left of a VM at both ends of a migration, whatever broke it off, becomes one VM (I1).
+"""One copy: the copies of a VM at both ends of a migration become one VM, whatever broke the migration off (I1).
 
 A libvirtd that is killed at the end of a migration leaves the VM paused at its source while it runs, or stands still,
-at its destination. Which of the copies is the newer one follows from which of them runs; the other one is ended first.
+at its destination. The copy that runs is the newer one; the other copy is ended first.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from rmsplugin.errors import OperationFailedError, UnavailableError
 
 
 def leave_one(task: Task, vm: VMRow) -> str:
-    """Have the VM run on its host or on its destination, and end what is left of it on the other one.
+    """Have the VM run on its host or on its destination, and end the copy on the other node.
 
-    One of a vjob that is paused stays so.
+    A VM of a paused vjob stays paused.
 
     Returns:
-        The node; of a VM that is on neither, its host.
+        The node of the VM; its host, if it is on neither node.
 
     Raises:
         RmspluginError: a node that may have the newer copy does not answer, or not truly: nothing is ended or let run.
     """
     here = power_of(task, vm, vm.host)
     if here not in (None, VMPower.PAUSED):
-        # It has not left, whether or not its destination can be asked. What may be left there is ended when it is seen.
+        # The VM has not left, even if its destination cannot be asked. A copy left there is ended when it is seen.
         with suppress(UnavailableError):
             if task.context.hypervisor.has_vm(vm.destination, vm.name):
                 _end(task, vm, vm.destination)
         return vm.host
     there = power_of(task, vm, vm.destination)
     if here is VMPower.PAUSED and there in (None, VMPower.PAUSED):
-        # Where both stand still they are the same, unless it has run on at its source.
+        # If both copies stand still they are the same, unless the VM has run on at its source.
         if there:
             _end(task, vm, vm.destination)
         _let_run(task, vm, vm.host)
@@ -52,7 +52,7 @@ def leave_one(task: Task, vm: VMRow) -> str:
 
 
 def power_of(task: Task, vm: VMRow, node: str) -> VMPower | None:
-    """How the VM is on the node when nothing is being done to it any more; None if it is proved not to be there.
+    """The VM's power on the node, once nothing is being done to it any more; None if it is proved not to be there.
 
     Raises:
         RmspluginError: the node does not answer, or not truly.

@@ -1,8 +1,8 @@
 """Pause: all VMs of a vjob stand still, and keep their memory where they are; unpause: all go on there.
 
-All of them or none (I4): of a vjob half of whose VMs computed, the others would seem to be dead; and all at the same
-instant, as near as it goes, for the same reason. How near is an event. Both are idempotent:
-an engine that was killed on the way does the same again, and nothing of a VM is anywhere but in its node's memory.
+All VMs or none (I4): if half of them computed, the others would seem to be dead. For the same reason all are paused at
+one instant, as nearly as possible; an event says how nearly. Both operations are idempotent: after a kill the next
+engine does the same again, and a VM is never anywhere but in its node's memory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rmsplugin.model.vjob import VJobState
 def pause(task: Task) -> None:
     """Bring a vjob from *pausing* to *paused*, or back to *running* with the reason.
 
-    Its CPUs are what others wait for: Slurm is told afterwards, and nobody asks the guests for their usage before.
+    Other vjobs wait for its CPUs: so Slurm is told afterwards, and the guests are not asked for their usage before.
 
     Raises:
         LostStateError: a VM was on a node that is gone.
-        RmspluginError: it runs on; or, where a VM could not be let go on, it stays *pausing*, to be tried again.
+        RmspluginError: the vjob runs on; or, if a VM could not be let go on, it stays *pausing*, to be tried again.
     """
     context = task.context
     spans: dict[str, _Span] = {}
@@ -51,21 +51,21 @@ def pause(task: Task) -> None:
 
 
 def _tell_together(task: Task, kind: str, what: str, spans: Mapping[str, _Span]) -> None:
-    """Record within what time all VMs of a gang were acted on: from the first request to the last answer."""
+    """Record the time within which all VMs of a gang were acted on: from the first request to the last answer."""
     if len(spans) > 1:
         apart_s = max(span.until for span in spans.values()) - min(span.since for span in spans.values())
         task.event(kind, f"{len(spans)} VMs {what}, all within {math.ceil(apart_s * 1000)} ms")
 
 
 class _Span(NamedTuple):
-    """When a node was asked to do something to a VM, and when it had been done."""
+    """When a node was asked to act on a VM, and when it had done so."""
 
     since: float
     until: float
 
 
 def _hold(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
-    """Have a VM stand still that may be busy with something else."""
+    """Pause a VM that may be busy with something else."""
     require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
     with task.action("pause", vm, source=vm.host):
@@ -74,7 +74,7 @@ def _hold(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
 
 
 def _all_at_once(task: Task, vm: VMRow, act: Callable[..., None], spans: dict[str, _Span]) -> None:
-    """Have the VM's node do something at the instant at which the nodes of all others do."""
+    """Have the VM's node act at the same instant as the nodes of all other VMs."""
     now = task.context.clock.now
     since: list[float] = []
 
@@ -100,17 +100,17 @@ def _see_still(task: Task, vm: VMRow) -> None:
 
 
 def _go_on_all(task: Task, reason: str) -> None:
-    """It is not paused: its VMs run on, those that are there."""
+    """Give up the pause: those VMs that are there run on."""
     stuck = task.each(task.vms(), lambda vm: _run_on(task, vm))
     if stuck:
-        # The next cycle goes on with it, as it is still *pausing*.
+        # The next cycle goes on with the vjob, since it is still *pausing*.
         raise OperationFailedError(f"{reason}; and not all VMs run on: {sentence_of(stuck)}")
     resume_job(task)
     task.context.ledger.transition(task.job_id, VJobState.RUNNING, reason)
 
 
 def _run_on(task: Task, vm: VMRow) -> None:
-    """Let a VM run; one that is gone needs nothing: that it is lost shows in the next cycle."""
+    """Let a VM run; a VM that is gone needs nothing: the next cycle finds that it is lost."""
     if task.context.hypervisor.has_vm(vm.host, vm.name):
         with suppress(NotFoundError):
             let_run(task, vm)
@@ -121,12 +121,12 @@ def unpause(task: Task) -> None:
 
     Raises:
         LostStateError: a VM was on a node that is gone.
-        RmspluginError: all of it stands still; or, where a VM could not be held, it stays *unpausing*.
+        RmspluginError: all VMs stand still again; or, if a VM could not be held, the vjob stays *unpausing*.
     """
     context = task.context
     spans: dict[str, _Span] = {}
     try:
-        # It was requeued while it stood still. (If that happens later, its wrapper attaches to what runs.)
+        # The job was requeued while its VMs stood still. (If that happens later, its wrapper attaches to them.)
         if current_job(task).state is JobState.PENDING:
             await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
         errors = task.each(task.vms(), lambda vm: _let_go_on(task, vm, spans))
@@ -137,7 +137,7 @@ def unpause(task: Task) -> None:
     if errors:
         _hold_all(task, f"it could not go on: {sentence_of(errors)}")
         raise combined(errors)
-    job = resume_job(task)  # first: what its script prints waits for its wrapper
+    job = resume_job(task)  # first, because the output of its script waits for the wrapper
     task.each(task.vms(), lambda vm: set_clock(task, vm))
     context.ledger.transition(
         task.job_id,
@@ -146,7 +146,7 @@ def unpause(task: Task) -> None:
         wrapper_seen=context.clock.now(),
         restarts=job.restarts,
         resumes=False,
-        # What its script asked for, and Slurm has not done yet, stands.
+        # A requeue that its script asked for, and that Slurm has not done yet, still holds.
         requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
     )
     _tell_together(task, "unpaused-together", "go on", spans)
@@ -160,7 +160,7 @@ def _let_go_on(task: Task, vm: VMRow, spans: dict[str, _Span]) -> None:
 
 
 def _hold_all(task: Task, reason: str) -> None:
-    """It does not go on: all its VMs stand still again, those that are there."""
+    """Give up going on: those VMs that are there stand still again."""
 
     def hold(vm: VMRow) -> None:
         if task.context.hypervisor.has_vm(vm.host, vm.name):

@@ -1,7 +1,7 @@
 """Reattach: the RMS requeued the job while its VMs run on; a new wrapper is started, which attaches to them.
 
-A script that had ended before belongs to the run that was requeued, if that was done on purpose: it begins anew
-(decision 0051). One that ended while its front was lost is not run twice: the new wrapper delivers its end.
+If the requeue was on purpose, a script that had ended before belongs to the requeued run: it begins anew (decision
+0051). A script that ended while its front was lost is not run twice: the new wrapper delivers its end.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _LOOK_S = 20.0
 
 
 def reattach(task: Task) -> None:
-    """Get the job of a running vjob an allocation again. The vjob stays *running* throughout."""
+    """Get an allocation for the job of a running vjob again. The vjob stays *running* throughout."""
     context, vjob = task.context, task.vjob()
     if 0 <= vjob.requeue_of < current_job(task).restarts:
         if _has_ended(task):
             context.ledger.update_vjob(task.job_id, begins_anew=True)  # the next cycle restarts it
             task.event("ended-before", "its script had ended when its requeued job was about to run: it begins anew")
             return
-        context.ledger.update_vjob(task.job_id, requeue_of=-1)  # from here on its end is that of the new run
+        context.ledger.update_vjob(task.job_id, requeue_of=-1)  # from here on the script's end is the new run's
     if current_job(task).held:
-        return  # the next cycle looks whose hold it is
-    # On any front: the wrapper reaches its VMs from every one, and the old one may be what failed.
+        return  # the next cycle finds out who holds it
+    # On any front: the wrapper reaches its VMs from every front, and the old front may have failed.
     await_allocation(task, _TIMEOUT_S)
     job = current_job(task)
     context.ledger.update_vjob(task.job_id, restarts=job.restarts, wrapper_seen=context.clock.now())
@@ -34,7 +34,7 @@ def reattach(task: Task) -> None:
 
 
 def _has_ended(task: Task) -> bool:
-    """Whether the script is known to have ended; where its guest does not say, the new wrapper attaches."""
+    """Whether the script is known to have ended; if its guest does not say, the new wrapper attaches."""
     if task.vjob().finished:
         return True
     first = task.vms()[0]

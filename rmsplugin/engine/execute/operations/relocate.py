@@ -1,6 +1,6 @@
 """Relocate: the saved states of a sleeping vjob move to other nodes' stores, off nodes that keep nothing.
 
-The vjob stays *sleeping*. A state is dropped where it was only after its copy was checked where it is now (I2).
+The vjob stays *sleeping*. A state is dropped from its old node only after its copy was checked on the new one (I2).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rmsplugin.engine.ledger.rows import VMRow
 
 
 def relocate(task: Task) -> None:
-    """Move the state of each VM that has a destination in the ledger; one that cannot be moved stays where it is."""
+    """Move the state of each VM that has a destination in the ledger; a state that cannot be moved stays in place."""
     task.all([vm for vm in task.vms() if vm.destination], lambda vm: _move(task, vm))
 
 

@@ -1,4 +1,4 @@
-"""Restart: a vjob whose state is lost goes back to its checkpoint, or begins again; or to what was put aside."""
+"""Restart: a vjob whose state is lost goes back to its checkpoint, or to states put aside, or begins again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from rmsplugin.engine.ledger.failures import LOSS
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
-#: What is lost so soon after its start may be lost by what its script does: a guest that powers off, for one.
+#: A vjob lost within so many seconds of its start may be lost by its own script; for instance, a guest powers off.
 _SOON_S = 600.0
-#: After so many of these losses in a row its job is held: by then its starts have waited for some minutes.
+#: After so many of these losses in a row the job is held: by then its starts have waited for some minutes.
 _MOST_LOSSES = 8
 
 
 def restart(task: Task) -> None:
     """Bring a vjob whose state is truly lost from *stopping* back to *waiting*, its job to the start (I5).
 
-    With a checkpoint that is intact it becomes *sleeping* in that, and goes on from there. What is left of its state is
-    put aside. A vjob that takes back what was put aside before becomes *sleeping*, too. One whose requeue was asked for
-    by its own script begins anew, whatever there is of it.
+    With an intact checkpoint the vjob becomes *sleeping* in it, and goes on from there. The rest of its state is put
+    aside. A vjob that takes back states put aside before becomes *sleeping*, too. A vjob whose own script asked for the
+    requeue begins anew, whatever is left of it.
     """
     vjob = task.vjob()
     if vjob.taking_back:
@@ -58,7 +58,7 @@ def _begin_again(task: Task) -> None:
 
 
 def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
-    """Record that nothing of the run is left; within a transaction of the caller's."""
+    """Record that nothing of the run is left; the caller has begun a transaction."""
     ledger = task.context.ledger
     ledger.asides.close(task.job_id)
     ledger.checkpoints.retire(task.job_id)
@@ -80,7 +80,7 @@ def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
 
 
 def _losses_in_a_row(task: Task) -> int:
-    """How often its state was lost soon after its start, now included; 1 after a longer run, 0 before its script."""
+    """How often in a row its state was lost soon after its start, with now; 1 after a long run, 0 before its script."""
     vjob = task.vjob()
     if not vjob.script_started:
         return 0
@@ -89,7 +89,7 @@ def _losses_in_a_row(task: Task) -> int:
 
 
 def _hold(task: Task) -> bool:
-    """Have the RMS hold the job, until an operator releases it; False if that is refused."""
+    """Have the RMS hold the job until an operator releases it; False if the RMS refuses."""
     try:
         task.context.rms.hold(task.job_id)
     except (NotFoundError, RefusedError) as error:
@@ -108,7 +108,7 @@ def _why_lost(losses: int, *, held: bool) -> str:
 
 
 def _clear(task: Task) -> None:
-    """Leave nothing of what the vjob is now but its saved states, aside; its job goes back behind the gate."""
+    """Remove everything of the vjob but its saved states, which are put aside; its job goes back behind the gate."""
     put_aside(task)
     remove_all(task)
     try:
@@ -120,8 +120,8 @@ def _clear(task: Task) -> None:
 def _take_back(task: Task, number: int) -> None:
     """Bring a vjob from *stopping* to *sleeping*, in the saved states that were put aside as ``number``.
 
-    They were verified before it began. What the vjob has done since they were put aside is thrown away; if it has slept
-    meanwhile, the states of that are put aside in turn.
+    The states were verified before. The vjob's run since they were put aside is thrown away; if it has slept meanwhile,
+    the states of that sleep are put aside in turn.
     """
     context, ledger = task.context, task.context.ledger
     aside = ledger.asides.numbered(number)
@@ -132,14 +132,14 @@ def _take_back(task: Task, number: int) -> None:
                 require_addresses(context, aside)
                 ledger.asides.close(task.job_id)
                 ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
-        except RefusedError as error:  # they were free when it began; the states stay where they are
+        except RefusedError as error:  # the addresses were free when this began; the states stay aside
             task.event("not-taken-back", str(error))
             _begin_again(task)
             return
     give_back(context, aside)
     with ledger.transaction():
         ledger.asides.drop(number)
-        ledger.checkpoints.retire(task.job_id)  # of a run that is thrown away
+        ledger.checkpoints.retire(task.job_id)  # they belong to a run that is thrown away
         ledger.transition(
             task.job_id,
             VJobState.SLEEPING,

@@ -1,7 +1,7 @@
 """Resume: all VMs of a vjob are restored from their files, here or elsewhere, or none of them is (I1, I2, I4).
 
-They are restored paused. Only when all are there does the ledger give up their files, and then they run; so a restore
-that fails leaves the files as they were, and no VM has lived a moment that its file does not know.
+The VMs are restored paused. Only when all are there, the ledger gives up their files; then the VMs run. So a restore
+that fails leaves the files as they were, and no VM has run for a moment that is not in its file.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _CLOCK_ATTEMPTS = 5
 def resume(task: Task) -> None:
     """Bring a vjob from *resuming* to *running*, or back to *sleeping* with the reason.
 
-    From the moment that its files are history there is no way back to *sleeping*: until all VMs are seen running it
+    Once the ledger has given up the files, there is no way back to *sleeping*: until all VMs are seen running, the vjob
     stays *resuming*, and the next attempt goes on from there.
 
     Raises:
-        LostStateError: a saved state cannot be used; nothing was restored and the vjob has to begin again.
+        LostStateError: a saved state cannot be used; nothing was restored, and the vjob has to begin again.
     """
     context = task.context
     vms = task.vms()
-    used_up = not any(vm.image_node for vm in vms)  # an attempt that was interrupted had restored all of them
+    used_up = not any(vm.image_node for vm in vms)  # an interrupted attempt had restored all of them
     try:
-        # It was requeued while it slept. (If that happened only later, its wrapper attaches to what runs.)
+        # The job was requeued while the vjob slept. (If that happens later, its wrapper attaches to the running VMs.)
         if not used_up and current_job(task).state is JobState.PENDING:
             await_allocation(task, context.settings.slurm.start_timeout_s, slept=True)
         errors = task.each(vms, lambda vm: _fetch(task, vm))
@@ -50,9 +50,9 @@ def resume(task: Task) -> None:
     if errors:
         _undo(task, errors)
     with context.ledger.transaction():
-        # From here on the files are history: should a VM vanish now, it is lost, for it may have run.
+        # From here on the files are history: a VM that vanishes now is lost, because it may have run.
         for vm in task.vms():
-            # It goes on where it was saved, and so does its demand.
+            # The VM goes on where it was saved, and so does its demand.
             context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
@@ -66,19 +66,19 @@ def resume(task: Task) -> None:
         wrapper_seen=context.clock.now(),
         restarts=job.restarts,
         resumes=False,
-        # What its script asked for, and Slurm has not done yet, stands.
+        # A requeue that its script asked for, and that Slurm has not done yet, still holds.
         requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
     )
 
 
 def _fetch(task: Task, vm: VMRow) -> None:
-    """Have a checked state file where the VM will run."""
+    """Bring a checked state file to the node where the VM will run."""
     context = task.context
     if not vm.image_node:
         require_not_left(task, vm)
-    settle_jobs(task, vm.host, vm.name)  # what is being restored there may yet fail
+    settle_jobs(task, vm.host, vm.name)  # a restore that is under way there may yet fail
     if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
-        return  # restored already, by an attempt that was interrupted
+        return  # restored already by an interrupted attempt
     context.ledger.touch(vm.name, vm.host)
     bound = context.settings.nodes.copy_timeout_s
     holder = vm.host if vm.image_node == SHARED else vm.image_node
@@ -104,9 +104,9 @@ def require_not_left(task: Task, vm: VMRow) -> None:
 
 
 def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
-    """Raise LostStateError if it is proved that the saved state is lost: read on the node that holds it.
+    """Raise LostStateError if reading it on the node that holds it proves that the saved state is lost.
 
-    What is missing is lost only where the store shows that it is the one in which the state was saved.
+    A missing state is lost only if the store shows the marker of the store in which it was saved.
     """
     context = task.context
     bound = context.settings.nodes.copy_timeout_s
@@ -130,7 +130,7 @@ def _restore_saved(task: Task, vm: VMRow) -> None:
     try:
         restore(task, vm, task.context.state_path(vm))
     except CorruptStateError as error:
-        # Its digest was good a moment ago: another node, or another release of QEMU, may load it.
+        # The state's digest was good a moment ago: another node, or another release of QEMU, may load it.
         raise OperationFailedError(
             f"{vm.host} cannot load the saved state of {vm.name}, which is whole: {error}"
         ) from error
@@ -153,19 +153,19 @@ def let_run(task: Task, vm: VMRow) -> None:
 
 
 def see_running(task: Task, vm: VMRow) -> None:
-    """Raise OperationFailedError unless a VM that was let run does."""
+    """Raise OperationFailedError unless a VM that was let run is seen running."""
     observed = task.context.hypervisor.list_vms(vm.host).get(vm.name)
     if observed is None or observed.power is not VMPower.RUNNING:
         raise OperationFailedError(f"{vm.name} was resumed on {vm.host} but is not seen running there")
 
 
 def digest_of(vm: VMRow) -> Digest:
-    """Size and digest that the saved state of the VM must have."""
+    """The size and digest that the saved state of the VM must have."""
     return Digest(vm.image_bytes, vm.image_blake2b)
 
 
 def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
-    """No VM has run yet: end those that were restored. The files stay the truth."""
+    """End the VMs that were restored, since none has run yet. The files stay the truth."""
     context = task.context
     reason = sentence_of(errors)
     restored = [vm for vm in task.vms() if vm.image_node]
@@ -182,7 +182,7 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
 
 
 def raise_lost(errors: dict[str, RmspluginError]) -> None:
-    """If the state of a VM is lost, so is its vjob's."""
+    """Raise LostStateError if one of the errors is: if the state of a VM is lost, the vjob's state is lost."""
     for error in errors.values():
         if isinstance(error, LostStateError):
             raise error
@@ -191,7 +191,7 @@ def raise_lost(errors: dict[str, RmspluginError]) -> None:
 def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
     """Remove the VM's configuration file; if the node cannot be reached, `stop` removes it later.
 
-    A VM with a disk keeps it as long as it lives, and the file with it.
+    A VM with a disk keeps its disk, and with it this file, as long as the VM lives.
     """
     if task.context.has_disk(task.vjob()):
         return
@@ -202,7 +202,7 @@ def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
 
 
 def set_clock(task: Task, vm: VMRow) -> None:
-    """The guest's clock stood still while it slept."""
+    """Set the guest's clock, which stood still while the VM slept."""
     for attempt in range(_CLOCK_ATTEMPTS):
         try:
             task.context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=20)
@@ -214,7 +214,7 @@ def set_clock(task: Task, vm: VMRow) -> None:
 
 
 def _drop_state_quietly(task: Task, vm: VMRow) -> None:
-    """Remove the files of a VM that is seen running; `stop` removes what cannot be reached now."""
+    """Remove the saved state of a VM that is seen running; `stop` removes it later if its node is out of reach now."""
     for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
         try:
             task.context.nodes.drop_state(node, vm.name, shared=task.context.shared)

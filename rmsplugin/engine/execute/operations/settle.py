@@ -1,4 +1,4 @@
-"""Settle: wait until what an interrupted engine left under way in the hypervisor has ended there."""
+"""Settle: wait until the jobs that an interrupted engine left under way in the hypervisor have ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def settle_jobs(task: Task, node: str, name: str) -> None:
     The hypervisor bounds its own jobs in time, and `cancel` aborts them.
 
     Raises:
-        TimedOutError: it goes on for longer than any of them may.
+        TimedOutError: a job goes on for longer than any of them may.
     """
     context = task.context
     bounds = context.settings.hypervisor

@@ -1,7 +1,7 @@
 """Start (action *run*): VMs start from a template, or boot, and are configured; the job gets its allocation for them.
 
-Slurm counts a job's time from its allocation. So the gate is opened once the VMs are nearly there, and no earlier: the
-time that they take to come up is waiting for the user, and is not in Elapsed (decision 0049).
+Slurm counts a job's time from its allocation. So the gate is opened once the VMs are nearly there, and no earlier. For
+the user the time in which they come up is waiting, and is not in Elapsed (decision 0049).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 def start(task: Task) -> None:
     """Bring a vjob from *starting* to *running*, or back to *waiting* with the reason.
 
-    Should a node on which it may have left something not answer meanwhile, the vjob stays *stopping*: it is cleaned up
-    once the node answers, and starts nowhere before that (I1).
+    If the start failed, and a node that may have something of it does not answer, the vjob stays *stopping*. It is
+    cleaned up once the node answers, and starts nowhere before that (I1).
     """
     patience_s = task.context.settings.slurm.start_timeout_s
     job, vms = current_job(task), task.vms()
@@ -67,14 +67,14 @@ def start(task: Task) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What VMs are configured with that may be another after the allocation."""
+    """The parts of the VMs' configuration that may change by the allocation."""
 
-    account: Account | None  # None: nobody's yet
-    front: str  # empty: there is none yet
+    account: Account | None  # None: not known yet
+    front: str  # empty: no front yet
 
 
 class _NoStartError(Exception):
-    """VMs of the vjob did not come up: their errors, by name."""
+    """Some VMs of the vjob did not come up; with their errors, by name."""
 
     def __init__(self, errors: dict[str, RmspluginError]) -> None:
         super().__init__()
@@ -82,12 +82,12 @@ class _NoStartError(Exception):
 
 
 def _is_kept_out(task: Task) -> bool:
-    """Whether Slurm did not start one of this user's vjobs at its last try: no VM is to start in vain again."""
+    """Whether Slurm did not start one of this user's vjobs at its last try: then VMs must not come up in vain again."""
     return task.context.ledger.failures.any_of_user(task.vjob().user, OperationKind.START, NOT_STARTED)
 
 
 def _known_account(vjob: VJobRow, gid: int | None) -> Account | None:
-    """As whom its script will run; None if only the front knows, whose prolog tells after the allocation."""
+    """The account of its script; None if only the front knows it: its prolog tells after the allocation."""
     try:
         return account_of(vjob, gid)
     except RefusedError:
@@ -95,7 +95,7 @@ def _known_account(vjob: VJobRow, gid: int | None) -> Account | None:
 
 
 def _bring_up_all(task: Task, vms: list[VMRow], told: _Told, opening: Opening) -> dict[str, Template | None]:
-    """Let all VMs start. Returns what each came from. Raises _NoStartError."""
+    """Let all VMs start. Returns, by VM name, the template that it came from, if any. Raises _NoStartError."""
     templates: dict[str, Template | None] = {}
 
     def bring_up(vm: VMRow) -> None:
@@ -113,7 +113,7 @@ def _each(task: Task, vms: list[VMRow], act: Callable[[VMRow], None]) -> None:
 
 
 def _run(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, from_template: bool) -> None:
-    """Enter *running*, once the VMs know user and script's place as the front does. Raises _NoStartError."""
+    """Enter *running*, once the VMs have the front's user and place of the script. Raises _NoStartError."""
     how = "all VMs answer, from a template" if from_template else "all VMs answer"
     place = partial(task.context.slurm.facts.script_path, task.job_id)
     while True:
@@ -141,7 +141,7 @@ def _now_running(task: Task, how: str, job: RmsJob, account: Account) -> bool:
 
 
 def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template | None:
-    """Let the VM start and make it one of its vjob. Returns the template that it came from, if it did."""
+    """Let the VM start, and configure it for its vjob. Returns the template that it came from, if any."""
     with task.action("run", vm, destination=vm.host):
         stages = Stages(task.context.clock.now)
         template = started_from_template(task, vm, opening, stages)
@@ -150,7 +150,7 @@ def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template 
             stages.ended("booted")
             opening.near(vm.name)
         if told.account is not None:
-            # The guest of a disk's template has taken them from its seed.
+            # The guest of a template with a disk has taken the native programs from its seed.
             has_native = template is not None and has_disks(task)
             _configure(task, vm, told.account, told.front, has_native=has_native)
             stages.ended("configured")
@@ -161,12 +161,12 @@ def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template 
 def _boot(task: Task, vm: VMRow) -> None:
     context = task.context
     if vm.name not in context.hypervisor.list_vms(vm.host):
-        # Only now: a node that was silent from the beginning holds nothing that had to be cleaned up.
+        # Recorded only now: a node that was silent from the beginning has nothing to be cleaned up.
         context.ledger.touch(vm.name, vm.host)
         put_config(task, vm, vm.host)
         put_disks(task, vm)
         context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))
-    # A boot may take minutes: the VM of a job that has ended does not keep its room for so long.
+    # A boot may take minutes: if its job ends meanwhile, the VM does not keep its room.
     with _failures_of_guest():
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
@@ -194,9 +194,9 @@ def _failures_of_guest() -> Iterator[None]:
 
 
 def _back_to_waiting(task: Task, reason: str) -> None:
-    """Undo a start: nothing of the VMs is left, the job is behind the gate, at its old place in the queue."""
+    """Undo a start: leave nothing of the VMs, and have the job behind the gate, at its old place in the queue."""
     context = task.context
-    # Whatever interrupts this, the vjob is cleaned up and not booted once more where it failed.
+    # Recorded first: whatever interrupts this, the vjob is cleaned up, and not booted again where it failed.
     context.ledger.transition(task.job_id, VJobState.STOPPING, reason)
     try:
         back_behind_gate(task)

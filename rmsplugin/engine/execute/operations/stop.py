@@ -1,4 +1,4 @@
-"""Stop: ends the VMs of a vjob and removes all that is left of them."""
+"""Stop: ends the VMs of a vjob and removes everything of them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def stop(task: Task) -> None:
     drop_old(task.context, task.job_id)
     with ledger.transaction():
         ledger.set_vms(task.job_id, [])  # frees its addresses
-        # The keys of a vjob that is no more open nothing: they need not be kept.
+        # The keys of a terminated vjob open nothing: they need not be kept.
         ledger.transition(task.job_id, VJobState.TERMINATED, "nothing of it is left", private_key="", public_key="")
 
 
 def _ask_usage(task: Task, vm: VMRow) -> None:
-    """Ask a guest what was used in it; one that is paused is let run for that: its job has ended."""
+    """Ask a guest for its usage. A paused one is let run for that: it may run, because its job has ended."""
     context = task.context
     if vm.host and not vm.image_node and not vm.destination:
         with suppress(RmspluginError):
@@ -42,7 +42,7 @@ def _ask_usage(task: Task, vm: VMRow) -> None:
 
 
 def remove_all(task: Task) -> None:
-    """End every VM of the vjob and remove its files, on every node that may hold something of it.
+    """End every VM of the vjob and remove its files, on every node that may hold any of them.
 
     Raises:
         RmspluginError: a node could not be reached; to be tried again until it can.
@@ -56,11 +56,11 @@ def remove_all(task: Task) -> None:
 def remove(task: Task, vm: VMRow) -> None:
     """End one VM and remove its files wherever they may be."""
     context = task.context
-    # Its host is among the touched ones, unless nothing was ever put there.
+    # The VM's host is among the touched nodes, unless nothing was ever put there.
     nodes = sorted({*vm.touched, vm.destination, vm.image_node} - {"", "shared"})
     with task.action("stop", vm, source=vm.host):
         for node in nodes:
-            # First the VM, on all nodes, then the files that it may still need.
+            # First the VM, on all nodes; then its files, which it may need until then.
             end_vm(context, node, vm)
         for node in nodes:
             drop_files(context, node, vm)

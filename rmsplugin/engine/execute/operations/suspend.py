@@ -1,8 +1,9 @@
 """Suspend: all VMs of a vjob are saved to files, or all of them run on, or stay paused if they were (I2, I4).
 
-Order: Slurm is told first, so that the wrapper stands still while its VMs do; then the saves, in the VMs' order and
-started one second apart, so that a distributed application survives (RR-6929, section 4.1); each to a temporary name;
-only when all are there, each is sealed: read once, synced, renamed, and recorded with its digest.
+Order: Slurm is told first, so that the wrapper stands still while its VMs do. Then the VMs are saved in their order,
+the saves begun one second apart, so that a distributed application survives (RR-6929, section 4.1). Each is saved to a
+file with a temporary name. Only when all files are there, each is sealed: read once, synced, renamed, and recorded with
+its digest.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, Operat
 from rmsplugin.model.vjob import VJobState
 
 _APART_S = 1.0
-#: Of an operation whose vjob was suspended before, which the ledger, restored from a backup, does not know.
+#: Argument of an operation: the vjob is suspended already, but the ledger, restored from a backup, did not know it.
 TAKES_OVER = "takes_over"
 
 
 def suspend(task: Task) -> None:
     """Bring a vjob from *suspending* to *sleeping*, or back to what it was before, with the reason."""
     context, vjob = task.context, task.vjob()
-    if not vjob.paused:  # what stands still cannot say it
-        task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # it may be cancelled while it sleeps
+    if not vjob.paused:  # a guest that stands still cannot answer
+        task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # the vjob may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
             suspend_job(context, task.job_id)
@@ -64,7 +65,7 @@ def suspend(task: Task) -> None:
 
 
 def _before(task: Task) -> VJobState:
-    """The state of the vjob before it was to be saved, in which it is again if that fails."""
+    """The state of the vjob before the suspend; it returns to this state if the suspend fails."""
     return VJobState.PAUSED if task.vjob().paused else VJobState.RUNNING
 
 
@@ -80,12 +81,12 @@ def _take_over(task: Task) -> None:
     """Have the vjob sleep in the saved states that an operator has confirmed; each is read to its end.
 
     Raises:
-        RmspluginError: a VM is there after all, a state is not, or a node does not answer. Nothing was changed.
+        RmspluginError: a VM exists after all, a state is missing, or a node does not answer. Nothing was changed.
     """
     errors = task.each(task.vms(), lambda vm: require_gone(task, vm))
     errors = errors or task.each(task.vms(), lambda vm: _seal(task, vm))
     if errors:
-        # Whatever was recorded of some of them: none is its saved state before all are.
+        # Forget the states of those VMs that have one recorded: none counts as saved before all do.
         with task.context.ledger.transaction():
             for vm in task.vms():
                 task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
@@ -97,7 +98,7 @@ def _take_over(task: Task) -> None:
 
 
 def _save(task: Task, vm: VMRow) -> None:
-    """Have the VM's state under the temporary name, or recorded already by an attempt that was interrupted."""
+    """Save the VM's state under the temporary name, unless an interrupted attempt has recorded it already."""
     context = task.context
     if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
         return  # its state was sealed before
@@ -105,18 +106,18 @@ def _save(task: Task, vm: VMRow) -> None:
         require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
     if vm.image_node:
-        # An undo that was interrupted may have restored it: as long as its state is in the ledger it has not run.
+        # An interrupted undo may have restored the VM: as long as its state is in the ledger, it has not run.
         end_vm(context, vm.host, vm)
         return
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
         if observed is not None:
             if observed.power is VMPower.PAUSED and not task.vjob().paused:
-                # An undo that was interrupted left it paused, with the same state as its file's; run, then save afresh.
+                # An interrupted undo left the VM paused, in the same state as its file's; let it run, then save afresh.
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
             context.stores.require(vm.host)
             if observed.power is not VMPower.INCOMING:
-                # The VM lives: what an earlier suspend has left is history, and must not be taken for this one's file.
+                # The VM lives: a file that an earlier suspend left is history, and must not be taken for this one's.
                 context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
             if vm.observed:
                 context.bounds.relieve(vm.host)
@@ -132,7 +133,7 @@ def _save(task: Task, vm: VMRow) -> None:
             require_gone(task, vm)
             if context.complete_state_bytes(vm) is None:  # asked again: a state is not given up for one answer
                 raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
-        # Of the VM, not of the file: how fast VMs are saved is told by their memory, however well it compresses.
+        # The VM's memory, not the file's size: the speed of saves is told by memory, however well it compresses.
         memory_bytes = vm.memory_mib << 20
         progress(memory_bytes, memory_bytes)
 
@@ -143,8 +144,8 @@ def _seal(task: Task, vm: VMRow) -> None:
     if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
         return
     if vm.image_blake2b and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
-        return  # by an attempt that was interrupted; an engine of before recorded first, and may not have come further
-    # Where it will be is recorded first: a file that has the final name is this suspend's only if the ledger says so.
+        return  # sealed by an interrupted attempt; older releases recorded first, and may not have come to seal
+    # The node is recorded first: a file with the final name is this suspend's only if the ledger says so.
     context.ledger.update_vm(vm.name, image_node=SHARED if context.shared else vm.host)
     try:
         digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
@@ -155,14 +156,14 @@ def _seal(task: Task, vm: VMRow) -> None:
 
 
 def _undo(task: Task, reason: str) -> None:
-    """A save failed: VMs that were saved already are restored, so that all run on, or stay paused."""
+    """After a failed save: restore the VMs that were saved already, so that all run on, or stay paused."""
     context = task.context
     errors = task.each(task.vms(), lambda vm: _bring_back(task, vm))
     if errors:
-        # What cannot be brought back now is still SUSPENDING; the next cycle goes on with it.
+        # While a VM cannot be brought back, the vjob stays SUSPENDING; the next cycle goes on with it.
         raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
     for vm in task.vms():
-        with suppress(NoStoreError):  # where no store is nothing can be dropped; the next save there drops it first
+        with suppress(NoStoreError):  # without a store nothing can be dropped; the next save there drops it first
             context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
     before = _before(task)
     if before is VJobState.RUNNING:
@@ -174,11 +175,11 @@ def _bring_back(task: Task, vm: VMRow) -> None:
     context = task.context
     settle_jobs(task, vm.host, vm.name)
     if vm.name not in context.hypervisor.list_vms(vm.host):
-        # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed one has its final name, even
-        # if nobody heard the answer to the seal.
+        # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed file has its final name,
+        # even if the answer to the seal was lost.
         partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
         restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
-    # Before it runs: its state is history from then on.
+    # Recorded before the VM runs, because its saved state is history from then on.
     context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
     if not task.vjob().paused:
         let_run(task, vm)
