@@ -1,4 +1,4 @@
-"""Cycle: observe once, reconcile every vjob, decide which waiting ones start, begin what follows, record."""
+"""Cycle: observe once, reconcile every vjob, decide which waiting vjobs start, begin the operations, record."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class Cycle:
-    """Runs cycles and previews, one at a time; whoever holds ``lock`` is sure that none of them runs."""
+    """Runs cycles and previews, one at a time; while a caller holds ``lock``, none of them runs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Cycle:
         self.seen: Observation | None = None
 
     def run(self) -> CycleReport:
-        """One cycle. What goes wrong is in the report; the next cycle tries again."""
+        """Run one cycle. Faults are in the report; the next cycle tries again."""
         with self.lock, uncollected():
             return self._run_reported()
 
@@ -96,7 +96,7 @@ class Cycle:
 
     def _run(self, report: CycleReport) -> None:
         self._executor.record_ends()
-        # Asked before looking: an operation that ends meanwhile has changed what is being looked at.
+        # Asked before looking: an operation that ends during the look has changed what the look sees.
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
             self.memory_care.watch()
@@ -137,13 +137,13 @@ class Cycle:
                 report.begun += self._checkpointing.run(seen, busy)
 
     def _not_ours_any_more(self) -> list[str]:
-        """Partitions of vjobs that the settings do not have: a typo, or one that was taken away."""
+        """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""
         found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
         what = "which slurm.partitions does not have: they are kept as they are, and none is started or resumed there"
         return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
-        """Decide, and begin what was decided. Returns the nodes without a room on which others would start."""
+        """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
         queue, silent = self._waiting.find(seen, ours, report)
         self._waiting.tell(silent)
         after = self._deciding.run(seen, queue, self._borrowing.lendable(seen), report)
@@ -152,7 +152,7 @@ class Cycle:
         return rooms_wanted(self._context, seen, left, after)
 
     def preview(self) -> Found:
-        """What the next cycle would decide, if it began now. Changes nothing. Waits for a cycle that runs.
+        """The decision of the next cycle, if it began now. Changes nothing. Waits for a cycle that runs.
 
         Raises:
             RefusedError: the next cycle would decide nothing.

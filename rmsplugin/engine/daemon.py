@@ -1,4 +1,4 @@
-"""Daemon: puts the engine together, runs cycles periodically and whenever something happened, until told to end."""
+"""Daemon: puts the engine together; runs cycles periodically, and whenever something happened, until told to end."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from rmsplugin.settings import Settings
 log = logging.getLogger(__name__)
 
 _DAY_S = 86400.0
-#: How often the engine looks whether a batch job was submitted.
+#: Seconds between two checks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
-#: How often the engine looks whether wrappers that are to go on were heard of.
+#: Seconds between two checks whether wrappers that are to go on were heard of.
 _WRAPPERS_S = 1.0
-#: How often an engine that ends looks whether all operations have ended.
+#: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.1
 
 
@@ -75,8 +75,8 @@ def main(settings: Settings) -> int:
         return 1
     finally:
         os.close(lock)
-    # Threads that wait on a hypervisor are bounded, but not by the patience of who stops a service; what they do is
-    # in the ledger and is taken up at the next start.
+    # Threads that wait on a hypervisor are bounded, but may exceed the patience of a service's stop. Their operations
+    # are in the ledger, and are taken up at the next start.
     logging.shutdown()
     os._exit(0)
 
@@ -108,7 +108,7 @@ class Daemon:
         )
 
     def _operation_ended(self) -> None:
-        """What waited for it goes on at once, whatever the cycle is about."""
+        """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""
         try:
             self.switch.advance()
         except Exception:
@@ -144,7 +144,7 @@ class Daemon:
         await self.service.close()
 
     async def _let_end(self, told_again: asyncio.Event) -> None:
-        """Wait for the operations under way, whose jobs, hooks and wrappers are answered meanwhile. Begin none."""
+        """Wait for the operations under way, and begin none. Their jobs, hooks and wrappers are answered meanwhile."""
         bound_s = self._settings.engine.stop_wait_s
         deadline = time.monotonic() + bound_s
         if self.executor.busy():
@@ -155,7 +155,7 @@ class Daemon:
         log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
 
     def _watch_memory(self) -> None:
-        """Observed VMs that grow get their shares of what is left; one that has to wait is helped at once."""
+        """Give observed VMs that grow their shares of the memory left; a VM that has to wait is helped at once."""
         try:
             if self.memory_care.watch():
                 self.wake()
@@ -163,7 +163,7 @@ class Daemon:
             log.warning("observed VMs are not looked after now: %s", error)
 
     def _watch_wrappers(self) -> None:
-        """A wrapper that does not go on with its VMs is let go on soon."""
+        """Have a cycle run if a wrapper does not go on with its VMs, so that it is let go on soon."""
         if self.context.suspensions.news(self.context.signs.last, self.context.clock.now()):
             self.wake()
 
@@ -178,13 +178,13 @@ class Daemon:
 
     def _run_cycle(self) -> None:
         with self.cycle.lock:
-            # Not before: a cycle that waits for a preview sees what woke it meanwhile.
+            # Called only now: a cycle that has waited for a preview sees the changes that woke it meanwhile.
             self._cycles.heard()
             self.cycle.run()
 
 
 def open_context(settings: Settings, state_dir: Path) -> Context:
-    """Open ledger and adapters."""
+    """Open the ledger and the adapters."""
     private, public = root_keys(state_dir)
     slurm, hypervisor, nodes = settings.slurm, settings.hypervisor, settings.nodes
     steady = SteadyClock()
@@ -234,7 +234,7 @@ def root_keys(state_dir: Path) -> tuple[str, str]:
 
 
 def prepare_state_dir(settings: Settings) -> Path:
-    """The state directory, checked: ours, and closed to others.
+    """The state directory, checked: it is the engine's own, and closed to others.
 
     Raises:
         SettingsError: it is not, or the engine runs as another user than the settings say.
@@ -264,7 +264,7 @@ def _only_one(state_dir: Path) -> int:
 
 
 def _log_to_stderr() -> None:
-    # journald adds the time; elsewhere a person wants it.
+    # journald adds the time itself; elsewhere a person wants to see it.
     stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("paramiko").setLevel(logging.WARNING)

@@ -1,6 +1,6 @@
-"""Periodic: something that is done every so many seconds, and at once when it is woken, in a thread of its own.
+"""Periodic: an act that is done every so many seconds, and at once when it is woken, in a thread of its own.
 
-By the monotonic clock: no schedule that is kept in times of day survives a host whose clock is set back.
+It goes by the monotonic clock: a schedule in times of day would not survive a host whose clock is set back.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Done for the first time at the start; never twice at the same time."""
+    """A periodic act, done first at the start, and never twice at the same time."""
 
     def __init__(self, name: str, act: Callable[[], None], period_s: float, *, most: float = 1.0) -> None:
         """Begin nothing yet.
 
         Args:
-            name: the thread's.
-            act: what is done.
-            period_s: pause between two turns; longer where turns took more than ``most`` of the time otherwise.
+            name: of the thread.
+            act: the act.
+            period_s: pause between two turns; longer if turns would otherwise take more than ``most`` of the time.
             most: share of the time, above 0, at most 1.
         """
         self._name = name
@@ -37,15 +37,15 @@ class Periodic:
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def wake(self) -> None:
-        """Have it done soon: at once, or once more when what is being done has ended."""
+        """Have the act done soon: at once, or once more when the present turn has ended."""
         self._woken.set()
 
     def heard(self) -> None:
-        """What woke it so far needs no other turn: what is being done now sees to it."""
+        """Forget the calls of ``wake`` so far: the present turn serves them."""
         self._woken.clear()
 
     def close(self) -> None:
-        """Begin it no more. Returns at once."""
+        """Begin no more turns. Returns at once."""
         self._closed = True
         self._woken.set()
 
@@ -56,7 +56,7 @@ class Periodic:
             try:
                 self._act()
             except Exception:
-                # One fault must not end all turns.
+                # A fault in one turn must not end all turns.
                 log.exception("%s failed", self._name)
             if not self._closed:
                 self._woken.wait(max(self._period_s, self._rest * (time.monotonic() - began)))

@@ -46,7 +46,7 @@ class VMPower(enum.StrEnum):
     INCOMING = "incoming"  # the destination side of a migration or restore that has not finished
     ENDING = "ending"  # its process has been told to end, and has not yet
     CRASHED = "crashed"
-    POSTCOPY_FAILED = "post-copy failed"  # one half of a VM, whose other half it had gone to and is lost: never runs
+    POSTCOPY_FAILED = "post-copy failed"  # half of a VM whose other half is lost; it never runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""One proposal a cycle, applied."""
+"""Makes one proposal a cycle, and applies it."""

@@ -1,4 +1,4 @@
-"""Deciding: assess, propose, check, apply: from one look at the cluster to a context switch, or why there is none."""
+"""Deciding: assess, propose, check, apply. Turns one look at the cluster into a context switch, or into why not."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 
-#: Who waits is told how its wait has grown when it has by a tenth, and by so many seconds: thousands may wait.
+#: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
 _TOLD_PART, _TOLD_S = 0.1, 10.0
 _TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
 
 
 class Proposes(Protocol):
-    """Makes proposals; within a bound."""
+    """Makes proposals, within a bound of time and memory."""
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
-        """Propose one context switch; nobody has checked it."""
+        """Propose one context switch, which is not checked yet."""
         ...
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a cycle would do.
+    """The context switch that a cycle would make.
 
     Attributes:
-        assessment: what it was made for.
+        assessment: the assessment for which it was made.
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
-        left_out: of whom nothing is decided now, for they have a room soon: by display id, and why in a sentence.
-        seconds: how long it took.
+        left_out: by display id, vjobs about which nothing is decided, as they have a room soon; and why, in a sentence.
+        seconds: how long the proposals took.
     """
 
     assessment: Assessment
@@ -58,7 +58,7 @@ class Found:
 
 
 class Deciding:
-    """Decides, once a cycle."""
+    """Decides about the cluster, once a cycle."""
 
     def __init__(self, context: Context, memory_care: MemoryCare, switch: Switch, proposes: Proposes) -> None:
         self._context = context
@@ -68,14 +68,14 @@ class Deciding:
         self._room_ahead = RoomAhead(context)
         self._previous: dict[str, str] = {}
         self._fault = ""
-        self._told: dict[int, float] = {}  # when somebody who waits was told its reason
+        self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
 
     def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> Found:
         """Assess, propose and check. Changes nothing.
 
         Args:
             seen: one look at the cluster.
-            queue: who may start or be resumed, head first.
+            queue: vjobs that may start or be resumed, head first.
             lendable: nodes of elastic partitions for which a room would be requested now.
         """
         assessment, left_out = self._assess(seen, queue, lendable)
@@ -95,10 +95,10 @@ class Deciding:
     def _assess(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
     ) -> tuple[Assessment, dict[str, str]]:
-        """What can be decided about, and who is left out of it.
+        """The assessment, and the vjobs that are left out of it.
 
-        A node that is freed between the two goes to nobody past one who was left out for want of it: both are found
-        anew then.
+        If a node is freed between the two, no other vjob may have it before one that was left out for want of it. So
+        both are found anew until they agree.
         """
         left_out = self._room_ahead.find(seen, queue, lendable)
         while True:
@@ -111,16 +111,16 @@ class Deciding:
     def run(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str], report: CycleReport
     ) -> Configuration:
-        """Decide, and begin what was decided.
+        """Decide, and begin the context switch.
 
         Args:
             seen: one look at the cluster.
-            queue: who may start or be resumed, head first.
+            queue: vjobs that may start or be resumed, head first.
             lendable: as for ``find``.
-            report: what was begun goes into it.
+            report: receives the acts that were begun.
 
         Returns:
-            The configuration as it will be then.
+            The configuration as it will be after the switch.
         """
         self._switch.look(seen, queue)
         report.begun += self._switch.advance(judge=True)
@@ -158,7 +158,7 @@ class Deciding:
         report.begun += self._switch.advance()
 
     def _note(self, found: Found, report: CycleReport) -> None:
-        """Remember that something was wrong with a proposal: once, and not in each cycle."""
+        """Record a fault of a proposal once, not in each cycle."""
         if found.prepared.fault:
             report.problems.append(found.prepared.fault)
         if found.prepared.fault and found.prepared.fault != self._fault:
@@ -208,7 +208,7 @@ class Deciding:
                     continue
                 reason = decision.reasons[name].sentence
             report.waiting += 1
-            row = rows.get(name)  # elements of an array that were not split off have none
+            row = rows.get(name)  # elements of an array that were not split off have no row
             if row is None or not reason:
                 continue
             told_at = told.get(row.job_id, 0.0)
@@ -219,22 +219,22 @@ class Deciding:
                 self._told[row.job_id] = now
                 reasons[row.job_id] = reason
         if reasons:
-            with ledger.transaction():  # one for all: thousands may change at once
+            with ledger.transaction():  # one for all rows: thousands may change at once
                 for job_id, reason in reasons.items():
                     ledger.update_vjob(job_id, reason=reason)
 
 
 def _alike(reason: str, other: str) -> bool:
-    """Whether two reasons differ in no more than for how long somebody has waited."""
+    """Whether two reasons differ only in the time of a wait."""
     return _TIMES.sub("", reason) == _TIMES.sub("", other)
 
 
 def _without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
-    """The queue without those of whom nothing is decided."""
+    """The queue without the vjobs about which nothing is decided."""
     return [waiting for waiting in queue if waiting.job.display_id not in left_out]
 
 
 def _sentence(proposal: Proposal) -> str:
-    """What is done, and what was done about nodes that are short of memory first."""
+    """The proposal in a sentence, with the relief of nodes that are short of memory first."""
     notes = () if proposal.remedy is None else proposal.remedy.notes
     return "; ".join([proposal.sentence, *(note.sentence for note in notes)])

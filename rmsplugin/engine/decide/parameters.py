@@ -10,15 +10,15 @@ from rmsplugin.proposer.process import Limits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
-#: Shares of ``planning.limit_s``. What is left is for the work around the searches, on a machine that others use, too.
+#: Shares of ``planning.limit_s``. The rest is for the work around the searches, on a machine that others use, too.
 _DECISION_SHARE = 0.25
 _PLACEMENT_SHARE = 0.4
 
 
 def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParameters:
-    """How to decide, to place and to estimate: what a proposal depends on besides the configuration.
+    """How to decide, to place and to estimate: everything that a proposal depends on besides the configuration.
 
-    How long a vjob is exempt from suspension is Slurm's PreemptExemptTime, where slurm.conf has one.
+    If slurm.conf has a PreemptExemptTime, a vjob is exempt from suspension for that long.
     """
     durations = settings.durations.model_dump()
     default = Parameters()
@@ -48,10 +48,10 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
 
 
 def _observes_memory(settings: Settings) -> bool:
-    """Whether VMs take what they are seen to need: there one that is paused could give nothing back to others."""
+    """Whether VMs take the memory that they are seen to need: there a paused VM could give none back to others."""
     return any(partition.memory == "observed" for partition in settings.partition.values())
 
 
 def proposer_limits(settings: Settings) -> Limits:
-    """Bounds of the process that proposes."""
+    """The bounds of the process that proposes."""
     return Limits(deadline_s=settings.planning.limit_s, memory_mib=settings.planning.memory_limit_mib)

@@ -1,4 +1,4 @@
-"""Relief: what becomes of nodes that are short of memory, before it is decided who runs (``decision.outgrown``)."""
+"""Relief: nodes that are short of memory, before it is decided which vjobs run (``decision.outgrown``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmsplugin.engine.capacity.observed_memory import observing_hosts
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.observe.observation import Observation
 
-#: The events that tell of notes.
+#: By note, the event that tells of it.
 EVENTS = {
     "reserved": "node-reserved",
     "served": "node-reserved",
@@ -22,7 +22,7 @@ EVENTS = {
 
 
 class Relief:
-    """Reserves nodes for VMs that have outgrown theirs, and remembers it in the ledger."""
+    """Reserves nodes for VMs that have outgrown their own, and remembers the reservations in the ledger."""
 
     def __init__(self, context: Context, memory_care: MemoryCare) -> None:
         self._context = context
@@ -30,7 +30,7 @@ class Relief:
         self._told: frozenset[tuple[str, str, str]] = frozenset()
 
     def asked(self, seen: Observation) -> Shortage | None:
-        """What is asked about short nodes before it is decided who runs; None where no node is ever reserved."""
+        """The question about short nodes that comes before the decision; None if nodes are never reserved."""
         context, before = self._context, self._context.ledger.reservations.read()
         policy = context.settings.decision.policy
         observing = observing_hosts(context, seen)
@@ -41,7 +41,7 @@ class Relief:
         return Shortage(MemoryFacts(real_mib), before, context.clock.now(), self._limits(), prices)
 
     def remember(self, remedy: Remedy | None) -> None:
-        """Record reservations, and tell what became of them: once, and not in each cycle that repeats it."""
+        """Record reservations, and tell of each change once, not in each cycle that repeats it."""
         ledger = self._context.ledger
         notes = () if remedy is None else remedy.notes
         new = [note for note in notes if _key(note) not in self._told]

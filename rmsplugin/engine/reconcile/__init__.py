@@ -1,1 +1,1 @@
-"""Vjobs are made to agree with the world."""
+"""Makes vjobs agree with the world."""

@@ -1,7 +1,7 @@
-"""Brake: a cycle that would end, restart or requeue many vjobs, because something is not seen, does nothing of it.
+"""Brake: if a cycle would end, restart or requeue many vjobs because something is not seen, it does none of that.
 
-More likely than the end of many at once is that the look was bad. What is held back is shown, and done when an operator
-says so; it is forgotten when the world is back.
+A bad look is more likely than the end of many vjobs at once. The acts held back are shown, and done when an operator
+says so; they are forgotten when the world is back.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ MOST, SHARE = 3, 0.05
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What would be done to one vjob, and is not."""
+    """An act on one vjob that is held back."""
 
     job_id: int
-    vjob: str  # as its user calls it
+    vjob: str  # its display id
     user: str
     directive: Directive
-    proved: bool  # False: there is no proof at all, so that a few of them are held back too
+    proved: bool  # False: there is no proof at all, so that even a few such acts are held back
 
     @property
     def key(self) -> tuple[int, str]:
-        """The same in the next cycle."""
+        """A key that is the same in the next cycle."""
         return (self.job_id, str(self.directive.what))
 
 
 class Brake:
-    """What is held back now, and what an operator let through. Several threads may call."""
+    """The acts held back now, and those that an operator let through. Several threads may call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,11 +44,11 @@ class Brake:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        """What the last cycle held back."""
+        """The acts that the last cycle held back."""
         return self._held
 
     def confirm(self, vjobs: Iterable[str]) -> list[Held]:
-        """An operator says that it is so: the next cycle acts. Returns what of these vjobs was held back."""
+        """Take an operator's confirmation: the next cycle acts. Returns the acts on these vjobs that were held back."""
         wanted = [parse(name) for name in vjobs]
         with self._lock:
             chosen = [held for held in self._held if any(name.means(held.vjob, held.job_id) for name in wanted)]
@@ -56,11 +56,11 @@ class Brake:
             return chosen
 
     def let_through(self, wanted: Sequence[Held], live: int) -> list[Held]:
-        """Return what may be done of ``wanted``, which is all that this cycle would do for reasons of absence.
+        """Return the acts of ``wanted`` that may be done.
 
         Args:
-            wanted: in any order.
-            live: how many vjobs may have VMs or saved states.
+            wanted: all acts of this cycle for reasons of absence, in any order.
+            live: the number of vjobs that may have VMs or saved states.
         """
         with self._lock:
             proved = [held for held in wanted if held.proved and held.key not in self._confirmed]
@@ -72,10 +72,10 @@ class Brake:
 
 
 def _too_many(proved: Sequence[Held], most: float) -> Sequence[Held]:
-    """What is held back for being more than ``most``.
+    """The acts that are held back because they are more than ``most``.
 
-    All of it; but where those of one user alone are more, and those of the others are not, only that user's: whoever
-    powers off VMs of his own keeps nobody else's vjobs from beginning again.
+    All acts are. But if one user's alone are more, and all others together are not, only that user's are: a user who
+    powers off his own VMs must not keep other vjobs from beginning again.
     """
     if len(proved) <= most:
         return ()
@@ -85,7 +85,7 @@ def _too_many(proved: Sequence[Held], most: float) -> Sequence[Held]:
 
 
 def sentence(held: Sequence[Held]) -> str:
-    """What is held back, for a person; empty if nothing is."""
+    """The acts held back, in a sentence for a person; empty if there are none."""
     if not held:
         return ""
     names = ", ".join(each.vjob for each in held[:10]) + (f" and {len(held) - 10} more" if len(held) > 10 else "")

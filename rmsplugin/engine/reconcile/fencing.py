@@ -1,8 +1,8 @@
-"""Fencing: the power of a node is cut by a command of the site's; a node that is seen to be off counts as gone.
+"""Fencing: a command of the site cuts the power of a node; a node that is seen to be off counts as gone.
 
-By an operator's order, or, if the settings say so, by the engine's own, when a node with VMs has been silent for long
-in all three ways: libvirt, the node agent, and Slurm's own daemon. When many nodes are silent at once none is fenced:
-more likely than the end of many is that the engine itself is cut off.
+An operator orders it; or, if the settings say so, the engine does, when a node with VMs has been silent for long in all
+three ways: libvirt, the node agent, and Slurm's own daemon. If many nodes are silent at once, none is fenced: then the
+engine itself is more likely cut off.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from rmsplugin.errors import NoStoreError, OperationFailedError, RefusedError, R
 
 log = logging.getLogger(__name__)
 
-#: What the status command of Debian's fence agents exits with when the node is off.
+#: The exit code of the status command of Debian's fence agents if the node is off.
 OFF_STATUS = 2
-#: After the first failure the engine waits so long before it tries again, then twice as long, up to ``_MOST_S``.
+#: After the first failure the engine waits ``_FIRST_S`` before it tries again, then twice as long, up to ``_MOST_S``.
 _FIRST_S, _MOST_S = 60.0, 3600.0
 #: So many nodes, or this share of the VM hosts if that is more, may be silent at once and still be fenced.
 _MOST_NODES, _SHARE = 1, 0.05
@@ -48,7 +48,7 @@ class Fencing:
 
         Raises:
             RefusedError: there is no nodes.fence, the node is gone already, or its power is being cut already.
-            OperationFailedError: it is not certain that it is off; nothing is concluded.
+            OperationFailedError: it is not certain that the node is off; nothing is concluded.
         """
         with self._lock:
             if node in self._under_way:
@@ -116,9 +116,9 @@ class Fencing:
         return []
 
     def _silent(self, seen: Observation) -> tuple[list[str], list[str]]:
-        """Nodes that neither libvirt nor Slurm's daemon answers for, and that are not gone: with our VMs, and without.
+        """Nodes that are not gone, and for which neither libvirt nor Slurm's daemon answers: with our VMs, and without.
 
-        Without VMs, those that Slurm itself has powered off are not silent.
+        A node without VMs that Slurm itself has powered off is not silent.
         """
         hosts = {place for vm in self._context.ledger.live_vms() for place in (vm.host, vm.destination)}
         gone = self._context.ledger.nodes.gone()
@@ -127,7 +127,7 @@ class Fencing:
         return [node for node in lost if node in hosts], others
 
     def _lately(self, others: Sequence[str], silent: Sequence[str], before_s: float) -> list[str]:
-        """The others but those that fell silent long before the first one: these tell nothing of the network now."""
+        """The ``others`` without those that fell silent long before: these tell nothing about the network now."""
         first = min((self._silent_since[node] for node in silent), default=math.inf)
         return [node for node in others if self._silent_since[node] >= first - before_s]
 

@@ -1,4 +1,4 @@
-"""Following: each vjob is compared with its job and its VMs, and what disagrees is followed, or held back."""
+"""Following: compares each vjob with its job and its VMs; if they disagree, the vjob is adapted, or held back."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HAVE_VMS = (VJobState.RUNNING, VJobState.PAUSED)
 
 
 class Following:
-    """Runs once a cycle."""
+    """Compares and follows, once a cycle."""
 
     def __init__(
         self, context: Context, executor: Executor, placing: Placing, first_sight: FirstSight, identity: JobIdentity
@@ -49,12 +49,12 @@ class Following:
         self.brake = brake.Brake()
         self._started = context.clock.now()
         self._states: StateFinder
-        self._unclear: dict[int, str] = {}  # vjobs of which a VM was not seen, before that proves anything
+        self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
 
     def run(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Jobs:
-        """Follow what disagrees. Returns the jobs of the vjobs."""
+        """Adapt the vjobs that disagree with their jobs or VMs. Returns the jobs of the vjobs."""
         context = self._context
-        # All that have not ended, and those that have but whose jobs have come back.
+        # All vjobs that have not ended, and ended ones whose jobs have come back.
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
         context.signs.retain(vjobs)
@@ -93,15 +93,15 @@ class Following:
         busy: set[int],
         report: CycleReport,
     ) -> Held | None:
-        """Do what has to be done to the vjob, or return it, when it follows from something that is not seen."""
+        """Do the act that the vjob needs; or return it, if it follows from something that is not seen."""
         job, proved = jobs.found.get(vjob.job_id), vjob.job_id not in jobs.unknown
         if has_ended(job) and proved:
             self._executor.cancel(vjob.job_id, "its job has ended")
         if vjob.state_since >= seen.taken:
-            return None  # it moved after the first look
+            return None  # the vjob changed after the first look
         if vjob.job_id in busy | self._executor.busy():
             self._look_behind_checkpoint(seen, vjob, vms)
-            return None  # it moves
+            return None  # the vjob is changing
         directive = self._directive(seen, vjob, vms, gone, jobs)
         if directive is None and vjob.state in _HAVE_VMS and _unseen(seen, vms):
             names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
@@ -116,7 +116,7 @@ class Following:
         return None
 
     def _look_behind_checkpoint(self, seen: Observation, vjob: VJobRow, vms: list[VMRow]) -> None:
-        """A checkpoint of VMs that are gone may go on for an hour: it makes way. The next cycle sees to the loss."""
+        """Make a checkpoint of lost VMs, which may go on for an hour, make way; the next cycle handles the loss."""
         if vjob.job_id in self._executor.yielding() and not vjob.finished and self._missing.gone(vjob, vms, seen):
             self._executor.make_way(vjob.job_id, "the loss of its VMs")
 
@@ -124,7 +124,7 @@ class Following:
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
         context = self._context
-        # While the engine was down no wrapper could give a sign of life.
+        # While the engine was down, no wrapper could give a sign of life.
         heard = max(vjob.wrapper_seen, last_heard(context, vjob.job_id), self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
@@ -146,7 +146,7 @@ class Following:
             return None
         suspends = directive.what is OperationKind.SUSPEND and not directive.takes_over
         if vjob.state in _HAVE_VMS and suspends and _unseen(seen, vms):
-            return None  # there is nothing to be saved; whether they are gone shows in another look
+            return None  # a VM is not there to be saved; another look shows whether it is gone
         if vjob.job_id in jobs.found:
             return directive
         if why := jobs.unknown.get(vjob.job_id):
@@ -156,11 +156,11 @@ class Following:
         return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
-        """Nodes on which VMs are seen, by VM name, that are not where they run and where no migration takes them."""
+        """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""
         found = {
             vm: node for vm in vms if vm.host and not vm.destination for node in seen.where(vm.name) if node != vm.host
         }
-        # One that has just been moved may have been seen where it was before.
+        # A VM that has just been moved may have been seen on its old node.
         arrival = self._context.ledger.last_arrival
         return {vm.name: node for vm, node in found.items() if arrival(vm.name, vm.host) < seen.taken}
 
@@ -243,7 +243,7 @@ class Following:
             context.rms.requeue(job_id)
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
         elif directive.what is RmsAct.FORGET and context.ledger.asides.of_vjob(job_id):
-            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # they are removed, too
+            self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # its VMs are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:

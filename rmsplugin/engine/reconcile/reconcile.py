@@ -1,7 +1,7 @@
-"""Reconcile: what has to be done so that a vjob, its RMS job and its VMs agree again. Pure.
+"""Reconcile: the act that makes a vjob, its RMS job and its VMs agree again. Pure.
 
-Every cycle asks this for each vjob on which no operation is under way. Whatever crashed, was killed, or was done by
-hand (scontrol requeue, suspend, resume, scancel) is noticed here, from what is seen, not from what was announced.
+Every cycle asks this for each vjob on which no operation is under way. A crash, a kill, or an act by hand (scontrol
+requeue, suspend, resume, scancel) is noticed here from the look at the cluster, not from an announcement.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.model.vjob import VJobState
 
-#: How long the VMs of an ended job are kept for its script to react to SIGTERM, should its wrapper say nothing.
+#: How long the VMs of an ended job are kept for its script to react to SIGTERM, if its wrapper says nothing.
 ENDED_GRACE_S = 120.0
 
 
 class RmsAct(enum.StrEnum):
-    """What is asked of the RMS alone."""
+    """An act that concerns the RMS and the ledger alone."""
 
     GATE = "gate"
     REQUEUE = "requeue"
@@ -29,15 +29,15 @@ class RmsAct(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One thing to do for one vjob, and why."""
+    """One act on one vjob, and the reason."""
 
     what: OperationKind | RmsAct
     reason: str
     absence: bool = False  # it follows from something that is not seen: too many of these at once are held back
-    disputed: bool = False  # and what is seen speaks against it: held back until an operator says that it is so
-    destinations: Mapping[str, str] = field(default_factory=dict)  # by VM name, of a migration
+    disputed: bool = False  # the look also speaks against it: held back until an operator says that it is so
+    destinations: Mapping[str, str] = field(default_factory=dict)  # of a migration, by VM name
     hosts: Mapping[str, str] = field(default_factory=dict)  # by VM name, where VMs of a sleeping vjob were seen
-    resumes: bool = False  # of a suspend: it is resumed when its turn comes
+    resumes: bool = False  # of a suspend: the vjob is resumed when its turn comes
     takes_over: bool = False  # of a suspend: the saved states are there already, on ``hosts``
 
 
@@ -70,18 +70,18 @@ def reconcile(
         vjob: as the ledger has it.
         vms: its VMs, as the ledger has them.
         job: as the RMS has it.
-        missing: its VMs that should be running, or paused, and are nowhere.
+        missing: its VMs that should be running or paused, and are nowhere.
         silent_s: for how long its wrapper gave no sign of life to a running engine.
-        orphan_s: how long it may be silent.
+        orphan_s: how long the wrapper may be silent.
         gone: nodes that are gone, as somebody said who can know.
-        copies: nodes other than their hosts on which its VMs are seen, by VM name; of a vjob that has none, any nodes.
-        lost: why the last operation on it says that its state is lost; empty if it does not.
-        states: where saved states of all its VMs lie that the ledger does not know, by VM name.
+        copies: by VM name, a node other than its host on which it is seen; any node, if the vjob should have no VMs.
+        lost: why the state is lost, as the last operation found; empty if it found no loss.
+        states: by VM name, the node of a saved state that the ledger does not know; empty unless each VM has one.
         awake: its VMs that are seen running.
         stands_still: whether its wrapper should have been heard of since its job was resumed.
 
     Returns:
-        What to do, or None if all agree.
+        The act, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
         return _ended(vjob, job, silent_s)
@@ -124,18 +124,18 @@ def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | No
 def _lost(vjob: VJobRow, missing: Sequence[VMRow], gone: Collection[str], job: RmsJob) -> Directive:
     names = ", ".join(vm.name for vm in missing)
     if all(vm.host in gone for vm in missing):
-        # Not only unseen: however many they are, somebody knows of it.
+        # The VMs are not only unseen: somebody knows of their loss, however many they are.
         return Directive(OperationKind.RESTART, f"lost: {names} on {missing[0].host}, which is gone")
     paused = vjob.state is VJobState.PAUSED
     reason = f"lost: {names} not {'paused' if paused else 'running'} on {missing[0].host} any more"
     if job.state is JobState.SUSPENDED and not paused:
-        # As of one that was suspended since the ledger's backup was made: a restart would remove its saved state.
+        # The vjob may have been suspended since the ledger's backup was made: a restart would remove its saved state.
         return Directive(OperationKind.RESTART, f"{reason}, and its job is suspended", absence=True, disputed=True)
     return Directive(OperationKind.RESTART, reason, absence=True)
 
 
 def _found_asleep(states: Mapping[str, str]) -> Directive:
-    """It was suspended since the ledger's backup was made. Whether these states are its newest only a person says."""
+    """The vjob was suspended since the ledger's backup was made. Only a person knows if these states are its newest."""
     reason = f"its VMs are nowhere, and there are saved states of them that the ledger does not know: {_places(states)}"
     return Directive(
         OperationKind.SUSPEND,
@@ -160,7 +160,7 @@ def _running(
     if any(vm.destination for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
     if copies:
-        # What a migration has left, to a node that did not answer then: as if it had not ended.
+        # A migration has left a copy on a node that did not answer then: act as if the migration had not ended.
         return Directive(OperationKind.MIGRATE, f"seen where it should not be: {_places(copies)}", destinations=copies)
     if job.state is JobState.PENDING:
         return _requeued(vjob, job)
@@ -168,7 +168,7 @@ def _running(
         return Directive(OperationKind.SUSPEND, "its job was suspended with scontrol")
     if job.state is JobState.RUNNING and job.restarts > min(vjob.restarts, _last_run(vjob)):
         return _runs_again(vjob, job)
-    # One that its user stopped (scancel -s STOP) cannot say anything.
+    # A wrapper that its user stopped (scancel -s STOP) cannot say anything.
     if job.state is not JobState.RUNNING or job.completing or job.detail == "STOPPED":
         return None
     if silent_s > orphan_s:
@@ -179,7 +179,7 @@ def _running(
 
 
 def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
-    """What follows from a requeue of a vjob whose VMs run."""
+    """The act after a requeue of a vjob whose VMs run."""
     meant = _is_meant(vjob, job)
     held = job.held and not job.held_for_launch
     if job.completing and meant and vjob.begins_anew and not (held or job.gated):
@@ -196,7 +196,7 @@ def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
 
 
 def _runs_again(vjob: VJobRow, job: RmsJob) -> Directive:
-    """Slurm has started the next run before the engine has seen the requeue. Its wrapper waits (decision 0071)."""
+    """The act if Slurm starts the next run before the engine sees the requeue; its wrapper waits (decision 0071)."""
     if vjob.begins_anew and _is_meant(vjob, job):
         return Directive(OperationKind.RESTART, "its job was requeued and runs again, and its script begins anew")
     return Directive(OperationKind.REATTACH, "its job was requeued and runs again; its VMs ran on")
@@ -225,7 +225,7 @@ def _paused(vjob: VJobRow, job: RmsJob, copies: Mapping[str, str], awake: Collec
 
 
 def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.RESUME) -> Directive | None:
-    """What follows for one that is saved, or paused; ``wakes`` is what lets it go on."""
+    """The act for a vjob that is saved or paused; ``wakes`` is the operation that lets it go on."""
     if job.state is JobState.RUNNING:
         return Directive(wakes, "its job was resumed with scontrol")
     if job.state is not JobState.PENDING or job.completing:
@@ -233,7 +233,7 @@ def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.R
     if not job.gated and job.held_by_user:
         return Directive(RmsAct.GATE, "requeued and held while it sleeps: behind the gate until it is released")
     if not job.gated:
-        # Not only gated: Slurm holds a suspended job that is requeued, and nobody else would release it.
+        # A gate alone is not enough: Slurm holds a suspended job that is requeued, and nobody else would release it.
         return Directive(RmsAct.REQUEUE, "requeued while it sleeps: behind the gate until it is resumed")
     if vjob.begins_anew and _is_meant(vjob, job):
         return Directive(OperationKind.RESTART, "its job was requeued, and its script begins anew")
@@ -241,7 +241,7 @@ def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.R
 
 
 def _seen_asleep(vms: Sequence[VMRow], job: RmsJob, where: Mapping[str, str]) -> Directive:
-    """What it is like in a ledger that was restored from a backup: the vjob was resumed since then."""
+    """The act if VMs of a sleeping vjob are seen: the ledger was restored from a backup older than the resume."""
     reason = f"its VMs are seen although it sleeps, as the ledger has it: {_places(where)}"
     hosts = {vm.name: where[vm.name] for vm in vms if vm.name in where}
     if job.state is JobState.RUNNING and len(hosts) == len(vms):

@@ -1,6 +1,6 @@
-"""Requeues on purpose: what wrappers tell of them, so that the script begins anew where it would natively.
+"""Requeues on purpose: wrappers tell of them, so that a script begins anew if it would do so natively.
 
-A requeue by hand, or of the RMS, loses no work: the script goes on, and the next run attaches to it. One that the
+A requeue by hand, or by the RMS, loses no work: the script goes on, and the next run attaches to it. A requeue that the
 script itself asks for is an order to begin anew (decision 0051), and so is one by RequeueExit (decision 0071).
 """
 
@@ -20,23 +20,23 @@ _UNDER_WAY = frozenset(
 
 
 class RequeuedBy(enum.StrEnum):
-    """Who asks for a requeue."""
+    """The author of a requeue."""
 
-    SCRIPT = "script"  # the script of the job, which is about to be carried out
-    NOBODY = "nobody"  # the script has, and Slurm refused it
-    OTHERS = "others"  # whoever it was: the wrapper is told to end for it
+    SCRIPT = "script"  # the script of the job; the requeue is about to be carried out
+    NOBODY = "nobody"  # the script asked for it, but Slurm refused
+    OTHERS = "others"  # anybody else: the wrapper is told to end for it
 
 
 class Requeue:
-    """What a wrapper tells."""
+    """A wrapper's report of a requeue."""
 
     def __init__(self, by: RequeuedBy, restarts: int) -> None:
-        """Of the run before which the job had been requeued so often."""
+        """``restarts``: how often the job had been requeued before the reported run."""
         self.by, self.restarts = by, restarts
 
 
 def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
-    """Record it, unless it is of a former run; returns whether the run begins anew, since its script asked for it."""
+    """Record a requeue, unless it is a former run's. Returns whether the script asked to begin anew."""
     ledger = context.ledger
     with ledger.transaction():
         vjob = ledger.vjob(job_id)
@@ -56,13 +56,13 @@ def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
 
 
 def record_requeue_exits(context: Context, codes: Collection[int], vjobs: Iterable[VJobRow]) -> None:
-    """Record of scripts that have ended by a code for which Slurm queues their jobs again: the next run begins anew.
+    """For scripts that ended with a code for which Slurm requeues jobs, record that the next run begins anew.
 
-    Whatever comes first, Slurm's own requeue or the loss of the front: to deliver that end again would only have the
-    job queued once more.
+    This holds whether Slurm's own requeue or the loss of the front comes first: to deliver that end again would only
+    have the job requeued once more.
     """
     for vjob in vjobs:
-        # Slurm takes who was ended by a signal for one with exit code 0.
+        # To Slurm a script that was ended by a signal has exit code 0.
         ended = vjob.finished and (0 if vjob.exit_signal else vjob.exit_code) in codes
         if ended and vjob.state is VJobState.RUNNING and not vjob.begins_anew:
             context.ledger.update_vjob(vjob.job_id, requeue_of=vjob.restarts, begins_anew=True)
@@ -75,7 +75,7 @@ def why_not_attached(vjob: VJobRow, run: int) -> str:
 
     Args:
         vjob: as the ledger has it.
-        run: how often its job had been requeued before this run.
+        run: the number of requeues of its job before this run.
     """
     if run > vjob.restarts or 0 <= vjob.requeue_of < run:
         return "its job was requeued, and runs already: the engine looks first whether its script begins anew"

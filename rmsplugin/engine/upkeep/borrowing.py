@@ -26,10 +26,10 @@ from rmsplugin.model.vm_names import parse_vm_name
 
 log = logging.getLogger(__name__)
 
-#: After its room was given back, a node is left to whoever waits for it for so long.
+#: After its room was given back, a node is left to others that wait for it for so many seconds.
 _REST_S = 15.0
 _REST_MAX_S = 900.0
-#: A room that ends sooner than this by itself was no use: its node rests, longer each time.
+#: A room that ends by itself sooner than this was no use: its node rests, longer each time.
 _SHORT_S = 60.0
 _EXTEND_AGAIN_S = 300.0
 
@@ -41,7 +41,7 @@ class _Rest:
 
 
 class Borrowing:
-    """Remembers only what may be forgotten: since when nodes are idle, and which rest."""
+    """Keeps the rooms. Its memory, since when nodes are idle and which of them rest, may be lost."""
 
     def __init__(self, context: Context, placing: Placing) -> None:
         self._context = context
@@ -49,18 +49,18 @@ class Borrowing:
         self._idle_since: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}
         self._extended: dict[int, float] = {}
-        self._known: dict[str, int] = {}  # by node, the job of the room that is believed to be there
-        self._ended: set[int] = set()  # rooms that we ended, and that Slurm may still show
+        self._known: dict[str, int] = {}  # by node, the job id of the room that is believed to be there
+        self._ended: set[int] = set()  # job ids of rooms that the engine ended, and that Slurm may still show
 
     def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
-        """Ask Slurm for what is to be changed.
+        """Ask Slurm for the changes of rooms that are due.
 
         Args:
             seen: this cycle's observation.
             wanted: nodes without a room on which waiting vjobs would start.
 
         Returns:
-            What was done, and what was refused, in sentences.
+            Sentences about the requests, done and refused.
         """
         said = self._end_strange(seen)
         self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
@@ -86,7 +86,7 @@ class Borrowing:
         return said
 
     def lendable(self, seen: Observation) -> set[str]:
-        """Nodes of elastic partitions for which a room would be requested if a vjob that waits needed one."""
+        """Nodes of elastic partitions for which a room would be requested if a waiting vjob needed one."""
         found: set[str] = set()
         for name in self._context.settings.hosts_partitions:
             hosts, partition = self._context.settings.hosts_of(name), seen.rms.partitions.get(name)
@@ -101,10 +101,10 @@ class Borrowing:
         resting = self._is_resting(node, seen.taken)
         return node not in seen.rooms.by_node and not resting and is_idle(seen.rms.nodes[node])
 
-    # -- what is so --------------------------------------------------------------------------------------------------
+    # -- the state of nodes and rooms --------------------------------------------------------------------------------
 
     def _occupied(self, seen: Observation) -> set[str]:
-        """Nodes that VMs of ours are on, or about to be; and those with saved states that have to leave first."""
+        """Nodes with our VMs on them, or about to come; and nodes with saved states that have to leave first."""
         found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
         live = self._context.ledger.live_vms()
         for vm in live:
@@ -127,7 +127,7 @@ class Borrowing:
         return rest is not None and rest.until > now
 
     def _notice_ends(self, seen: Observation) -> None:
-        """Rooms that ended by another hand than ours: their nodes rest; so do those that never were of any use."""
+        """Let the nodes rest whose rooms others have ended, or whose rooms never were of any use."""
         for node, job_id in self._known.items():
             found = seen.rooms.by_node.get(node)
             if found is None or found.job_id != job_id:
@@ -142,10 +142,10 @@ class Borrowing:
         failures = self._rests[node].failures + 1 if node in self._rests else 0
         self._rests[node] = _Rest(now + min(_REST_MAX_S, _REST_S * 2**failures), failures)
 
-    # -- what is asked of Slurm --------------------------------------------------------------------------------------
+    # -- requests to Slurm -------------------------------------------------------------------------------------------
 
     def _end_strange(self, seen: Observation) -> list[str]:
-        """End jobs of ours that are no use as rooms; one that has its node only when it is seen that no VM is there."""
+        """End our jobs that are of no use as rooms; one that has a node only when no VM is seen there."""
         said = []
         occupied = self._occupied(seen) if seen.rooms.strange else set()
         for job in seen.rooms.strange:
@@ -195,7 +195,7 @@ class Borrowing:
         return said
 
     def _extend(self, seen: Observation, room: Room, limit_s: float) -> list[str]:
-        """Long before a room's time is up; what Slurm refuses is asked again, until the room has to be left."""
+        """Extend a room long before its time is up; a refused request is repeated until the room has to be left."""
         now = seen.taken
         if room.state is not RoomState.HELD or room.until - now > limit_s / 2:
             return []

@@ -1,4 +1,4 @@
-"""Checkpointing: in each cycle, begins the checkpoints that are due, and clears what interrupted ones have left."""
+"""Checkpointing: in each cycle, begins the checkpoints that are due, and clears up after interrupted ones."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
 
-#: Operations that keep a node from taking checkpoints: what they do to VMs goes first.
+#: Operations that keep a node from taking checkpoints, because they go first.
 _GO_FIRST = (OperationKind.SUSPEND, OperationKind.RESUME, OperationKind.MIGRATE, OperationKind.CHECKPOINT)
 
-#: So many nodes are asked for room for copies.
+#: The number of nodes that are asked for room for copies.
 _TARGETS = 16
 
 
@@ -34,14 +34,14 @@ class Checkpointing:
         self._executor = executor
 
     def recover(self, seen: Observation, busy: Collection[int]) -> list[str]:
-        """Let VMs go on that an interrupted checkpoint has left standing still. Returns what was begun."""
+        """Let VMs go on that an interrupted checkpoint has left paused. Returns sentences about the acts begun."""
         ledger, begun = self._context.ledger, []
         for left in ledger.checkpoints.in_state(CheckpointState.TAKING):
             if left.job_id in busy or left.job_id in self._executor.busy():
                 continue
             vjob = ledger.vjob(left.job_id)
             if vjob.state is not VJobState.RUNNING:
-                # Whatever it is doing lets VMs that stand still go on by itself.
+                # The operation under way lets paused VMs go on by itself.
                 ledger.checkpoints.retire_one(left.id)
             elif not self._rests(vjob, seen.taken):
                 self._executor.begin(left.job_id, OperationKind.CHECKPOINT, "its VMs go on")
@@ -49,10 +49,10 @@ class Checkpointing:
         return begun
 
     def run(self, seen: Observation, busy: Collection[int]) -> list[str]:
-        """Begin what is due. Returns what was begun, in sentences."""
+        """Begin the checkpoints that are due. Returns sentences about them."""
         context, ledger = self._context, self._context.ledger
         if ledger.checkpoints.in_state(CheckpointState.OLD):
-            self._executor.chore(lambda: drop_old(context))  # a node that is silent delays nobody here
+            self._executor.chore(lambda: drop_old(context))  # in the background: a silent node delays nothing here
         rows: dict[int, list[VMRow]] = {}
         for vm in ledger.live_vms():
             rows.setdefault(vm.job_id, []).append(vm)
@@ -77,7 +77,7 @@ class Checkpointing:
         return partition.checkpoint_interval_s if partition else 0.0
 
     def _may(self, seen: Observation, vjob: VJobRow, vms: Collection[VMRow]) -> bool:
-        """Whether one can be taken now: the vjob runs, settled, and all its VMs are seen where they should be."""
+        """Whether a checkpoint can be taken now: the vjob runs, settled, and all its VMs are seen on their hosts."""
         job = seen.jobs.get(vjob.job_id)
         return (
             self._interval_s(vjob) > 0
@@ -131,7 +131,7 @@ class Checkpointing:
         self._executor.submit(operation)
 
     def _targets(self, seen: Observation) -> list[str]:
-        """Nodes that may get copies, or that see the shared storage; those that have fewest copies first."""
+        """Nodes that may get copies, or that see the shared storage; nodes with fewest copies first."""
         ledger = self._context.ledger
         shut = leaving_nodes(self._context, seen).keys() | ledger.nodes.gone().keys()
         shut |= ledger.failures.resting().get("copy", frozenset())

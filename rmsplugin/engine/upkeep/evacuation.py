@@ -18,12 +18,12 @@ from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
 
-#: Of the time that is left, a migration may be expected to take this share; else the VM is saved at once.
+#: A migration may be expected to take this share of the time left; otherwise the VM is saved at once.
 _SHARE = 0.5
 
 
 class Evacuation:
-    """Begins what takes VMs off the nodes that they must leave."""
+    """Begins the operations that take VMs off the nodes that they must leave."""
 
     def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
         self._context = context
@@ -31,7 +31,7 @@ class Evacuation:
         self._placing = placing
 
     def run(self, seen: Observation, busy: set[int]) -> list[str]:
-        """Look at all vjobs. Returns what was begun, and what could not be, in sentences."""
+        """Look at all vjobs. Returns sentences about the operations begun, and about those that could not be."""
         leaving = leaving_nodes(self._context, seen)
         said: list[str] = []
         if not leaving:
@@ -48,7 +48,7 @@ class Evacuation:
                     said += self._rescue(seen, vjob, vms, leaving)
             except RmspluginError as error:
                 said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: {error}")
-            except Exception as bug:  # a fault that concerns one vjob keeps no other where it must not stay
+            except Exception as bug:  # a fault with one vjob must not keep another where it must leave
                 log.exception("vjob %s cannot leave", vjob.display_id)
                 said.append(f"vjob {vjob.display_id} cannot leave {', '.join(sorted(nodes))}: internal error: {bug!r}")
         return said
@@ -59,7 +59,7 @@ class Evacuation:
         node, why = next(iter(sorted(leaving.items())))
         reason = f"leaves {node}: {why}"
         if vjob.state is VJobState.STARTING:
-            # Nothing of the user's has run: it starts again elsewhere.
+            # The user's script has not run: the vjob starts again elsewhere.
             if vjob.job_id in busy:
                 self._executor.cancel(vjob.job_id, reason)
                 return []
@@ -84,7 +84,7 @@ class Evacuation:
             return [f"suspend {vjob.display_id}: {reason}"]
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
-        """Whether an operation of the kind failed too short a time ago."""
+        """Whether the last operation of this kind failed too short a time ago."""
         failed = self._context.ledger.failures.of_vjob(vjob.job_id, kind)
         return failed is not None and failed.rests(self._context.clock.now())
 
@@ -96,7 +96,7 @@ class Evacuation:
         return until is not None and need_s > _SHARE * (until - self._context.clock.now())
 
     def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
-        """Copy saved states off nodes that keep nothing once they are given back."""
+        """Copy saved states off nodes whose stores do not outlive their rooms."""
         doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._context, seen)
         if not doomed or self._rests(vjob, OperationKind.RELOCATE):
             return []

@@ -19,7 +19,7 @@ class Gate:
         self._not_before = 0.0
 
     def keep(self, rms: RmsSnapshot) -> str:
-        """Make or renew the reservation where that is needed. Returns what is wrong, in a sentence, or nothing."""
+        """Make or renew the reservation if that is needed. Returns a sentence about a fault; empty if there is none."""
         slurm, now = self._context.settings.slurm, self._context.clock.now()
         if not rms.licenses.get(slurm.gate):
             return (
