@@ -1,1 +1,1 @@
-"""The API: who asks for what, and what is answered."""
+"""The API: requests, the callers' rights, and the answers."""

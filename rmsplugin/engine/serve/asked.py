@@ -1,4 +1,4 @@
-"""Asked: one request of the API, and what a route is: its path, its keys, from where it is taken. No HTTP."""
+"""Asked: one request of the API; and a route: its path, its keys, the hosts from which it is taken. No HTTP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Reply = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request: who asks, by uid, and what was parsed of path, query and body.
+    """One request: the caller's uid, and the parsed path, query and body.
 
-    ``origin``: from where. ``powers``: whether root, the engine's user and operators count as such there.
+    ``origin``: the host it comes from. ``powers``: whether root, the engine's user and operators count as such there.
     """
 
     uid: int
@@ -40,7 +40,7 @@ class Asked:
 
 
 class Door(enum.Enum):
-    """From which hosts a request is taken (``engine.doors``)."""
+    """The hosts from which a request is taken (``engine.serve.doors``)."""
 
     ANY = "any"
     LOGIN = "login hosts"
@@ -53,7 +53,7 @@ class Door(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One request of the API; ``long`` if its answer may be long."""
+    """One kind of request of the API; ``long`` if its answer may be long."""
 
     method: str
     path: str

@@ -1,8 +1,8 @@
-"""Connections: how many each caller may have open, and what ends one that asks nothing or too much.
+"""Connections: bounds the open connections of each caller, and ends a connection that asks nothing or too much.
 
-A file descriptor is what every connection costs whatever it asks, and there are only so many of them: without a bound
-for each caller, one user who opens connections shuts out all others, Slurm's hooks and all wrappers. Over TCP nobody
-knows who calls before the first request: until then the caller is a *stranger*, of whom no number shuts out anybody.
+Every connection costs a file descriptor, and their number is limited. Without a bound for each caller, one user who
+opens connections would shut out all others, Slurm's hooks and all wrappers. Over TCP the caller is not known before the
+first request: until then he is a *stranger*. Strangers cannot crowd others out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from rmsplugin.engine.serve.waits import TooManyError
 
-#: A connection without a request, or with one that does not say truly who sends it, ends after so long.
+#: A connection ends after so many seconds without a request, or without one that proves its sender.
 _SILENT_S = 30.0
-#: More than a request of the API can be, with its headers.
+#: Bytes; more than a request of the API can have, with its headers.
 _REQUEST_MAX = 256 * 1024
 #: Descriptors for the ledger, hypervisors and ssh connections to nodes and guests.
 _OTHER_DESCRIPTORS = 512
@@ -29,7 +29,7 @@ _EACH_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most connections open at once: of each caller, of all callers together, and of strangers besides."""
+    """The most connections open at once: of each caller, of all callers together, and besides of strangers."""
 
     each: int
     total: int
@@ -37,7 +37,7 @@ class Limits:
 
     @classmethod
     def of_this_process(cls) -> Limits:
-        """What the file descriptors that this process may have allow; its soft limit is raised to the hard one."""
+        """The limits by this process's file descriptors; their soft limit is raised to the hard one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_DESCRIPTORS)
         if soft < most:
@@ -50,7 +50,7 @@ class Connections:
     """All connections to the service. Used in one event loop."""
 
     def __init__(self, limits: Limits, unlimited: Collection[Hashable]) -> None:
-        """``unlimited``: callers who are always let in, and who must not be shut out by others."""
+        """``unlimited``: callers that are always let in, and that others must not shut out."""
         self._limits = limits
         self._unlimited = unlimited
         self._of: Counter[Hashable] = Counter()
@@ -66,22 +66,22 @@ class Connections:
         """Return a factory of protocols, each of which lets one connection reach a handler if the limits allow it.
 
         Args:
-            handler: makes what handles a connection.
-            caller: who is at the other end; None if this is not known before the first request.
+            handler: makes the protocol that handles a connection.
+            caller: tells the caller at the other end; None if he is not known before the first request.
         """
         return lambda: _Guard(self, handler, caller)
 
     def asked(self, transport: asyncio.BaseTransport, caller: Hashable) -> None:
-        """A whole request came, and it is known who sent it. ``answered`` follows.
+        """Record that a whole request came from a known caller. ``answered`` follows.
 
         Raises:
-            TooManyError: this caller has too many connections open, or sent more requests without waiting for answers.
+            TooManyError: the caller has too many connections open, or sent more requests without waiting for answers.
         """
         guard = self._guards.get(transport)
         if guard is None or not isinstance(transport, asyncio.Transport):
-            return  # it has ended meanwhile
+            return  # the connection has ended meanwhile
         if not transport.is_reading():
-            # Nobody would see the end of a connection that is not read from because requests pile up there.
+            # The connection is not read from, because requests pile up there: its end would not be noticed.
             raise TooManyError("send one request at a time over one connection")
         guard.asked()
         if guard.caller != caller:
@@ -90,26 +90,26 @@ class Connections:
             self._count(guard, caller)
 
     def answered(self, transport: asyncio.BaseTransport) -> None:
-        """The request has its answer; another one may come."""
+        """Record that the request has its answer; another request may come."""
         guard = self._guards.get(transport)
         if guard is not None:
             guard.answering = False
 
     def enter(self, transport: asyncio.BaseTransport, guard: _Guard, caller: Hashable | None) -> None:
-        """A connection is made. Raises TooManyError if there is no room for it; for a stranger there is."""
+        """Record a new connection. Raises TooManyError if there is no room for it; there always is for a stranger."""
         self._guards[transport] = guard
         if caller is not None:
             self._count(guard, caller)
             return
         self._strangers[transport] = None
         if len(self._strangers) > self._limits.strangers:
-            # Who means it asks at once; who has said nothing for the longest time makes room.
+            # An earnest caller asks at once; the stranger that has been silent for longest makes room.
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
             oldest.close()
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
-        """A connection has ended."""
+        """Record that a connection has ended."""
         self._strangers.pop(transport, None)
         guard = self._guards.pop(transport, None)
         if guard is not None:
@@ -134,7 +134,7 @@ class Connections:
 
 
 class _Guard(asyncio.Protocol):
-    """Between a connection and what handles it."""
+    """Stands between a connection and its handler."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Guard(asyncio.Protocol):
         handler: Callable[[], asyncio.Protocol],
         caller: Callable[[asyncio.BaseTransport], Hashable | None],
     ) -> None:
-        self.caller: Hashable | None = None  # a stranger
+        self.caller: Hashable | None = None  # None: a stranger
         self._connections = connections
         self._make_handler = handler
         self._identify = caller
@@ -153,7 +153,7 @@ class _Guard(asyncio.Protocol):
         self.answering = False
 
     def asked(self) -> None:
-        """A whole request came, and it is known who sent it."""
+        """Record that a whole request came from a known caller."""
         self._received = 0
         self.answering = True
         if self._timer is not None:
@@ -177,7 +177,7 @@ class _Guard(asyncio.Protocol):
             return
         self._received += len(data)
         if self.answering or self._received > _REQUEST_MAX:
-            # It would be kept in memory until the answer to the request before it is made.
+            # More data would be kept in memory until the request before it is answered.
             self._transport.close()
         else:
             self._handler.data_received(data)

@@ -1,9 +1,9 @@
-"""Doors: from which host a request may come. Who makes it is proved by munge; from where, only by its connection.
+"""Doors: the hosts from which a request may come. Munge proves its user, but only its connection proves its host.
 
 Root of any host with the cluster's munge key can make a credential of any user, and write any address into it. So over
-TCP a credential alone opens no door behind which there is more than lists: what a host says of itself has to come from
-that host, what a wrapper asks from the front where its job runs, what users ask from login hosts, and what operators
-and Slurm's hooks of the controller ask from the controller (docs/decisions/0064-doors.md).
+TCP a credential alone opens no door to more than lists. A host's report about itself has to come from that host, a
+wrapper's request from the front where its job runs, users' requests from login hosts, and requests of operators and of
+Slurm's hooks on the controller from the controller (docs/decisions/0064-doors.md).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import ForbiddenError, NotFoundError, RmspluginError, UnavailableError
 
-#: Addresses of a name are asked for again after so long, and when they do not fit, after so long.
+#: The addresses of a name are resolved again after ``_FRESH_S``; if they do not fit, already after ``_STALE_S``.
 _FRESH_S, _STALE_S = 300.0, 5.0
-#: Slurm is asked where one job runs at most so often.
+#: The least time between two questions to Slurm where one job runs.
 _READ_S = 1.0
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -29,14 +29,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a connection comes from; ``here``: from this host itself."""
+    """The host that a connection comes from; ``here``: this host itself."""
 
     address: Address | None = None
     here: bool = True
 
     @classmethod
     def of(cls, peer: str, own: str) -> Origin:
-        """Of a connection over TCP with these two ends."""
+        """The origin of a connection over TCP with these two ends."""
         address = read_address(peer)
         return cls(address, here=address == read_address(own))
 
@@ -48,14 +48,14 @@ LOCAL = Origin()
 
 
 def read_address(text: str) -> Address:
-    """An address as sockets tell it; one of IPv4 also where it is written as one of IPv6."""
+    """Read an address as sockets give it; an IPv4 address may be written as an IPv6 one."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
 
 
 class Doors:
-    """Knows hosts by their addresses. Several threads may call; what may wait for Slurm or names says so."""
+    """Knows hosts by their addresses. Several threads may call; a method that may wait for Slurm or names says so."""
 
     def __init__(
         self,
@@ -71,29 +71,29 @@ class Doors:
         self._resolve = resolve or _resolve
         self._lock = threading.Lock()
         self._names: dict[str, tuple[float, frozenset[Address]]] = {}
-        self._fronts: dict[str, str] = {}  # by what a job is called
+        self._fronts: dict[str, str] = {}  # by display id
         self._fronts_of: Observation | None = None
         self._read: dict[int, float] = {}
 
     # -- kinds of hosts ------------------------------------------------------------------------------------------
 
     def trusts(self, origin: Origin) -> bool:
-        """Whether root and operators count as such there. May wait for names."""
+        """Whether root and operators of that host count as such. May wait for names."""
         return origin.here or self._is_one_of(origin, self._context.settings.engine.trusted_hosts)
 
     def has_logins(self, origin: Origin) -> bool:
-        """Whether users log in there. May wait for names."""
+        """Whether users log in to that host. May wait for names."""
         return self.trusts(origin) or self._is_one_of(origin, self._context.settings.engine.login_hosts)
 
     def require_trusted(self, origin: Origin) -> None:
-        """Raise ForbiddenError unless root and operators count as such there. May wait for names."""
+        """Raise ForbiddenError unless root and operators of that host count as such. May wait for names."""
         if not self.trusts(origin):
             raise ForbiddenError(
                 f"this is for the controller, and {origin} is none; see engine.trusted_hosts in the settings"
             )
 
     def require_login(self, origin: Origin) -> None:
-        """Raise ForbiddenError unless users log in there. May wait for names."""
+        """Raise ForbiddenError unless users log in to that host. May wait for names."""
         if not self.has_logins(origin):
             raise ForbiddenError(
                 f"users' requests are not taken from {origin}, which is no login host; see engine.login_hosts"
@@ -105,7 +105,7 @@ class Doors:
             raise ForbiddenError(f"{what} is told by {node} itself, and {origin} is not its address{_AS_SLURM_SAYS}")
 
     def require_room(self, origin: Origin, node: str, room: int) -> None:
-        """As ``require_node``, of what the room's hooks say; a room of another node is refused, too."""
+        """As ``require_node``, for reports of the room's hooks; a room of another node is refused, too."""
         seen = self._seen()
         of = next((each.node for each in seen.rooms.by_node.values() if each.job_id == room), node) if seen else node
         if of != node:
@@ -115,18 +115,18 @@ class Doors:
     # -- where jobs run ------------------------------------------------------------------------------------------
 
     def is_open(self, origin: Origin, display_id: str) -> bool:
-        """Whether the job of this vjob is known to run there. Waits for nothing."""
+        """Whether the job of this vjob is known to run on that host. Waits for nothing."""
         front = self._known_front(display_id)
         asked, addresses = self._names.get(self._address_of(front), (0.0, frozenset())) if front else (0.0, frozenset())
         return origin.address in addresses and self._monotonic() - asked < _FRESH_S
 
     def require_wrapper(self, origin: Origin, display_id: str) -> None:
-        """Return if what this vjob's wrapper says comes from where its job runs, or from where users log in.
+        """Return if a request of this vjob's wrapper comes from the front of its job, or from a login host.
 
         May wait for Slurm and for names.
 
         Raises:
-            UnavailableError: it does not. A wrapper asks again: it may be where nobody has seen its job yet.
+            UnavailableError: it comes from elsewhere. A wrapper asks again: perhaps its job is not known there yet.
         """
         if self.has_logins(origin):
             return
@@ -140,7 +140,7 @@ class Doors:
         raise UnavailableError(f"job {display_id} {where}, and {origin} is not its address{_AS_SLURM_SAYS}")
 
     def require_front(self, origin: Origin, job_id: int) -> None:
-        """Raise ForbiddenError unless what a job's hooks say comes from its front. May wait for Slurm and for names."""
+        """Raise ForbiddenError unless a request of a job's hooks comes from its front. May wait for Slurm and names."""
         name = str(job_id)
         if self.trusts(origin):
             return
@@ -150,7 +150,7 @@ class Doors:
         self.require_node(origin, front, f"what the hooks of job {job_id} say")
 
     def _front(self, display_id: str) -> str:
-        """Where the job runs, as far as it is known; empty if it is not."""
+        """The node where the job runs; empty if it is not known."""
         return self._known_front(display_id) or self._context.jobs.front(self._job_id(display_id))
 
     def _known_front(self, display_id: str) -> str:
@@ -164,7 +164,7 @@ class Doors:
                 self._fronts_of = seen
                 self._read.clear()
             known = self._fronts.get(display_id, "")
-        # A job that has just started was read by the operation that waited for it.
+        # A job that has just started was read by the operation that waited for its start.
         return known or (self._context.jobs.front(int(display_id)) if display_id.isdecimal() else "")
 
     def _read_front(self, display_id: str) -> str:
@@ -187,7 +187,7 @@ class Doors:
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def _address_of(self, node: str) -> str:
-        """What Slurm calls the node's address: a name, or an address."""
+        """The node's address as Slurm has it: a name, or an address."""
         seen = self._seen()
         known = seen.rms.nodes.get(node) if seen is not None else None
         return (known.address if known is not None else "") or node
@@ -215,7 +215,7 @@ _AS_SLURM_SAYS = " as Slurm has it (NodeAddr); see engine.addresses in the setti
 
 
 def _resolve(name: str) -> frozenset[Address]:
-    """The addresses of a host; none if it has no such name."""
+    """The addresses of a host; empty if the name does not exist."""
     try:
         return frozenset(read_address(str(found[4][0])) for found in socket.getaddrinfo(name, None))
     except (OSError, ValueError, UnicodeError):

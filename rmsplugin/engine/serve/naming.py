@@ -1,4 +1,4 @@
-"""Naming: which vjobs a user means by a job id, an element of an array, or several; for all requests the same."""
+"""Naming: the vjobs that a user means by a job id, or by one or several elements of an array; for all requests."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from rmsplugin.model.vjob import VJobState
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a name stands for."""
+    """The vjobs that a name stands for."""
 
     rows: Sequence[VJobRow]
-    waiting: Sequence[str] = ()  # elements of an array that Slurm has not split off yet: they have no row
+    waiting: Sequence[str] = ()  # elements of an array that Slurm has not split off yet, without a row
 
     @property
     def alive(self) -> Named:
-        """Without those that have ended, unless all have."""
+        """The same without ended vjobs, unless all have ended."""
         rows = [row for row in self.rows if row.state is not VJobState.TERMINATED]
         return Named(rows, self.waiting) if rows or self.waiting else self
 
     @property
     def states(self) -> list[dict[str, str]]:
-        """What each is called, and its state."""
+        """The display id and the state of each."""
         waiting = [{"vjob": name, "state": str(VJobState.WAITING)} for name in self.waiting]
         return [*({"vjob": row.display_id, "state": str(row.state)} for row in self.rows), *waiting]
 
     @property
     def names(self) -> list[str]:
-        """What users call them."""
+        """Their display ids."""
         return [*(row.display_id for row in self.rows), *self.waiting]
 
 
 def named(context: Context, seen: Observation | None, text: str) -> Named:
-    """The vjobs that are called so: one, or elements of an array.
+    """The vjobs with this name: one, or elements of an array.
 
     An array's id is also, in Slurm, the job id of its last element; it means the array.
 
@@ -50,7 +50,7 @@ def named(context: Context, seen: Observation | None, text: str) -> Named:
         text: a name that ``rmsplugin.model.job_names.parse`` takes.
 
     Raises:
-        NotFoundError: there is none, or the array lacks an element that is named.
+        NotFoundError: there is no such vjob, or the array lacks an element that is named.
     """
     name = parse(text)
     rows = context.ledger.named(name)
@@ -66,18 +66,18 @@ def named(context: Context, seen: Observation | None, text: str) -> Named:
 
 
 def own_name(context: Context, text: str) -> str:
-    """The name, or, if it is the id that an element of an array has in Slurm, what the element is called."""
+    """The name; if it is the id that an element of an array has in Slurm, the display id of the element."""
     if not text.isdecimal() or context.ledger.named(parse(text)):
         return text
     return next((vjob.display_id for vjob in context.ledger.vjobs_among([int(text)]).values()), text)
 
 
 def the_one(context: Context, seen: Observation | None, text: str) -> VJobRow:
-    """The one vjob that is called so, and has not ended.
+    """The one vjob with this name that has not ended.
 
     Raises:
-        NotFoundError: there is none.
-        RefusedError: there are several; it names them.
+        NotFoundError: there is no such vjob.
+        RefusedError: there are several; the error names them.
     """
     found = named(context, seen, text).alive
     if len(found.names) > 1:

@@ -1,4 +1,4 @@
-"""Orders: what operators alone may say: what became of nodes and stores, what is held back, and pauses."""
+"""Orders: requests that only operators may make: about lost nodes and stores, vjobs held back, and pauses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OF_NODES = "say what has become of nodes"
 
 
 def seen_by(cycle: Cycle) -> Observation:
-    """What the last cycle saw. Raises UnavailableError if there was none."""
+    """The look of the last cycle. Raises UnavailableError if there was none."""
     if cycle.seen is None:
         raise UnavailableError("the engine has not seen the cluster yet; try again in a moment")
     return cycle.seen
 
 
 class Orders:
-    """One method an order; each is given the uid of the caller."""
+    """One method for each order; each is given the uid of the caller."""
 
     def __init__(self, context: Context, cycle: Cycle, wake: Callable[[], None], rights: Rights) -> None:
         self._context = context
@@ -33,7 +33,7 @@ class Orders:
         self._rights = rights
 
     def node_gone(self, uid: int, node: str) -> dict[str, Any]:
-        """The node is dead, or its VMs are gone. Returns the vjobs that begin again, and those that wait for states."""
+        """Record that a node is dead, or its VMs gone. Returns the vjobs that begin again, and those that wait."""
         self._require_known_node(uid, node)
         if known := self._context.ledger.nodes.gone().get(node):
             raise RefusedError(known.sentence)
@@ -43,14 +43,14 @@ class Orders:
         return {"begin_again": begin_again, "wait": wait}
 
     def node_fence(self, uid: int, node: str) -> dict[str, Any]:
-        """Cut the power of the node; it is gone when it is off. Returns as ``node_gone``."""
+        """Cut the power of the node; once it is off, it is gone. Returns as ``node_gone``."""
         self._require_known_node(uid, node)
         begin_again, wait = self._cycle.fencing.fence(node, user_name(uid))
         self._wake()
         return {"begin_again": begin_again, "wait": wait}
 
     def node_back(self, uid: int, node: str) -> dict[str, Any]:
-        """The node is there again: it is asked, what was left behind there is removed, and its states count."""
+        """Record that the node is back: it is asked again, VMs and files left there are removed, its states count."""
         self._rights.require_operator(uid, _OF_NODES)
         record_back(self._context, node, user_name(uid))
         self._wake()
@@ -63,7 +63,7 @@ class Orders:
             raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
 
     def new_store(self, uid: int, store: str) -> dict[str, Any]:
-        """A node's store (or "shared") is a new one: what is missing in it is lost."""
+        """Record that a node's store (or "shared") is new: states that are missing from it are lost."""
         self._rights.require_operator(uid, "confirm")
         if self._context.ledger.markers.of(store) is None:
             raise NotFoundError(f"the engine knows no store {store}")
@@ -72,22 +72,22 @@ class Orders:
         return {"ok": True}
 
     def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
-        """What the engine concluded of these vjobs, and holds back, is so: the next cycle acts. Returns which."""
+        """Confirm the conclusions held back about these vjobs: the next cycle acts. Returns the vjobs concerned."""
         self._rights.require_operator(uid, "confirm")
         confirmed = self._cycle.brake.confirm(vjobs)
         ledger = self._context.ledger
         for held in confirmed:
-            ledger.failures.vjob_done(held.job_id, held.directive.what)  # by hand it is tried at once
+            ledger.failures.vjob_done(held.job_id, held.directive.what)  # a request by hand is tried at once
             ledger.event("confirmed", f"{user_name(uid)} confirmed what was held back", vjob=held.vjob)
         self._wake()
         return [held.vjob for held in confirmed]
 
     def pause(self, uid: int) -> dict[str, Any]:
-        """Begin no context switch any more, until ``unpause``; who paused first is remembered."""
+        """Begin no context switch until ``unpause``; the first to pause is remembered."""
         return self._set_pause(uid, wanted=True)
 
     def unpause(self, uid: int) -> dict[str, Any]:
-        """Decide again."""
+        """End the pause: decide again."""
         return self._set_pause(uid, wanted=False)
 
     def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Parsing: whatever a caller of the service sent becomes values of the right type, or one sentence on what is wrong.
+"""Parsing: turns the input of a caller into values of the right types, or into one sentence about its fault.
 
-Strict: a key that is not of the API, one given twice, and any value that is not of its form are refused, so that no
-caller is understood as something else than what was meant. The only place where input of callers is read.
+It is strict: a key that the API does not have, a key given twice, and a value of the wrong form are refused, so that no
+caller is misunderstood. This is the only place where input of callers is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class BadRequestError(RmspluginError):
-    """The request is not of the API's form."""
+    """The request does not have the API's form."""
 
 
 def job_id(text: str) -> int:
@@ -46,12 +46,12 @@ def job_id(text: str) -> int:
 
 
 def display_id(text: str) -> str:
-    """What a user calls a vjob, ``12`` or ``12_3``. Raises BadRequestError."""
+    """The display id of a vjob, ``12`` or ``12_3``. Raises BadRequestError."""
     return _matching(_DISPLAY_ID, text, "a job id or an array element, for example 12 or 12_3")
 
 
 def job_name(text: str) -> str:
-    """What a user calls vjobs: ``12``, ``12_3`` or ``12_[1-3,7]``. Raises BadRequestError."""
+    """A name for one or several vjobs: ``12``, ``12_3`` or ``12_[1-3,7]``. Raises BadRequestError."""
     try:
         return job_names.parse(text).text
     except ValueError as error:
@@ -94,7 +94,7 @@ class Query:
         """Read the query of a path as it came over the wire.
 
         Raises:
-            BadRequestError: a key is not among ``allowed`` or comes twice, or the encoding is broken.
+            BadRequestError: a key is not among ``allowed``, or comes twice, or the encoding is broken.
         """
         text = raw_path.partition("?")[2].partition("#")[0]
         if _BAD_PERCENT.search(text):
@@ -127,7 +127,7 @@ class Query:
         return int(text)
 
     def job_name(self, key: str) -> str:
-        """What a user calls vjobs; "" if nothing was given. Raises BadRequestError."""
+        """A name for vjobs; "" if none was given. Raises BadRequestError."""
         text = self._values.get(key, "")
         return job_name(text) if text else ""
 
@@ -147,7 +147,7 @@ class Body:
         """Read the body of a request; none at all is an empty object.
 
         Raises:
-            BadRequestError: it is not JSON, not an object, or has a key twice or one that is not among ``allowed``.
+            BadRequestError: the body is not JSON, not an object, or has a key twice or one not among ``allowed``.
         """
 
         def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ class Body:
         return tuple(value)
 
     def vjobs(self, key: str) -> tuple[str, ...]:
-        """A list of what users call their vjobs; an empty one if none was given. Raises BadRequestError."""
+        """A list of display ids of vjobs; an empty one if none was given. Raises BadRequestError."""
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             raise BadRequestError(f"{key} has to be a list of job ids or array elements, for example 12 or 12_3")
@@ -214,14 +214,14 @@ class Body:
         return value
 
     def words(self, key: str) -> tuple[str, ...]:
-        """A list of names of whatever kind; an empty one if none was given. Raises BadRequestError."""
+        """A list of names of any kind; an empty one if none was given. Raises BadRequestError."""
         value = self._values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(one, str) and _SENTENCE.fullmatch(one) for one in value):
             raise BadRequestError(f"{key} has to be a list of names, each of one line and at most 1000 characters")
         return tuple(value)
 
     def account(self) -> Account:
-        """The account that the whole body is. Raises BadRequestError."""
+        """The account that the whole body describes. Raises BadRequestError."""
         try:
             return Account.parse(self._values)
         except ValueError as error:
@@ -271,5 +271,5 @@ def _name(key: str, value: object, pattern: re.Pattern[str], what: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """What was sent, as much of it as fits into a line."""
+    """As much of the text sent as fits into a line."""
     return ascii(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -1,4 +1,4 @@
-"""Plan views: what is shown of decisions, plans, their steps and the pause, as JSON. No secrets."""
+"""Plan views: decisions, plans, their steps and the pause, as JSON to be shown. No secrets."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from rmsplugin.proposing.steps import PlannedStep
 
 View = dict[str, Any]
 
-#: Plans of which nothing was done.
+#: States of plans of which no step was begun.
 _NOT_BEGUN = (PlanState.REJECTED, PlanState.STALE, PlanState.NONE)
 
 
 def pause_view(pause: Pause | None) -> View | None:
-    """Since when, and by whom, the engine is paused; None if it is not."""
+    """The pause of the engine, with its time and author; None if the engine is not paused."""
     return asdict(pause) if pause is not None else None
 
 
-# -- what the next cycle would do ------------------------------------------------------------------------------------
+# -- the next cycle --------------------------------------------------------------------------------------------------
 
 
 def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -> View:
-    """What the next cycle would do: the document of `rmsplugin plan`, and what only a live cluster has.
+    """The context switch of the next cycle: the document of `rmsplugin plan`, and the facts of a live cluster.
 
     Args:
-        found: by the preview.
-        time: when that was, in seconds since the epoch.
-        pause: while there is one, nothing of it is begun.
+        found: the result of the preview.
+        time: of the preview, in seconds since the epoch.
+        pause: while there is one, no step is begun.
         dot: with the reconfiguration graph, in Graphviz' language.
     """
     proposal, settled = found.prepared.proposal, found.assessment.settled
@@ -78,7 +78,7 @@ def _planned(number: int, step: PlannedStep) -> View:
     }
 
 
-# -- what was decided --------------------------------------------------------------------------------------------------
+# -- decisions of the past ---------------------------------------------------------------------------------------------
 
 
 def cycles_view(context: Context, limit: int) -> list[View]:
@@ -118,7 +118,7 @@ def _cycle(context: Context, plan: Plan, counts: Mapping[StepState, int]) -> Vie
         "cost_mib": plan.cost_mib,
         "lower_bound_mib": plan.lower_bound_mib,
         "expected_s": round(plan.estimate_s, 2),
-        # Of a plan that is being carried out: until now.
+        # For a plan that is being carried out, the time until now.
         "took_s": None if plan.state in _NOT_BEGUN else round(max(0.0, ended - plan.time), 2),
         "decided_s": round(plan.decided_s, 4),
         "steps": sum(counts.values()),
@@ -147,7 +147,7 @@ def _step(context: Context, step: Step) -> View:
 
 
 def decision_views(context: Context, vjob: str) -> list[View]:
-    """What was decided of what is called so, oldest first; elements of an array may have no row yet."""
+    """The decisions about the vjobs with this name, oldest first; elements of an array may have no row yet."""
     return [_decision(row) for row in context.ledger.plans.decisions(own_name(context, vjob))]
 
 

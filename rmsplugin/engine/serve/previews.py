@@ -1,7 +1,8 @@
-"""Previews: what the next cycle would do, for all who ask, at a bounded price.
+"""Previews: the context switch that the next cycle would make, for all callers, at a bounded price.
 
-A preview keeps cycles waiting, and may take as long as one. So there is one at a time, whoever asks meanwhile gets its
-result too, and it is given again for as long as it took to make: previews never take more than half of the time.
+A preview keeps cycles waiting, and may take as long as a cycle. So only one is made at a time, and callers that come
+meanwhile share its result. The result is reused for as long as it took to make: previews never take more than half of
+the time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.decide.deciding import Found
 from rmsplugin.engine.serve.turns import Turns
 
-#: So long a result is given again at least.
+#: Reuse a result for at least this long.
 _FRESH_S = 1.0
 
 
@@ -24,7 +25,7 @@ class Preview:
     """A result.
 
     Attributes:
-        found: what the next cycle would do.
+        found: the context switch that the next cycle would make.
         time: when it was asked for, in seconds since the epoch.
         fresh_until: of the monotonic clock.
     """
@@ -35,7 +36,7 @@ class Preview:
 
 
 class Previews:
-    """Used in one event loop; the work is done in one thread of ``turns``."""
+    """Makes previews. Used in one event loop; the work is done in one thread of ``turns``."""
 
     def __init__(self, context: Context, cycle: Cycle, turns: Turns) -> None:
         self._context = context
@@ -48,14 +49,14 @@ class Previews:
         """A preview that is fresh enough, or the next one.
 
         Raises:
-            RmspluginError: it could not be made.
+            RmspluginError: the preview could not be made.
         """
         if self._last is not None and time.monotonic() < self._last.fresh_until:
             return self._last
         if self._coming is None or self._coming.done():
             self._coming = asyncio.create_task(self._turns.take("preview", self._make))
             self._coming.add_done_callback(self._ended)
-        # Who breaks off a request takes nothing from the others who wait.
+        # A caller that breaks off its request must not take the result from the others.
         return await asyncio.shield(self._coming)
 
     def _make(self) -> Preview:

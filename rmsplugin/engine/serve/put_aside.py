@@ -1,4 +1,4 @@
-"""Put aside: what callers may ask of saved states that were put aside, and whose these are."""
+"""Put aside: the requests about saved states that were put aside, and the callers' rights to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmsplugin.model.vjob import VJobState
 
 
 class PutAside:
-    """One method a request; each is given the uid of the caller."""
+    """One method for each request; each is given the uid of the caller."""
 
     def __init__(self, context: Context, executor: Executor, rights: Rights) -> None:
         self._context = context
@@ -23,9 +23,9 @@ class PutAside:
         self._rights = rights
 
     def page(self, uid: int, after: int = 0) -> dict[str, Any]:
-        """A page of the saved states that were put aside, by number: of one's own, or, for operators, of all.
+        """A page of the saved states that were put aside, by number: the caller's own, or, for operators, all.
 
-        ``next``: the page behind it is of those ``after`` this number; None: there is none.
+        ``next``: the next page has those ``after`` this number; None: there is none.
         """
         of = None if self._rights.is_operator(uid) else uid
         found = self._context.ledger.asides.after(after, views.MOST_AT_ONCE + 1, of)
@@ -33,7 +33,7 @@ class PutAside:
         return {"states": [views.aside_view(each) for each in page], "next": page[-1].id if page != found else None}
 
     def take_back(self, uid: int, number: int) -> Operation:
-        """Let a vjob sleep in saved states that were put aside; what it has done since then is thrown away."""
+        """Let a vjob sleep in saved states that were put aside; its run since then is thrown away."""
         aside = self._aside(uid, number)
         vjob = self._context.ledger.vjob(aside.job_id)
         if vjob.state not in (VJobState.WAITING, VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING):

@@ -1,4 +1,4 @@
-"""Rare log: what anybody on the network can cause is logged now and then, with how often it happened meanwhile."""
+"""Rare log: events that anybody on the network can cause are logged now and then, with their number meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-#: A line of each kind at most so often.
+#: The least time, in seconds, between two lines of one kind.
 PERIOD_S = 60.0
 
 
@@ -16,10 +16,10 @@ class RareLog:
     def __init__(self, log: logging.Logger, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._log = log
         self._monotonic = monotonic
-        self._kinds: dict[str, tuple[float, int]] = {}  # when a line was written, and how many were not since then
+        self._kinds: dict[str, tuple[float, int]] = {}  # by kind: time of the last line, and lines left out since
 
     def warning(self, kind: str, *arguments: object) -> None:
-        """Write a line, or count it. ``kind``: the format, of which there are few; never what a caller sent."""
+        """Write a line, or count it. ``kind``: the format, of which there are few; never text that a caller sent."""
         last, left_out = self._kinds.get(kind, (-PERIOD_S, 0))
         now = self._monotonic()
         if now - last < PERIOD_S:

@@ -1,4 +1,4 @@
-"""Requests: what callers of the service may ask, who may ask it, and what it does. No HTTP here."""
+"""Requests: the requests to the service, the rights that each needs, and their effects. No HTTP here."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from rmsplugin.model.vm_names import parse_vm_name
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Elements of an array, of which nothing was begun: the caller asks for each."""
+    """Elements of an array; nothing was begun, and the caller asks for each of them."""
 
     found: Named
 
     @property
     def view(self) -> dict[str, Any]:
-        """As it is answered."""
+        """The answer, as JSON."""
         return {"elements": self.found.states}
 
 
-#: How long who asks for something by hand waits for a checkpoint to make way.
+#: How long a request by hand waits for a checkpoint to make way.
 _YIELD_S = 10.0
 
-#: How often what was said of a script's end may change, and of how many vjobs that is counted.
+#: How often the report of a script's end may change, and the number of vjobs for which that is counted.
 _CHANGES_MAX, _CHANGES_OF = 5, 10_000
 
 
 class Requests:
-    """One method a request; each is given the uid of the caller, as the operating system or munge proved it."""
+    """One method for each request; each is given the caller's uid, as the operating system or munge proved it."""
 
     def __init__(
         self, context: Context, executor: Executor, placing: Placing, cycle: Cycle, wake: Callable[[], None]
@@ -66,25 +66,25 @@ class Requests:
         self.roster = Roster(context.ledger)
         self._grant(Rights.of_site(context))
         self._lock = threading.Lock()
-        self._changes: dict[int, int] = {}  # of what was said of ended scripts, by job id; the latest are the last
+        self._changes: dict[int, int] = {}  # by job id, changed reports of its script's end; the latest job is last
 
     def without_powers(self) -> Requests:
-        """The same, where root, the engine's user and operators may not more than others: for hosts without trust."""
+        """The same requests without powers of root, the engine's user and operators: for hosts without trust."""
         same = copy.copy(self)
         same._grant(self.rights.without_powers())
         return same
 
     def _grant(self, rights: Rights) -> None:
         self.rights = rights
-        #: What operators alone may say.
+        #: Requests that only operators may make.
         self.orders = Orders(self._context, self._cycle, self._wake, rights)
-        #: Of saved states that were put aside.
+        #: Requests about saved states that were put aside.
         self.put_aside = PutAside(self._context, self._executor, rights)
 
-    # -- who may -------------------------------------------------------------------------------------------------
+    # -- rights --------------------------------------------------------------------------------------------------
 
     def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
-        """The vjob, if the caller is its owner (or root, the engine, or, where it says so, an operator)."""
+        """The vjob, if the caller is its owner, root, the engine or, with ``operators``, an operator."""
         vjob = self._context.ledger.find_vjob(display_id)
         allowed = uid == vjob.uid or self.rights.is_engine(uid) or (operators and self.rights.is_operator(uid))
         if not allowed:
@@ -92,20 +92,20 @@ class Requests:
         return vjob
 
     def owned(self, uid: int, name: str, *, wrapper: bool) -> int:
-        """The job id of one's own vjob."""
+        """The job id of the caller's own vjob."""
         return self._wrapped(uid, name).job_id if wrapper else self._one(uid, name).job_id
 
     def _one(self, uid: int, name: str) -> VJobRow:
-        """The one vjob of one's own that is called so. Raises RefusedError if there are several."""
+        """The caller's one vjob with this name. Raises RefusedError if there are several."""
         return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id)
 
     def _meant(self, uid: int, name: str, chosen: Sequence[str] = ()) -> VJobRow | Several:
-        """The vjob that the caller, its user or an operator, wants something done to; or its elements.
+        """The vjob that a request of its user or an operator is about; or the elements of an array.
 
         Args:
             uid: of the caller.
             name: of the vjob, or of elements of an array.
-            chosen: what was said that holds for one vjob alone. Raises RefusedError if there are several then.
+            chosen: arguments that are valid for a single vjob. With any, several vjobs raise RefusedError.
         """
         found = named(self._context, self._cycle.seen, name).alive
         for row in found.rows:
@@ -115,7 +115,7 @@ class Requests:
         return Several(found)
 
     def require(self, name: str) -> None:
-        """Raise NotFoundError unless there is a vjob that is called so."""
+        """Raise NotFoundError unless there is a vjob with this name."""
         try:
             named(self._context, self._cycle.seen, name)
         except NotFoundError:
@@ -124,12 +124,12 @@ class Requests:
     def _wrapped(self, uid: int, display_id: str) -> VJobRow:
         """The vjob that a wrapper asks for.
 
-        Slurm starts a job before the engine has met it while there is no gate: before the first cycle of a new cluster,
-        or when the licence was taken away. That the ledger does not know the job proves nothing then.
+        Without a gate Slurm starts a job before the engine has met it: before the first cycle of a new cluster, or when
+        the licence was taken away. Then the absence of the job from the ledger proves nothing.
 
         Raises:
             UnavailableError: the engine has not met the job yet.
-            NotFoundError: the engine never will.
+            NotFoundError: the engine will never meet the job.
         """
         try:
             return self._owned(uid, display_id)
@@ -145,14 +145,14 @@ class Requests:
     # -- hooks ---------------------------------------------------------------------------------------------------
 
     def hook(self, uid: int, job_id: int) -> None:
-        """A prolog or epilog has something to say of the job: look at it now."""
+        """Take the call of a job's prolog or epilog: look at the job now."""
         if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         self._executor.poke(job_id)
         self._wake()
 
     def room_report(self, uid: int, report: RoomReport) -> dict[str, Any]:
-        """The prolog or epilog of a room says how its node is."""
+        """Take the report of a room's prolog or epilog about its node."""
         if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         ledger = self._context.ledger
@@ -167,19 +167,19 @@ class Requests:
         return {"ok": True}
 
     def _display_id(self, vm: str) -> str:
-        """Of the vjob that a VM belongs to; empty if the ledger does not know it."""
+        """The display id of the vjob that a VM belongs to; empty if the ledger does not know the VM."""
         parsed = parse_vm_name(vm)
         known = self._context.ledger.vjobs_among([parsed[0]]) if parsed else {}
         return next((vjob.display_id for vjob in known.values()), "")
 
     def account(self, uid: int, job_id: int, told: Account) -> dict[str, Any]:
-        """The prolog of the job's front says who its user is there."""
+        """Take the user's account, as the prolog of the job's front tells it."""
         if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
         return {"changed": take_account(self._context, job_id, told)}
 
     def state(self, job_id: int) -> dict[str, Any]:
-        """State of the vjob; a job that was not met yet is waiting."""
+        """The state of the vjob; a job that the engine has not met yet is waiting."""
         try:
             vjob = self._context.ledger.vjob(job_id)
         except NotFoundError:
@@ -202,13 +202,13 @@ class Requests:
     # -- the wrapper ---------------------------------------------------------------------------------------------
 
     def access(self, uid: int, display_id: str, *, wrapper: bool, run: int = 0) -> dict[str, Any]:
-        """How to reach the VMs of one's own vjob, once they are up; else the state it is in.
+        """The way to the VMs of the caller's own vjob, once they are up; else the vjob's state.
 
         Args:
-            uid: the caller's.
+            uid: of the caller.
             display_id: of the vjob.
-            wrapper: whether it is the wrapper that asks.
-            run: how often its job had been requeued before its run.
+            wrapper: whether the wrapper asks.
+            run: the number of requeues of its job before its run.
         """
         vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
         if wrapper:
@@ -234,7 +234,7 @@ class Requests:
         }
 
     def started(self, uid: int, display_id: str) -> dict[str, Any]:
-        """The script is about to start (I5: recorded before it does)."""
+        """Record that the script is about to start (I5: before it does)."""
         vjob = self._wrapped(uid, display_id)
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
@@ -244,14 +244,14 @@ class Requests:
         return {"ok": True}
 
     def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
-        """The wrapper's sign of life, of a vjob of the roster. Reads nothing and waits for nothing."""
+        """Take the wrapper's sign of life, for a vjob of the roster. Reads nothing, and waits for nothing."""
         if uid != entry.uid and not self.rights.is_engine(uid):
             raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
         self._context.signs.heard(entry.job_id, self._context.clock.now())
         return {"state": str(entry.state), "returns": entry.returns}
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
-        """The script has ended and its output is delivered."""
+        """Record that the script has ended and its output is delivered."""
         vjob = self._wrapped(uid, display_id)
         known = vjob.finished and (vjob.exit_code, vjob.exit_signal) == (exit_code, signal)
         if known or vjob.state is VJobState.TERMINATED:
@@ -259,7 +259,7 @@ class Requests:
         if vjob.finished:
             self._bound_changes(vjob.job_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
-        # Who says it again and again is not about to end for ever.
+        # A wrapper that repeats this must not prolong the time in which its job is expected to end.
         since = vjob.finished_at if vjob.finished else self._context.clock.now()
         with self._context.ledger.transaction():
             self._context.ledger.update_vjob(
@@ -267,18 +267,18 @@ class Requests:
             )
             self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
         if any(each.state is VJobState.PAUSED for each in self._context.ledger.vjobs()):
-            self._wake()  # its CPUs are what one may be waiting for that keeps its memory: it goes on at once
+            self._wake()  # a paused vjob may be waiting for these CPUs: it goes on at once
         return {"ok": True}
 
     def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
-        """The wrapper tells of a requeue on purpose. Returns whether the script itself has asked for it."""
+        """Take the wrapper's report of a requeue on purpose. Returns whether the script itself has asked for it."""
         own = record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)
         if own:
-            self._wake()  # until its job is behind the gate Slurm could start it
+            self._wake()  # Slurm could start the job until it is behind the gate
         return {"own": own}
 
     def _bound_changes(self, job_id: int) -> None:
-        """Raise RefusedError if it was said again and again, each time differently, how a script ended."""
+        """Raise RefusedError if the report of a script's end has changed too often."""
         with self._lock:
             changes = self._changes.pop(job_id, 0) + 1
             self._changes[job_id] = changes
@@ -288,11 +288,11 @@ class Requests:
             raise RefusedError(f"it was said {changes} times, and differently, how the script of this vjob ended")
 
     def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
-        """What the processes of one's own vjob, or of the elements of one's job array, have used up to now.
+        """The usage up to now of the processes of the caller's own vjob, or of elements of his job array.
 
         Raises:
-            NotFoundError: there is none of this name.
-            ForbiddenError: it is another user's.
+            NotFoundError: there is no vjob with this name.
+            ForbiddenError: the vjob is another user's.
         """
         ledger = self._context.ledger
         vjobs = named(self._context, self._cycle.seen, display_id).rows
@@ -305,7 +305,7 @@ class Requests:
     # -- operations ----------------------------------------------------------------------------------------------
 
     def suspend(self, uid: int, name: str) -> Operation | Several:
-        """Save a running, or paused, vjob, where the admin switched context switches on."""
+        """Save a running or paused vjob, if the admin switched context switches on."""
         vjob = self._meant(uid, name)
         if isinstance(vjob, Several):
             return vjob
@@ -323,7 +323,7 @@ class Requests:
         return self._placing.suspend(vjob, f"suspended by {user}", user, resumes=False)
 
     def resume(self, uid: int, name: str, to: str) -> Operation | Several:
-        """Resume a sleeping vjob, or let one that is paused go on where it is."""
+        """Resume a sleeping vjob, or let a paused one go on where it is."""
         vjob = self._meant(uid, name, [to])
         if isinstance(vjob, Several):
             return vjob
@@ -339,7 +339,7 @@ class Requests:
         return self._placing.resume(self._seen(), vjob, to, f"resumed by {user}", user)
 
     def migrate(self, uid: int, name: str, vm: str, to: str) -> Operation | Several:
-        """Migrate a VM, or all VMs, of a running vjob."""
+        """Migrate one VM, or all VMs, of a running vjob."""
         if not self.rights.is_operator(uid):
             raise ForbiddenError("only operators may migrate; see engine.operators in the settings")
         vjob = self._meant(uid, name, [vm, to])
@@ -353,7 +353,7 @@ class Requests:
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
 
     def report_owner(self, uid: int, users: Sequence[str]) -> int | None:
-        """Whose jobs a report may tell of that this caller asks for, of these users: a uid, or None for everybody's."""
+        """The user whose jobs a report for this caller, on these users, may tell of: a uid, or None for all users."""
         if self.rights.is_operator(uid):
             return None
         if any(user != user_name(uid) for user in users):
@@ -365,7 +365,7 @@ class Requests:
     # -- progress ------------------------------------------------------------------------------------------------
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
-        """How far an operation is."""
+        """The progress of an operation."""
         operation = self._context.ledger.operation(operation_id)
         self._owned(uid, str(operation.job_id), operators=True)
         return operation_view(self._context, operation)

@@ -30,12 +30,12 @@ _MOST_RESTARTS = (1 << 32) - 1
 
 
 class Routes:
-    """Answers requests in the event loop; what reads or changes the ledger is done in threads, by turns."""
+    """Answers requests in the event loop; work that reads or changes the ledger is done in threads, by turns."""
 
     def __init__(
         self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, slow_turns: Turns, waits: Waits
     ) -> None:
-        """``slow_turns``: for what users may ask that waits for a guest, a node or an operation."""
+        """``slow_turns``: for users' requests that wait for a guest, a node or an operation."""
         self._context = context
         self._requests = requests
         self._plain_requests = requests.without_powers()
@@ -44,14 +44,14 @@ class Routes:
         self._turns = turns
         self._slow_turns = slow_turns
         self._waits = waits
-        # In threads of their own: whoever has something to prove is heard, whatever others do meanwhile.
+        # In threads of their own: a proof of origin, a hook or an order about a node is heard, whatever others do.
         self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
         self._previews = Previews(context, cycle, turns)
         self._reports = UserReports(context.settings, waits.changed)
         self._started = context.clock.now()
 
     def table(self) -> list[Route]:
-        """All requests of the API."""
+        """All kinds of requests of the API."""
         job = "/v1/jobs/{id}"
         wait = frozenset({"wait"})
         return [
@@ -94,11 +94,11 @@ class Routes:
         ]
 
     async def admitted(self, route: Route, asked: Asked) -> Asked:
-        """The request, with the powers that its host has.
+        """The request, with the powers of the host it comes from.
 
         Raises:
-            ForbiddenError: it is not taken from there.
-            UnavailableError: nobody knows yet whether it is.
+            ForbiddenError: the request is not taken from that host.
+            UnavailableError: it is not known yet whether it is taken from that host.
         """
         origin, door = asked.origin, route.door
         if origin.here:
@@ -121,7 +121,7 @@ class Routes:
             doors.require_login(origin)
         else:
             doors.require_wrapper(origin, asked.vjob)
-        # What hooks of nodes may say, only root may, and it was looked at where it comes from.
+        # Only root may call as a node's hook, and the host of this request was checked.
         hooks = door in (Door.ROOM, Door.FRONT)
         return replace(asked, powers=hooks or doors.trusts(origin))
 
@@ -129,27 +129,27 @@ class Routes:
         return self._requests if asked.powers else self._plain_requests
 
     async def close(self) -> None:
-        """Make no more reports."""
+        """Make no more reports, and begin no more work."""
         await self._reports.close()
         for turns in (self._door_turns, self._hook_turns, self._node_turns):
             turns.close()
 
     async def _do(self, asked: Asked, work: Callable[[], T], *, wrapper: bool = False) -> T:
-        # A line of its own for what wrappers say: whatever else their user asks, they are heard.
+        # Wrappers have a line of their own: they are heard, whatever else their user asks.
         return await self._turns.take((asked.uid, wrapper), work)
 
     async def _do_slowly(self, asked: Asked, work: Callable[[], T]) -> T:
-        # In threads of their own: however many users hold, hooks and wrappers are heard, and root is served.
+        # In threads of their own: however many users occupy, hooks and wrappers are heard, and root is served.
         ours = asked.powers and asked.uid in self._requests.rights.engine_uids
         turns = self._turns if ours else self._slow_turns
         return await turns.take((asked.uid, "slow"), work)
 
     async def _hear(self, asked: Asked, work: Callable[[], T]) -> T:
-        # Slurm's hooks give up soon, and what they say may be proof.
+        # Slurm's hooks give up soon, and their reports may be proofs.
         return await self._hook_turns.take(asked.origin, work)
 
     async def _act_on(self, node: str, work: Callable[[], T]) -> T:
-        # A fencing command, or a node that does not answer, may take minutes: nothing else waits for it.
+        # A fencing command, or a node that does not answer, may take minutes: no other request waits for it.
         return await self._node_turns.take(node, work)
 
     # -- hooks ---------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Routes:
         first: list[int] = []
 
         def enough(answer: Reply) -> bool:
-            # A start that was given up may be followed by another at once, for which Slurm runs a prolog of its own.
+            # After a start that was given up another may follow at once; Slurm runs a prolog of its own for that.
             first[:] = first or [answer["starts"]]
             return answer["state"] not in _COMING or answer["nearly_up"] or answer["starts"] != first[0]
 
@@ -185,12 +185,12 @@ class Routes:
         room = parsing.job_id(asked.path["id"])
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
-        # What is told late counts from when it was seen.
+        # A late report counts from when its hook looked.
         seen = self._context.clock.now() - asked.body.seconds("age_s")
         report = RoomReport(seen, room, node, hook, problem, ended)
         return await self._hear(asked, lambda: self._for(asked).room_report(asked.uid, report))
 
-    # -- the wrapper, and who logs in ----------------------------------------------------------------------------
+    # -- the wrapper, and users that log in ----------------------------------------------------------------------
 
     async def _access(self, asked: Asked) -> Reply:
         seconds, wrapper = asked.query.seconds("wait"), asked.query.flag("wrapper")
@@ -405,7 +405,7 @@ class Routes:
         def read() -> list[dict[str, Any]]:
             events = self._context.ledger.events(since=since, vjob=own_name(self._context, vjob), limit=limit)
             if vjob and not events:
-                self._requests.require(vjob)  # to say that there is none is an error
+                self._requests.require(vjob)  # a vjob that does not exist is an error
             return [asdict(event) for event in events]
 
         return {"events": await self._do(asked, read)}
@@ -428,12 +428,12 @@ class Routes:
         }
 
 
-#: What ``rmsplugin.accounts.Account.facts`` has.
+#: The keys of ``rmsplugin.accounts.Account.facts``.
 _ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
 _VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
 _ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
-#: States of a vjob whose VMs will come up for the run of its job that is being prepared.
+#: States of a vjob whose VMs will come up for the run that Slurm is preparing.
 _COMING = frozenset(
     state for state in VJobState if state.is_live and state not in (VJobState.RUNNING, VJobState.STOPPING)
 )

@@ -1,4 +1,4 @@
-"""Sealing: how the engine knows who made a request that came over TCP, and answers so that only that user can read it.
+"""Sealing: proves the user who made a request over TCP, and seals the answer so that only that user can read it.
 
 The caller's half of the protocol is ``rmsplugin/client.py``; docs/protocols.md, section 2, has both.
 """
@@ -18,7 +18,7 @@ from rmsplugin.errors import ForbiddenError, OperationFailedError
 
 _NONCE = re.compile(r"[0-9a-f]{32}")
 
-#: munged takes credentials of 1 MiB, in base64, with a little of its own; larger ones it makes, but nobody can decode.
+#: munged decodes credentials of up to 1 MiB, in base64, with a little of its own; it also makes larger ones, in vain.
 _ANSWER_MAX = (1 << 20) * 3 // 4 - 4096
 
 
@@ -28,7 +28,7 @@ class AnswerTooLargeError(OperationFailedError):
 
 @dataclass(frozen=True, slots=True)
 class CallerIdentity:
-    """Who made a request over TCP, as munge proves it, and the nonce that its answer has to repeat."""
+    """The user who made a request over TCP, as munge proves, and the nonce that its answer has to repeat."""
 
     uid: int
     gid: int
@@ -38,7 +38,7 @@ class CallerIdentity:
 def verify_request(
     headers: Mapping[str, str], method: str, path: str, body: bytes, *, munge_socket: str = ""
 ) -> CallerIdentity:
-    """Return who made a request that came over TCP.
+    """Return the user who made a request that came over TCP.
 
     Args:
         headers: of the request; names in any case if the mapping takes them so.
@@ -48,7 +48,7 @@ def verify_request(
         munge_socket: munged's socket, when it is not the default one.
 
     Raises:
-        ForbiddenError: there is no credential, or it is not for this request. The caller gets a plain 401.
+        ForbiddenError: there is no credential, or one for another request. The caller gets a plain 401.
         UnavailableError: munged does not answer.
     """
     scheme, _, token = headers.get("Authorization", "").partition(" ")
@@ -73,7 +73,7 @@ def seal_response(identity: CallerIdentity, status: int, body: Mapping[str, Any]
 
     Raises:
         UnavailableError: munged does not answer.
-        AnswerTooLargeError: the body is larger than what a credential can carry (764 KiB).
+        AnswerTooLargeError: the body is larger than a credential can carry (764 KiB).
     """
     payload = json.dumps({"nonce": identity.nonce, "status": status, "body": body}).encode()
     if len(payload) > _ANSWER_MAX:

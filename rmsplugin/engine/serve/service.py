@@ -38,20 +38,20 @@ from rmsplugin.errors import (
 )
 
 log = logging.getLogger(__name__)
-# aiohttp logs whatever is not HTTP with a traceback: every user of the host could fill the log. Who sent it is told.
+# aiohttp logs input that is not HTTP with a traceback: every user of the host could fill the log. The sender is told.
 _http_log = logging.getLogger(f"{__name__}.http")
 _http_log.setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 
-#: One way in: finds out who sent a request, has it answered, and makes the response.
+#: One way in: finds the sender of a request, has it answered, and makes the response.
 Front = Callable[[Route, web.Request], Awaitable[web.Response]]
 
 _BODY_MAX = 64 * 1024
 #: How long a request may take to arrive, and how long a connection may idle between two.
 _ARRIVAL_S = 10.0
 _KEEPALIVE_S = 60.0
-#: How long munge may take for a request, with those of others before it; then the caller has to try again.
+#: How long munge may take for a request, with requests of others before it; then the caller has to try again.
 _SEAL_S = 20.0
 #: Wrappers of a whole front may connect at the same instant.
 _BACKLOG = 1024
@@ -107,7 +107,7 @@ class Service:
             raise UnavailableError(f"cannot listen on {settings.socket} or {settings.listen}: {error}") from error
 
     async def close(self) -> None:
-        """Stop listening and drop what is open."""
+        """Stop listening, and drop all connections."""
         await self._answers.close()
         for server in self._servers:
             server.close()
@@ -141,7 +141,7 @@ class Service:
         assert runner.server is not None
         return runner.server
 
-    # -- who calls -----------------------------------------------------------------------------------------------
+    # -- callers -------------------------------------------------------------------------------------------------
 
     async def _by_peer(self, route: Route, request: web.Request) -> web.Response:
         if request.transport is None:
@@ -198,7 +198,7 @@ class Service:
         if transport is None:
             return 400, {"error": "the connection has ended"}
         try:
-            # Root of a host with munge is no root of this one: each such host is bounded for itself.
+            # Root of another host with munge is not root of this one: each such host has a bound of its own.
             ours = origin.here or uid not in self._engine_uids
             self._connections.asked(transport, uid if ours else (uid, origin.address))
             query = Query.parse(request.raw_path, route.query)
@@ -219,14 +219,14 @@ def _status(error: Exception) -> int:
 
 
 def _plain(status: int, sentence: str) -> web.Response:
-    """The answer to what is no proper request; nothing more is read from its connection."""
+    """The answer to an improper request; nothing more is read from its connection."""
     response = _response(status, json.dumps({"error": sentence}), "application/json")
     response.force_close()
     return response
 
 
 def _response(status: int, text: str, content_type: str, *, sealed: bool = False) -> web.Response:
-    # What was sealed has its status inside; nobody is to believe the one outside.
+    # A sealed answer has its status inside; the status outside must not be believed.
     response = web.Response(status=200 if sealed else status, text=text, content_type=content_type)
     if status == 429:
         response.force_close()
@@ -242,7 +242,7 @@ async def _read(request: web.Request) -> bytes:
         raise BadRequestError(f"the body is larger than {_BODY_MAX} bytes") from None
     except TimeoutError:
         raise BadRequestError(f"the body did not arrive within {_ARRIVAL_S:.0f} s") from None
-    except Exception as error:  # aiohttp has many for what is not HTTP, and not all are public
+    except Exception as error:  # aiohttp raises many for input that is not HTTP, and not all are public
         raise BadRequestError(f"the body cannot be read: {type(error).__name__}") from None
 
 
@@ -264,18 +264,18 @@ def _peer_uid(transport: asyncio.BaseTransport) -> int:
 
 
 def _origin(request: web.Request) -> Origin:
-    """Where a request over TCP comes from; a connection that has ended comes from nowhere that is known."""
+    """The origin of a request over TCP; unknown if its connection has ended."""
     transport = request.transport
     peer, own = (transport.get_extra_info(end) if transport is not None else None for end in ("peername", "sockname"))
     return Origin.of(peer[0], own[0]) if peer and own else Origin(None, here=False)
 
 
 def _stranger(transport: asyncio.BaseTransport) -> None:
-    """Who calls over TCP, the credential of the first request says."""
+    """Return None: over TCP only the credential of the first request tells the caller."""
 
 
 def _unix_socket(path: str) -> socket.socket:
-    """A socket that every local user may connect to: who it is, the kernel says."""
+    """A socket that every local user may connect to: the kernel tells the user."""
     if os.path.exists(path):
         os.unlink(path)  # left by an engine that was killed; the lock on the state directory keeps out a second one
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

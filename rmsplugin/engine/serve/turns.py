@@ -1,6 +1,7 @@
-"""Turns: the few threads in which requests are worked on, shared fairly between those who ask.
+"""Turns: the few threads in which requests are worked on, shared fairly between the callers.
 
-Each user has at most two of them at a time; what else this user asks waits in line, and nobody else behind it.
+Each user has at most two threads at a time. Further requests of this user wait in line, and no other user waits behind
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Turns:
         self._lines: dict[Hashable, _Line] = {}
 
     async def take(self, who: Hashable, work: Callable[[], T]) -> T:
-        """Do the work in a thread when it is the turn of ``who``, and return what it returns."""
+        """Do the work in a thread when it is the turn of ``who``, and return its result."""
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(who, _Line())
         line.length += 1
@@ -40,12 +41,12 @@ class Turns:
             with contextlib.suppress(RuntimeError):  # the engine ends: the event loop is closed
                 loop.call_soon_threadsafe(self._end, who, line)
 
-        # Who breaks off a request keeps its thread until the work is done: so nobody gets a third one.
+        # A caller that breaks off a request keeps its thread until the work is done: so no caller gets a third one.
         future.add_done_callback(ended)
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin no more work."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _end(self, who: Hashable, line: _Line) -> None:

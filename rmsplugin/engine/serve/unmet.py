@@ -1,4 +1,4 @@
-"""Unmet: jobs that Slurm has in a vjob partition and the engine's cycle has not met, for who asks for them by name."""
+"""Unmet: jobs of the vjob partitions in Slurm that the engine's cycle has not met yet, looked up by name."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rmsplugin.model.vjob import VJobState
 
 
 def find_unmet(context: Context, seen: Observation | None, display_id: str) -> RmsJob:
-    """The job of that name, which the ledger does not know; Slurm is asked unless the newest look at it has the job.
+    """The job with this name, which the ledger does not know; Slurm is asked unless the newest look has the job.
 
     Raises:
-        NotFoundError: Slurm has no such job, or it is in no vjob partition.
+        NotFoundError: Slurm has no such job, or the job is in no vjob partition.
         UnavailableError: Slurm does not answer.
     """
     jobs = seen.rms.jobs if seen else ()
@@ -32,7 +32,7 @@ def find_unmet(context: Context, seen: Observation | None, display_id: str) -> R
 
 
 def unmet_view(context: Context, job: RmsJob, display_id: str) -> dict[str, Any]:
-    """What can be said of it, in the form of ``views.vjob_view``."""
+    """The known facts about the job, in the form of ``views.vjob_view``."""
     ended = job.state is JobState.ENDED
     next_look = f"the engine has not met it yet (it looks every {context.settings.engine.cycle_s:g} s)"
     return {

@@ -1,8 +1,8 @@
-"""User reports: `rmsplugin report` for those who may not read the ledger, made at a bounded price, given in pieces.
+"""User reports: `rmsplugin report` for users who may not read the ledger, made at a bounded price, given in pieces.
 
-A report is made in a process of its own (rmsplugin/reporter.py), one at a time, and with as long a rest after it as it
-took: so ledger, accounting and CPU are kept busy by reports half of the time at most. What it says is kept in a file
-without a name until it was read, or nobody asked for it for a while. Each user has one report at a time.
+Reports are made in processes of their own (rmsplugin/reporter.py), one at a time. The rest after a report is as long as
+the report took: so reports keep ledger, accounting and CPU busy for half of the time at most. A report is kept in a
+file without a name until it was read, or was not asked for in a while. Each user has one report at a time.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ PROGRAM = "rmsplugin.reporter"
 #: On disk, and not in the memory that /tmp is on some hosts.
 _DIRECTORY = Path("/var/tmp")
 
-#: A report that nobody asks for is dropped after so long.
+#: A report that is not asked for is dropped after so many seconds.
 _KEPT_S = 60.0
-#: What is longer than this is given up.
+#: A report that takes more seconds than this is given up.
 _DEADLINE_S = 900.0
 #: The rest after a report is as long as it took to make it, but not longer than this.
 _REST_S = 60.0
-#: Reports of different users that are waited for, made and kept at a time.
+#: The most reports, of different users, that are waited for, made and kept at a time.
 _MOST = 16
 _MEMORY_MIB = 2048
 _SIZE_MIB = 256
-#: So much of a report is in one answer: with what JSON adds it has to fit into a munge credential.
+#: The bytes of a report in one answer: with the additions of JSON they have to fit into a munge credential.
 PIECE_BYTES = 256 << 10
 
 
 class _File:
-    """A file without a name, which is there for as long as anybody has this object.
+    """A file without a name, which exists as long as this object is referred to.
 
-    Nothing closes it: a thread that reads it would read another file, which got its number meanwhile.
+    It is never closed explicitly: a thread that reads it could then read another file that got its descriptor.
     """
 
     def __init__(self) -> None:
@@ -68,9 +68,9 @@ class UserReport:
     """A report on its way, or made.
 
     Attributes:
-        doing, part: what is being done, and the part of it that is, from 0 to 1.
+        doing, part: the present stage, and the part of it that is done, from 0 to 1.
         size: bytes; -1 until it is made.
-        failure: why it will never be made.
+        failure: why the report will never be made.
     """
 
     number: int
@@ -85,28 +85,28 @@ class UserReport:
 
 
 class UserReports:
-    """All of them; used in one event loop, except for ``piece``."""
+    """All reports; used in one event loop, except for ``piece``."""
 
     def __init__(self, settings: Settings, changed: Callable[[frozenset[Subject]], None]) -> None:
-        """``changed`` is called with ``("report", number)`` whenever a report has come to its end."""
+        """``changed`` is called with ``("report", number)`` whenever a report is made, or has failed."""
         self._settings = settings
         self._changed = changed
         self._numbers = itertools.count(1)
         self._reports: dict[int, UserReport] = {}  # by uid
-        self._tasks: set[asyncio.Task[None]] = set()  # also of reports that were dropped, until their process has ended
+        self._tasks: set[asyncio.Task[None]] = set()  # also of dropped reports, until their processes have ended
         self._turn = asyncio.Lock()
         self._rests_until = 0.0  # of the monotonic clock
 
     def begin(self, uid: int, owner: int | None, question: dict[str, Any]) -> UserReport:
-        """Have a report made, instead of the one that this user had.
+        """Have a report made, in the place of the one that this user had.
 
         Args:
-            uid: who asks.
-            owner: whose jobs it may tell of; None: everybody's.
+            uid: of the caller.
+            owner: the user whose jobs it may tell of; None: all users.
             question: since, until, users, accounts, partitions, jobs and hosts, as in docs/protocols.md.
 
         Raises:
-            UnavailableError: as many reports are made or kept as can be.
+            UnavailableError: the most possible reports are being made or kept.
         """
         self._drop(uid)
         if len(self._reports) >= _MOST:
@@ -124,11 +124,11 @@ class UserReports:
         return report
 
     def look(self, uid: int, number: int, wait_s: float) -> UserReport:
-        """A report of this user, which is kept for as long as this request waits, and a while.
+        """A report of this user; it is kept as long as this request waits, and for a while after.
 
         Raises:
             RefusedError: there is no such report any more.
-            RmspluginError: it could not be made.
+            RmspluginError: the report could not be made.
         """
         report = self._reports.get(uid)
         if report is None or report.number != number:
@@ -140,11 +140,11 @@ class UserReports:
 
     @staticmethod
     def piece(report: UserReport, begin: int) -> str:
-        """What the report says from this byte on. May be called in any thread."""
+        """A piece of the report, from this byte on. May be called in any thread."""
         return os.pread(report.file.descriptor, PIECE_BYTES, begin).decode("ascii")
 
     async def close(self) -> None:
-        """Make no more, forget those that there are, and return when their processes have ended."""
+        """Make no more reports, forget all, and return when their processes have ended."""
         for uid in list(self._reports):
             self._drop(uid)
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -177,7 +177,7 @@ class UserReports:
             except Exception:
                 log.exception("a report for uid %d", report.uid)
                 report.failure = UnavailableError("the report could not be made; see the engine's log")
-            finally:  # also of one that was broken off
+            finally:  # also after a report that was broken off
                 ended = time.monotonic()
                 self._rests_until = ended + min(ended - began, _REST_S)
                 self._changed(frozenset({("report", report.number)}))
@@ -187,8 +187,8 @@ async def _run(report: UserReport, request: bytes) -> None:
     """Run the process that makes a report.
 
     Raises:
-        RmspluginError: it says that it cannot, or ends without having done so.
-        OSError: it cannot be started.
+        RmspluginError: the process says that it cannot make the report, or ends without having made it.
+        OSError: the process cannot be started.
     """
     theirs, lifeline = os.pipe()
     try:
@@ -204,7 +204,7 @@ async def _run(report: UserReport, request: bytes) -> None:
         )
         try:
             assert process.stdin is not None and process.stderr is not None
-            with contextlib.suppress(ConnectionError):  # how it ended is told below
+            with contextlib.suppress(ConnectionError):  # the end of the process is reported below
                 process.stdin.write(request)
                 await process.stdin.drain()
             process.stdin.close()
@@ -225,7 +225,7 @@ async def _run(report: UserReport, request: bytes) -> None:
 
 
 def _heard(report: UserReport, line: bytes) -> bytes:
-    """Take in a line of the process; returned if it is none of its own making.
+    """Take in a line of the process. Returns the line if it is not one of the reporter's own messages.
 
     Raises:
         NotFoundError: there is no such job, user, account or partition.

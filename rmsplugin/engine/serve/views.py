@@ -1,4 +1,4 @@
-"""Views: what the service and the commands show of vjobs, VMs, nodes and operations, as JSON. No secrets."""
+"""Views: vjobs, VMs, nodes and operations as JSON, to be shown by the service and the commands. No secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
 
-#: So many vjobs that have ended, or that have not, or VMs, or saved states are told of at a time.
+#: The most ended vjobs, or other vjobs, or VMs, or saved states in one answer.
 MOST_AT_ONCE = 1000
 
 
@@ -65,7 +65,7 @@ def _checkpoint_view(context: Context, checkpoint: Checkpoint) -> dict[str, Any]
 
 
 def _reason(vjob: VJobRow) -> str:
-    """Why it is in its state, and what one waits for that sleeps, on disk or in memory."""
+    """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for."""
     if vjob.state not in (VJobState.PAUSED, VJobState.SLEEPING):
         return vjob.reason
     turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
@@ -74,16 +74,16 @@ def _reason(vjob: VJobRow) -> str:
 
 
 def _ran_s(context: Context, vjob: VJobRow) -> float:
-    """How long it has run since its start, sleeps not counted."""
+    """The seconds that the vjob has run since its start, sleeps not counted."""
     running = max(0.0, context.clock.now() - vjob.state_since) if vjob.state is VJobState.RUNNING else 0.0
     return vjob.ran_s + running
 
 
 def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
-    """A page of the vjobs that have not ended; with the first, if wanted, a page of the newest that have.
+    """A page of the vjobs that have not ended; with the first page, if wanted, a page of the newest ended ones.
 
-    The page has the next vjobs by job id, in order of first submission. ``next``: the page behind it is of the vjobs
-    ``after`` this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
+    The page has the next vjobs by job id, in order of first submission. ``next``: the next page has the vjobs ``after``
+    this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
     """
     ledger = context.ledger
     old, told = _ended(context, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
@@ -95,9 +95,9 @@ def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> 
 
 
 def ended_vjob_views(context: Context, *, limit: int, before: int) -> dict[str, Any]:
-    """A page of at most ``limit`` vjobs that have ended and that were submitted before that one.
+    """A page of at most ``limit`` vjobs that have ended, and that were submitted before the vjob ``before``.
 
-    ``ended``: so many of them are told; ``more``: there are older ones, which are ``before`` the one called ``older``.
+    ``ended``: their number on this page. ``more``: there are older ones, ``before`` the vjob called ``older``.
     """
     rows, told = _ended(context, limit, before)
     return {"vjobs": _views(context, rows), **told, "next": None}
@@ -112,7 +112,7 @@ def _ended(context: Context, limit: int, before: int = 0) -> tuple[list[VJobRow]
 
 
 def named_vjob_views(context: Context, name: str, *, after: int = 0) -> dict[str, Any]:
-    """A page of the vjobs that are called so, ended or not: one, or elements of an array. None is no error."""
+    """A page of the vjobs with this name, ended or not: one, or elements of an array. None at all is no error."""
     rows = sorted(context.ledger.named(parse(name)), key=lambda row: row.job_id)
     page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
@@ -180,7 +180,7 @@ def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
 def node_views(
     context: Context, seen: Observation | None, pressed: Mapping[str, tuple[int, str]]
 ) -> list[dict[str, Any]]:
-    """All VM hosts, as last seen, each with its room. Times are seconds since the epoch, None where there is none."""
+    """All VM hosts, as last seen, each with its room. Times are seconds since the epoch; None if there is none."""
     if seen is None:
         return []
     rests: dict[str, list[NodeRest]] = {}
@@ -200,7 +200,7 @@ def node_views(
 
 
 def _reservation_view(held: Reservation | None, pressed: tuple[int, str] | None) -> dict[str, Any]:
-    """For whom a node is reserved, and why VMs are planned there no more where they wait for memory."""
+    """The VM for which a node is reserved; and why fewer VMs are planned there, if VMs wait for memory."""
     return {
         "reserved_for": held.vm if held else None,
         "reserved_since": held.since_s if held else None,
@@ -217,7 +217,7 @@ def _reserved_sentence(view: Mapping[str, Any]) -> str:
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:
-    """What somebody said of the node, or what came of fencing it."""
+    """The operator's word about the node, or the outcome of fencing it."""
     standing: dict[str, Any] = {"gone_since": gone.since if gone else None, "gone_by": gone.by if gone else None}
     if gone is not None:
         standing |= {"state": "gone", "reason": gone.sentence}
@@ -249,7 +249,7 @@ def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[Nod
 
 
 def held_view(held: Held) -> dict[str, Any]:
-    """What is held back of one vjob."""
+    """The act that is held back for one vjob."""
     return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
 
 
@@ -282,7 +282,7 @@ def operation_view(context: Context, operation: Operation) -> dict[str, Any]:
 
 
 def progress_view(context: Context, operation: Operation) -> dict[str, Any]:
-    """How far an operation is, in short."""
+    """The progress of an operation, in short."""
     actions = context.ledger.actions(operation.id)
     return {
         "id": operation.id,

@@ -1,7 +1,7 @@
-"""Waits: requests that are answered when a vjob or an operation has changed. None of them costs a thread.
+"""Waits: requests that are answered when a vjob or an operation has changed. A waiting request costs no thread.
 
-The ledger tells what has changed; only the requests that wait for this are woken, and look again. A request stops to
-wait when its time is over, and, because its handler is cancelled then, when its connection ends.
+The ledger tells the subjects that have changed; only the requests that wait for these are woken, and look again. A
+request stops waiting when its time is over, or when its connection ends, which cancels its handler.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rmsplugin.errors import RmspluginError
 
 T = TypeVar("T")
 
-#: How many requests of one user may wait for the same thing, the wrapper's own excepted. So all that a user can have
-#: waiting is bounded by the number of his vjobs.
+#: The most requests of one user that may wait for the same subject, besides the wrapper's own. So the waiting requests
+#: of a user are bounded by the number of his vjobs.
 _EACH = 8
 
-#: Whose wait it is: uid, and the kind of the request.
+#: The author of a wait: uid, and the kind of the request.
 Caller = tuple[int, str]
 
 
 class TooManyError(RmspluginError):
-    """The caller has too many requests open already; later there may be room."""
+    """The caller has too many requests open already; there may be room later."""
 
 
 class _Waiter:
@@ -37,19 +37,19 @@ class _Waiter:
 
 
 class Waits:
-    """All requests that wait, by what they wait for. Used in one event loop, except for ``changed``."""
+    """All requests that wait, by their subject. Used in one event loop, except for ``changed``."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: defaultdict[Subject, list[_Waiter]] = defaultdict(list)
 
     def open(self) -> None:
-        """Belong to the running event loop."""
+        """Bind to the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     def changed(self, subjects: frozenset[Subject]) -> None:
-        """Wake the requests that wait for any of these. May be called in any thread; waits for nothing."""
-        # A request that begins to wait while this is read looks once more before it waits: it misses nothing.
+        """Wake the requests that wait for any of these subjects. May be called in any thread; waits for nothing."""
+        # A request that begins to wait while this reads looks once more before it waits, and so misses nothing.
         awaited = [subject for subject in subjects if subject in self._waiters]
         loop = self._loop
         if awaited and loop is not None and not loop.is_closed():
@@ -71,18 +71,18 @@ class Waits:
         """Ask at once, and again after each change of the subject until the answer is enough or the time is over.
 
         Args:
-            subject: what the answer depends on.
+            subject: of the ledger; the answer depends on it.
             caller: uid and kind of the request.
-            seconds: how long to wait.
+            seconds: the longest wait.
             ask: makes the answer.
-            enough: whether the answer is what is waited for.
-            latest_only: a new request of the caller ends the wait of the one before, whose connection was lost then.
+            enough: whether an answer ends the wait.
+            latest_only: a new request of the caller ends the wait of the one before, as its connection was lost.
 
         Returns:
             The last answer.
 
         Raises:
-            TooManyError: as many requests of this caller as may wait for the subject do so already.
+            TooManyError: the most possible requests of this caller wait for the subject already.
         """
         answer = await ask()
         if seconds <= 0 or enough(answer):
@@ -97,7 +97,7 @@ class Waits:
                             break
                         await waiter.woken.wait()
             except TimeoutError:
-                # Progress is no change that is told of, so what was asked last may be old.
+                # The ledger does not tell of progress, so the last answer may be old.
                 return await ask()
             return answer
 
