@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.execute.task import combined, sentence_of
-from rmsplugin.engine.ledger.failures import node_rest_s
+from rmsplugin.engine.ledger.failures import FailureCode, node_rest_s
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.errors import LostStateError, NoSpaceError, OperationFailedError, RmspluginError, UnavailableError
@@ -69,6 +70,18 @@ def test_each_kind_of_each_vjob_counts_for_itself_until_it_goes_well(ledger: Led
     failures.vjob_done(1, "start")
     assert failures.of_vjob(1, "start") is None
     assert set(failures.of_vjobs()) == {(1, "stop"), (2, "start")}
+
+
+def test_a_failure_is_found_by_its_code_and_by_nothing_that_its_error_says(ledger: Ledger) -> None:
+    failures = ledger.failures
+    for job_id, code in ((1, FailureCode.OTHER), (2, FailureCode.NOT_STARTED)):
+        ledger.add_vjob(replace(vjob(job_id), user=f"user{job_id}"))
+        failures.vjob_failed(job_id, "start", "Slurm does not start it: said by somebody", code=code)
+    assert not failures.any_of_user("user1", "start", FailureCode.NOT_STARTED)
+    assert failures.any_of_user("user2", "start", FailureCode.NOT_STARTED)
+    assert not failures.any_of_user("user2", "stop", FailureCode.NOT_STARTED)
+    known = failures.of_vjob(2, "start")
+    assert known is not None and known.code is FailureCode.NOT_STARTED
 
 
 def test_a_node_rests_by_kind_until_its_time_is_over_or_something_goes_well(ledger: Ledger, clock: Clock) -> None:

@@ -21,6 +21,7 @@ import sqlite_utils
 from sqlite_utils import Migrations
 
 from rmsplugin.engine.ledger import migrations as schema
+from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.ledger import Ledger, Subject
 from rmsplugin.engine.ledger.rows import OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -302,6 +303,21 @@ def test_every_older_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path, versi
     assert columns_of(old) == columns_of(new)
 
 
+def test_failures_of_an_older_release_have_the_code_that_their_error_told(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    old_ledger(path, [each.name for each in pending()].index("m020_codes_of_failures"))
+    with closing(sqlite3.connect(path)) as db, db:
+        for kind, error in (("start", "Slurm does not start it: Licenses"), ("resume", "no answer")):
+            db.execute(
+                "insert into vjob_failures (job_id, kind, failures, not_before, error) values (12, ?, 1, 0, ?)",
+                [kind, error],
+            )
+    ledger = Ledger(path)
+    found = {kind: failure.code for (_, kind), failure in ledger.failures.of_vjobs().items()}
+    ledger.close()
+    assert found == {"start": FailureCode.NOT_STARTED, "resume": FailureCode.OTHER}
+
+
 def test_vms_of_an_older_release_are_as_large_as_what_was_requested_also_those_put_aside(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     old_ledger(path, [each.name for each in pending()].index("m012_memory_and_usage"))
@@ -358,6 +374,7 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from pathlib import Path
+from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.ledger import Ledger, Subject
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -404,6 +421,7 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_committed(tmp_path: Path) -
 _HALF_WAY = """
 import sys, time
 from pathlib import Path
+from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.ledger import Ledger, Subject
 from rmsplugin.model.vjob import VJobState
 def linger(*arguments, **more):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.ledger.failures import NOT_STARTED, VJobFailure
+from rmsplugin.engine.ledger.failures import FailureCode, VJobFailure
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 
@@ -28,5 +28,5 @@ class Limits:
         """Whether a vjob has to wait longer after ``failed``, its last failure to start or be resumed."""
         if failed is None or not failed.rests(now):
             return False
-        limited = failed.error.startswith(NOT_STARTED)
+        limited = failed.code is FailureCode.NOT_STARTED
         return not (limited and self._eased.get(vjob.user, 0.0) > vjob.state_since)

@@ -31,6 +31,7 @@ from rmsplugin.engine.execute.operations.start import start
 from rmsplugin.engine.execute.operations.stop import stop
 from rmsplugin.engine.execute.operations.suspend import TAKES_OVER, suspend
 from rmsplugin.engine.execute.task import CancelledError, Task
+from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.rows import Operation, OperationKind
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -300,8 +301,9 @@ class Executor:
                 if isinstance(error, LostStateError):
                     task.event("state-lost", text)
                 if not cancelled:
+                    code = FailureCode.NOT_STARTED if isinstance(error, NotStartedError) else FailureCode.OTHER
                     most_s = error.most_s if isinstance(error, NotStartedError | StillPausedError) else MOST_S
-                    ledger.failures.vjob_failed(job_id, kind, text, most_s=most_s)
+                    ledger.failures.vjob_failed(job_id, kind, text, code=code, most_s=most_s)
             ledger.end_operation(task.operation.id, text)
 
 

@@ -7,14 +7,13 @@ for no new action of the kind for a while. A request by hand is tried at once, w
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rmsplugin.assessment.back_off import MOST_S, pause_s
 from rmsplugin.engine.ledger.chapter import Chapter
-
-#: The beginning of the error of a start that Slurm did not carry out.
-NOT_STARTED = "Slurm does not start it"
 
 #: The kind of failure: the vjob's state was lost soon after its start. The next start waits.
 LOSS = "loss"
@@ -22,6 +21,13 @@ LOSS = "loss"
 #: So many failures in a row make a node rest. Its rest doubles with each further failure, up to ``MOST_S``.
 _NODE_LIMIT = 3
 _NODE_REST_S = 60.0
+
+
+class FailureCode(enum.StrEnum):
+    """What kind of failure it was, for those who decide by it; its error is for people."""
+
+    OTHER = ""
+    NOT_STARTED = "not-started"  # Slurm kept a job pending whose gate was open
 
 
 def node_rest_s(failures: int) -> float:
@@ -36,6 +42,7 @@ class VJobFailure:
     failures: int
     not_before: float
     error: str
+    code: FailureCode = FailureCode.OTHER
 
     def rests(self, at: float) -> bool:
         """Whether the next attempt still waits at this time."""
@@ -67,14 +74,23 @@ class Failures(Chapter):
 
     # -- of vjobs ------------------------------------------------------------------------------------------------
 
-    def vjob_failed(self, job_id: int, kind: str, error: str, *, most_s: float = MOST_S) -> None:
+    def vjob_failed(
+        self,
+        job_id: int,
+        kind: str,
+        error: str,
+        *,
+        code: FailureCode = FailureCode.OTHER,
+        most_s: float = MOST_S,
+    ) -> None:
         """Count a failure; the next attempt waits, ``most_s`` at most."""
         with self._write() as db:
             known = self.of_vjob(job_id, kind)
             failures = known.failures + 1 if known else 1
             db.execute(
-                "insert or replace into vjob_failures (job_id, kind, failures, not_before, error) values (?,?,?,?,?)",
-                [job_id, kind, failures, self._clock() + pause_s(failures, most_s), error],
+                "insert or replace into vjob_failures (job_id, kind, failures, not_before, error, code) "
+                "values (?,?,?,?,?,?)",
+                [job_id, kind, failures, self._clock() + pause_s(failures, most_s), error, code],
             )
 
     def vjob_done(self, job_id: int, kind: str) -> None:
@@ -89,24 +105,20 @@ class Failures(Chapter):
 
     def of_vjob(self, job_id: int, kind: str) -> VJobFailure | None:
         """The last failure of this kind for the vjob; None if there was none since the last success."""
-        sql = "select failures, not_before, error from vjob_failures where job_id = ? and kind = ?"
-        rows = self._rows(sql, [job_id, kind])
-        return VJobFailure(**rows[0]) if rows else None
+        rows = self._rows("select * from vjob_failures where job_id = ? and kind = ?", [job_id, kind])
+        return _failure(rows[0]) if rows else None
 
     def of_vjobs(self) -> Mapping[tuple[int, str], VJobFailure]:
         """The failures of all vjobs, by job id and kind."""
-        return {
-            (row.pop("job_id"), row.pop("kind")): VJobFailure(**row)
-            for row in self._rows("select * from vjob_failures")
-        }
+        return {(row["job_id"], row["kind"]): _failure(row) for row in self._rows("select * from vjob_failures")}
 
-    def any_of_user(self, user: str, kind: str, beginning: str) -> bool:
-        """Whether a vjob of this user has not ended, and its last error of this kind begins with ``beginning``."""
+    def any_of_user(self, user: str, kind: str, code: FailureCode) -> bool:
+        """Whether a vjob of this user has not ended, and its last failure of this kind has this code."""
         sql = (
             "select 1 from vjob_failures join vjobs using (job_id) "
-            "where user = ? and state <> 'terminated' and kind = ? and substr(error, 1, ?) = ? limit 1"
+            "where user = ? and state <> 'terminated' and kind = ? and code = ? limit 1"
         )
-        return bool(self._rows(sql, [user, kind, len(beginning), beginning]))
+        return bool(self._rows(sql, [user, kind, code]))
 
     # -- of nodes ------------------------------------------------------------------------------------------------
 
@@ -155,3 +167,7 @@ class Failures(Chapter):
         for rest in self.node_rests():
             found.setdefault(rest.kind, set()).add(rest.node)
         return {kind: frozenset(nodes) for kind, nodes in found.items()}
+
+
+def _failure(row: Mapping[str, Any]) -> VJobFailure:
+    return VJobFailure(row["failures"], row["not_before"], row["error"], FailureCode(row["code"]))

@@ -274,3 +274,10 @@ def m018_newest_ended(db: Database) -> None:
 def m019_paused(db: Database) -> None:
     """Whether the VMs of a vjob stand still: after a failed save such a vjob stands still again."""
     db.execute("alter table vjobs add column paused integer not null default 0")
+
+
+@migrations()
+def m020_codes_of_failures(db: Database) -> None:
+    """What kind of failure it was: its error, by which that was told until now, is for people."""
+    db.execute("alter table vjob_failures add column code text not null default ''")
+    db.execute("update vjob_failures set code = 'not-started' where error like 'Slurm does not start it%'")

@@ -11,7 +11,6 @@ from contextlib import ExitStack, suppress
 from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.task import CancelledError, Task
-from rmsplugin.engine.ledger.failures import NOT_STARTED
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
 #: Slurm mostly starts a job within half a second of the opening. If it does not, it is asked less and less often.
@@ -147,13 +146,13 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
             return job
         now = context.clock.now()
         if now >= deadline or (now - first_opened >= _JUDGED_S and not job.gated and job.reason.startswith(_LIMITS)):
-            raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
+            raise NotStartedError(f"Slurm does not start it: {job.reason}")
         clean_since = math.inf if job.completing else min(clean_since, now)
         may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
         if may_start and (job.gated or now - opened >= _REPEAT_S):
             try:
                 if job.held and not _is_slurms_own_hold(job, slept=slept):
-                    raise NotStartedError(f"{NOT_STARTED}: {job.reason}")
+                    raise NotStartedError(f"Slurm does not start it: {job.reason}")
                 if job.held:
                     context.rms.requeue(task.job_id)
                 context.rms.open_gate(task.job_id)
@@ -165,7 +164,7 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
                     raise
                 first_opened = min(first_opened, now)
                 if context.clock.now() - first_opened >= _ENTERED_S:
-                    raise NotStartedError(f"{NOT_STARTED}: {error}") from None
+                    raise NotStartedError(f"Slurm does not start it: {error}") from None
         task.pause(poll_s)
         poll_s = min(poll_s * _POLL_GROWTH, _POLL_S)
 

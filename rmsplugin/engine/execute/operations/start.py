@@ -30,7 +30,7 @@ from rmsplugin.engine.execute.operations.guest_file import put_config
 from rmsplugin.engine.execute.operations.stop import remove_all
 from rmsplugin.engine.execute.stages import Stages
 from rmsplugin.engine.execute.task import CancelledError, Task, combined, sentence_of
-from rmsplugin.engine.ledger.failures import NOT_STARTED
+from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -83,7 +83,7 @@ class _NoStartError(Exception):
 
 def _is_kept_out(task: Task) -> bool:
     """Whether Slurm did not start one of this user's vjobs at its last try: then VMs must not come up in vain again."""
-    return task.context.ledger.failures.any_of_user(task.vjob().user, OperationKind.START, NOT_STARTED)
+    return task.context.ledger.failures.any_of_user(task.vjob().user, OperationKind.START, FailureCode.NOT_STARTED)
 
 
 def _known_account(vjob: VJobRow, gid: int | None) -> Account | None:
