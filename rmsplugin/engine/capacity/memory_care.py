@@ -62,7 +62,7 @@ class MemoryCare:
     def watch(self) -> bool:
         """Ask the nodes of observed VMs which VMs wait for memory.
 
-        Returns whether a VM waits that did not before, or a VM that was refused waits for balloons.
+        Returns whether a VM waits that did not before, or a VM that is to come waits for balloons.
         """
         now, vms = self._context.clock.now(), [vm for vm in self._context.ledger.live_vms() if vm.observed]
         self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}

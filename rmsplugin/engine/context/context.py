@@ -1,4 +1,4 @@
-"""Context: what the engine's parts share — settings, ledger, the adapters and the clock."""
+"""Context: the things that the engine's parts share: settings, ledger, the adapters and the clock."""
 
 from __future__ import annotations
 

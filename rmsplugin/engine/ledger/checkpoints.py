@@ -17,7 +17,7 @@ from rmsplugin.engine.ledger.chapter import Chapter, insert, update
 
 
 class CheckpointState(enum.StrEnum):
-    """How far a checkpoint is."""
+    """The state of a checkpoint."""
 
     TAKING = "taking"
     WHOLE = "whole"

@@ -18,7 +18,7 @@ from rmsplugin.engine.ledger.chapter import Chapter
 #: The kind of failure: the vjob's state was lost soon after its start. The next start waits.
 LOSS = "loss"
 
-#: So many failures in a row make a node rest. Its rest doubles with each further failure, up to ``MOST_S``.
+#: The number of failures in a row that makes a node rest. Its rest doubles with each further failure, up to ``MOST_S``.
 _NODE_LIMIT = 3
 _NODE_REST_S = 60.0
 

@@ -102,7 +102,7 @@ def m004_failures_in_a_row(db: Database) -> None:
 
 @migrations()
 def m005_context_switches(db: Database) -> None:
-    """What each cycle decided, its plan as steps that outlive the engine, and the pause."""
+    """The decision of each cycle, its plan as steps that outlive the engine, and the pause."""
     db.execute(
         """create table plans (
             id integer primary key, time real not null, policy text not null, sentence text not null,

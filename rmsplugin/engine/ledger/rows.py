@@ -96,7 +96,7 @@ class Aside:
 
 
 class Outcome(enum.StrEnum):
-    """How far an operation or action is."""
+    """The state of an operation or action."""
 
     RUNNING = "running"
     DONE = "done"
@@ -138,7 +138,7 @@ class ActionRow:
 
 
 class PlanState(enum.StrEnum):
-    """How far a plan is."""
+    """The state of a plan."""
 
     RUNNING = "running"
     DONE = "done"
@@ -149,7 +149,7 @@ class PlanState(enum.StrEnum):
 
 
 class StepState(enum.StrEnum):
-    """How far a step is."""
+    """The state of a step."""
 
     PLANNED = "planned"
     RUNNING = "running"

@@ -18,7 +18,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
-#: What accounting also says of jobs that a slurmctld has thrown away at its start, with their VMs still there.
+#: Ends that accounting also has for jobs that a slurmctld has thrown away at its start, while their VMs still exist.
 DOUBTFUL_ENDS = frozenset({"CANCELLED"})
 #: The least time, in seconds, between the two looks in which a VM is missing.
 APART_S = 5.0

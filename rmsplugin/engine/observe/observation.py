@@ -33,7 +33,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen. ``taken`` is the time just before the first look: whatever changed later may be missing."""
+    """One look at the cluster. ``taken`` is the time just before its first reading: a later change may be missing."""
 
     taken: float
     rms: RmsSnapshot
@@ -86,7 +86,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What was seen on one node."""
+    """The part of a look that is of one node."""
 
     vms: dict[str, VMInfo]
     statistics: dict[str, VMStatistics] | None

@@ -29,7 +29,7 @@ def shortest_room_s(grace_s: float) -> float:
 
 
 class RoomState(enum.StrEnum):
-    """How far a room is."""
+    """The state of a room."""
 
     REQUESTED = "requested"  # pending: the node is busy, or Slurm has not looked yet
     STARTING = "starting"  # the node boots, or runs its prolog

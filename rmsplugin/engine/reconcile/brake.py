@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rmsplugin.engine.reconcile.reconcile import Directive
 from rmsplugin.model.job_names import parse
 
-#: So many vjobs, or this share of the live ones if that is more, may be acted on in one cycle.
+#: The most vjobs, or the share of the live ones if that is more, that may be acted on in one cycle.
 MOST, SHARE = 3, 0.05
 
 

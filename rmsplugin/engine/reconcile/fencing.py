@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 OFF_STATUS = 2
 #: After the first failure the engine waits ``_FIRST_S`` before it tries again, then twice as long, up to ``_MOST_S``.
 _FIRST_S, _MOST_S = 60.0, 3600.0
-#: So many nodes, or this share of the VM hosts if that is more, may be silent at once and still be fenced.
+#: The most nodes, or the share of the VM hosts if that is more, that may be silent at once and still be fenced.
 _MOST_NODES, _SHARE = 1, 0.05
 
 
@@ -127,7 +127,7 @@ class Fencing:
         return [node for node in lost if node in hosts], others
 
     def _lately(self, others: Sequence[str], silent: Sequence[str], before_s: float) -> list[str]:
-        """The ``others`` without those that fell silent long before: these tell nothing about the network now."""
+        """The ``others`` without those that fell silent long before the first of ``silent``: no sign of the network."""
         first = min((self._silent_since[node] for node in silent), default=math.inf)
         return [node for node in others if self._silent_since[node] >= first - before_s]
 

@@ -66,7 +66,7 @@ class Requests:
         self.roster = Roster(context.ledger)
         self._grant(Rights.of_site(context))
         self._lock = threading.Lock()
-        self._changes: dict[int, int] = {}  # by job id, changed reports of its script's end; the latest job is last
+        self._changes: dict[int, int] = {}  # by job id, how often its script's end was told differently; latest last
 
     def without_powers(self) -> Requests:
         """The same requests without powers of root, the engine's user and operators: for hosts without trust."""

@@ -106,7 +106,7 @@ class UserReports:
             question: since, until, users, accounts, partitions, jobs and hosts, as in docs/protocols.md.
 
         Raises:
-            UnavailableError: the most possible reports are being made or kept.
+            UnavailableError: the limit of reports that are made or kept is reached.
         """
         self._drop(uid)
         if len(self._reports) >= _MOST:

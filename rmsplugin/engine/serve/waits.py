@@ -82,7 +82,7 @@ class Waits:
             The last answer.
 
         Raises:
-            TooManyError: the most possible requests of this caller wait for the subject already.
+            TooManyError: the limit of this caller's requests that wait for the subject is reached.
         """
         answer = await ask()
         if seconds <= 0 or enough(answer):
