@@ -32,7 +32,7 @@ def names(vjobs: Iterable[VJob]) -> str:
     """The names of a few vjobs, or how many there are."""
     listed = [vjob.name for vjob in vjobs]
     if len(listed) <= _NAMED:
-        return " and ".join(listed)
+        return " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]]))
     return f"{', '.join(listed[:_NAMED])} and {len(listed) - _NAMED} more"
 
 

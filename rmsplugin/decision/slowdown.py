@@ -255,7 +255,7 @@ class _Walk:
             numbers: Numbers = {"by": vjob.name, "expansion": round(self.ranks.expansions[victim.name], 2)}
             self.draft.stays_out(victim, Reason(ReasonCode.PREEMPTED, words, numbers))
         if victims:
-            words = f"{self._said(vjob)}; {names(victims)} makes way"
+            words = f"{self._said(vjob)}; {names(victims)} {'makes' if len(victims) == 1 else 'make'} way"
             self.draft.runs(vjob, Reason(ReasonCode.PREEMPTS, words, {"victims": names(victims)}))
         else:
             self.draft.runs(vjob, fits(vjob, how="which are free after some have moved"))

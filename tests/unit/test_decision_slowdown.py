@@ -10,9 +10,11 @@ from unit.queues import Queue, nodes, running, states
 from rmsplugin.decision import slowdown as module
 from rmsplugin.decision.near import Near, near
 from rmsplugin.decision.parameters import ActionDuration, SlowdownParameters, SwitchDurations
+from rmsplugin.decision.reasons import names
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.room import Site
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import VM, VJob
+from rmsplugin.model.resources import Resources
 
 #: Booting, suspending and resuming: 10 s each, whatever the memory; so that ten switches take 200 s.
 EVEN = SwitchDurations(*[ActionDuration(10.0)] * 3)
@@ -220,7 +222,14 @@ def test_of_those_that_may_have_to_whoever_has_run_least_makes_way_first_and_as_
     queue.add("a", vms=2, waited_s=5000)
     decision = queue.decide("slowdown", **EAGER)
     assert running(decision) == {"a", "x", "w"}
-    assert str(decision.reasons["a"]).endswith("z and y makes way")
+    assert str(decision.reasons["a"]).endswith("z and y make way")
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, "v0"), (2, "v0 and v1"), (3, "v0, v1 and v2"), (5, "v0, v1, v2 and 2 more")]
+)
+def test_a_few_vjobs_are_told_by_name_as_in_a_sentence(count: int, told: str) -> None:
+    assert names([VJob(f"v{number}", (VM(f"v{number}-0", Resources(1, 1)),)) for number in range(count)]) == told
 
 
 def test_whom_many_short_ones_make_way_for_is_not_the_longest_again_and_again() -> None:
