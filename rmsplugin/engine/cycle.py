@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
@@ -122,7 +123,8 @@ class Cycle:
         if not observes_only and self._executor.held_back.compared:
             with report.alone("evacuation"):
                 report.begun += self._evacuation.run(seen, busy | self._executor.held_back.now())
-        jobs = self._following.run(seen, ours, busy, report)
+        jobs, changed = self._following.run(seen, ours, busy, report)
+        seen = self.seen = replace(seen, changed=changed)
         stop_strays(self._context, seen, jobs, report)
         with report.alone("dead nodes"):
             report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)

@@ -75,12 +75,14 @@ def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
 
 def _allowed(context: Context, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
     constraints = geometry.constraints
-    found = seen.allowed.get((partition, constraints))
+    found = seen.derived.allowed.get((partition, constraints))
     if found is None:
         hosts = hosts_of(context.settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
         nodes = constraints.allowed(known)
-        found = seen.allowed[partition, constraints] = Allowed(nodes, "" if nodes else constraints.objection(known))
+        found = seen.derived.allowed[partition, constraints] = Allowed(
+            nodes, "" if nodes else constraints.objection(known)
+        )
     return found
 
 

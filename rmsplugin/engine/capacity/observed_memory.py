@@ -83,11 +83,11 @@ def expected_mib(
     if not observes(context, seen, job.partition):
         return None
     key = (job.user, name, geometry.memory_mib, geometry.image)
-    if key not in seen.expected:
+    if key not in seen.derived.expected:
         peaks = context.ledger.samples.peaks(*key)
         unknown = math.ceil(context.new_vm_mib(geometry, 0) * context.settings.memory.unknown)
-        seen.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
-    return min(seen.expected[key], context.new_vm_mib(geometry, index))
+        seen.derived.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
+    return min(seen.derived.expected[key], context.new_vm_mib(geometry, index))
 
 
 def expected_booked_mib(
@@ -107,8 +107,8 @@ def _with_headroom(context: Context, seen: Observation, partition: str, needed_m
 
 def _most_mib(context: Context, seen: Observation, partition: str) -> int:
     """The most memory that a VM can have on any VM host of a partition, without its hypervisor process."""
-    if partition not in seen.most_mib:
+    if partition not in seen.derived.most_mib:
         known = [name for name in hosts_of(context.settings, seen.rms, partition) if name in seen.rms.nodes]
         most = max((real_capacity(context, seen, name).memory_mib for name in known), default=0)
-        seen.most_mib[partition] = max(1, most - context.settings.nodes.memory_overhead_mib)
-    return seen.most_mib[partition]
+        seen.derived.most_mib[partition] = max(1, most - context.settings.nodes.memory_overhead_mib)
+    return seen.derived.most_mib[partition]

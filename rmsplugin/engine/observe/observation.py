@@ -31,6 +31,21 @@ class Allowed:
     objection: str
 
 
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What follows from one look and is found once for all vjobs that ask for it.
+
+    Attributes:
+        allowed: by partition and constraints, the VM hosts that both allow.
+        expected: by user, job name and request, the memory in MiB that a new VM is expected to need.
+        most_mib: by partition, the most memory that a VM can have on one of its nodes.
+    """
+
+    allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict)
+    expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
+    most_mib: dict[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Observation:
     """One look at the cluster. ``taken`` is the time just before its first reading: a later change may be missing."""
@@ -43,14 +58,9 @@ class Observation:
     faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
     statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
     sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
-    #: By partition and constraints, the VM hosts that both allow: found once for all vjobs that ask for the same.
-    allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict, repr=False, compare=False)
-    #: By user, job name and request, the memory in MiB that a new VM is expected to need; found once, too.
-    expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict, repr=False, compare=False)
-    #: By partition, the most memory that a VM can have on one of its nodes.
-    most_mib: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
-    changed: set[int] = field(default_factory=set, repr=False, compare=False)
+    changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
+    derived: Derived = field(default_factory=Derived, repr=False, compare=False)
 
     @cached_property
     def jobs(self) -> dict[int, RmsJob]:

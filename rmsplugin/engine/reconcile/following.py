@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
@@ -34,6 +35,18 @@ from rmsplugin.model.vjob import VJobState
 _HAVE_VMS = (VJobState.RUNNING, VJobState.PAUSED)
 
 
+class Followed(NamedTuple):
+    """What one round of reconciliation found.
+
+    Attributes:
+        jobs: the jobs of the vjobs.
+        changed: ids of jobs that were requeued or gated in it.
+    """
+
+    jobs: Jobs
+    changed: frozenset[int]
+
+
 class Following:
     """Compares and follows, once a cycle."""
 
@@ -49,11 +62,13 @@ class Following:
         self.brake = brake.Brake()
         self._started = context.clock.now()
         self._states: StateFinder
+        self._changed: set[int] = set()
         self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
 
-    def run(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Jobs:
-        """Adapt the vjobs that disagree with their jobs or VMs. Returns the jobs of the vjobs."""
+    def run(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
+        """Adapt the vjobs that disagree with their jobs or VMs."""
         context = self._context
+        self._changed = set()
         # All vjobs that have not ended, and ended ones whose jobs have come back.
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
         vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
@@ -81,7 +96,7 @@ class Following:
             for held in through:
                 with report.alone(f"vjob {held.vjob}"):
                     self._follow(seen, vjobs[held.job_id], jobs.found.get(held.job_id), held.directive, report)
-        return jobs
+        return Followed(jobs, frozenset(self._changed))
 
     def _reconcile_one(
         self,
@@ -236,7 +251,7 @@ class Following:
     def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
         context, job_id = self._context, vjob.job_id
         if directive.what in (RmsAct.GATE, RmsAct.REQUEUE):
-            seen.changed.add(job_id)
+            self._changed.add(job_id)
         if directive.what is RmsAct.GATE:
             context.rms.close_gate(job_id)
         elif directive.what is RmsAct.REQUEUE:
