@@ -19,6 +19,10 @@ class LedgerUnavailableError(RmspluginError):
     """The engine's ledger cannot be read or written at the moment: locked, or no space; nothing of it was changed."""
 
 
+class QueryError(RmspluginError):
+    """What was asked of the engine's ledger is no query, or does more than read; says which."""
+
+
 class InstanceError(RmspluginError):
     """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
 

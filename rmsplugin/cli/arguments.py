@@ -29,14 +29,7 @@ _VM = re.compile(r"\d{1,6}|vjob\d{1,10}-\d{1,6}")
 
 def add_command(commands: Commands, name: str, summary: str, run: Command, epilog: str) -> argparse.ArgumentParser:
     """Add one command; ``epilog`` ends its help with examples."""
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        epilog=textwrap.dedent(epilog).strip() + "\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _add_parser(commands, name, summary, epilog)
     parser.add_argument(
         "--config",
         metavar="FILE",
@@ -44,6 +37,23 @@ def add_command(commands: Commands, name: str, summary: str, run: Command, epilo
     )
     parser.set_defaults(run=run)
     return parser
+
+
+def add_group(commands: Commands, name: str, summary: str, epilog: str) -> Commands:
+    """Add a command that has commands of its own. Returns where they are added."""
+    parser = _add_parser(commands, name, summary, epilog)
+    return parser.add_subparsers(dest="what", metavar="COMMAND", required=True, help="what to do")
+
+
+def _add_parser(commands: Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=textwrap.dedent(epilog).strip() + "\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def job_id(text: str) -> str:

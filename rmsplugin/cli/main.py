@@ -31,7 +31,17 @@ from rmsplugin.cli import (
     using,
 )
 from rmsplugin.cli.table import FormatError, printable
-from rmsplugin.errors import InstanceError, LedgerError, ReportError, RmspluginError, SettingsError, WorkloadError
+from rmsplugin.errors import (
+    InstanceError,
+    LedgerError,
+    QueryError,
+    ReportError,
+    RmspluginError,
+    SettingsError,
+    WorkloadError,
+)
+
+_WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -96,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _give_up_output()  # the reader of a pipe (`| head`) has seen enough
         return 0
-    except (SettingsError, InstanceError, WorkloadError, LedgerError, ReportError, FormatError) as error:
+    except _WRONG_INPUT as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import http.server
 import json
@@ -158,11 +159,17 @@ def run(site: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str
 # -- help and usage ------------------------------------------------------------------------------------------------
 
 
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    actions = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: command for action in actions for name, command in action.choices.items()}
+
+
 def command_names() -> list[str]:
-    parser = build_parser()
-    action = next(action for action in parser._actions if hasattr(action, "choices") and action.choices)
-    assert action.choices is not None
-    return list(action.choices)
+    """All commands, those of commands too: `ledger query`."""
+    names = []
+    for name, command in commands_of(build_parser()).items():
+        names += [name, *(f"{name} {inner}" for inner in commands_of(command))]
+    return names
 
 
 def test_version(site: Path) -> None:
@@ -177,7 +184,7 @@ def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
         text=True,
         check=True,
     )
-    for name in command_names():
+    for name in commands_of(build_parser()):
         assert re.search(rf"^    {name}\b", done.stdout, re.MULTILINE), name
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert not imported & {"pydantic", "libvirt", "rich", "ortools", "paramiko", "aiohttp", "sqlite_utils"}
@@ -185,7 +192,7 @@ def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
 
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help_with_examples_that_parse(site: Path, name: str) -> None:
-    text = run(site, name, "--help").stdout.replace("\\\n", "")
+    text = run(site, *name.split(), "--help").stdout.replace("\\\n", "")
     examples = re.findall(rf"^  (?:sudo )?rmsplugin ({name}.*)$", text, re.MULTILINE)
     assert examples, text
     for example in examples:

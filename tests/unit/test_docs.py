@@ -100,8 +100,20 @@ def test_settings_that_are_named_exist(path: Path) -> None:
 
 
 def subparsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(action.choices)
+    return commands_of(build_parser())
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    actions = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return {name: command for action in actions for name, command in action.choices.items()}
+
+
+def all_commands() -> dict[str, argparse.ArgumentParser]:
+    """The commands, and those of commands, by all their words."""
+    inner = {
+        f"{name} {word}": below for name, parser in subparsers().items() for word, below in commands_of(parser).items()
+    }
+    return {**subparsers(), **inner}
 
 
 def complete_without_arguments() -> set[str]:
@@ -110,7 +122,7 @@ def complete_without_arguments() -> set[str]:
 
 def test_every_command_and_option_is_in_the_manual_page() -> None:
     page = (DOCS / "man/rmsplugin.1").read_text().replace("\\-", "-")
-    for name, parser in subparsers().items():
+    for name, parser in all_commands().items():
         start = page.index(f".SS \\fB{name}\\fR")
         part = page[start : page.find("\n.SS ", start + 1)]
         for action in parser._actions:
@@ -122,7 +134,7 @@ def test_every_command_and_option_is_in_the_manual_page() -> None:
 
 def test_every_command_is_in_a_guide_or_the_readme() -> None:
     text = "".join(path.read_text() for path in GUIDES)
-    for name in subparsers():
+    for name in all_commands():
         assert re.search(rf"rmsplugin {name}\b", text), name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ def check(path: Path) -> Health:
     Raises:
         LedgerError: the ledger is not there, or cannot be read.
     """
-    _require_there(path)
+    require_there(path)
     if not path.stat().st_size:
         return Health(False, f"{path} is empty: the engine would begin with it as if it had never run")
     try:
@@ -49,7 +50,7 @@ def backup(path: Path, copy: Path | None = None) -> Path:
         LedgerError: the ledger is not there, or ``copy`` is there already; nothing was changed.
         OperationFailedError: the ledger cannot be copied, or is damaged, as its copy then is; no copy is left.
     """
-    _require_there(path)
+    require_there(path)
     copy = copy or path.with_name(f"{path.stem}-backup-{stamp()}{path.suffix}")
     try:
         if is_there(copy):
@@ -66,13 +67,28 @@ def backup(path: Path, copy: Path | None = None) -> Path:
     return copy
 
 
-def _require_there(path: Path) -> None:
+def require_there(path: Path) -> None:
+    """Look for a ledger that may be read.
+
+    Raises:
+        LedgerError: there is none, or it must not be read.
+    """
     try:
         found = is_file(path)
+    except PermissionError as error:
+        raise _forbidden(path) from error
     except OSError as error:
         raise LedgerError(f"{path} cannot be read: {error.strerror}") from error
     if not found:
         raise LedgerError(f"there is no ledger {path}")
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise _forbidden(path)
+
+
+def _forbidden(path: Path) -> LedgerError:
+    return LedgerError(
+        f"{path} cannot be read: it holds private keys, and only root and the engine's user (engine.user) may read it"
+    )
 
 
 def _dangling(connection: sqlite3.Connection) -> list[str]:

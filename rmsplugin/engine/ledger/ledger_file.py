@@ -85,9 +85,9 @@ def available() -> Iterator[None]:
         raise LedgerUnavailableError(f"the engine's ledger cannot be used now: {why} ({error})") from error
 
 
-def read_only(path: Path) -> sqlite3.Connection:
+def read_only(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Connect to the database at ``path`` without changing it. Raises sqlite3.Error."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S)
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=busy_s)
 
 
 def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]:

@@ -1,0 +1,168 @@
+"""Querying: `rmsplugin ledger query`, which asks the engine's ledger in SQL, and only reads."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import json
+import math
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli import arguments as options
+from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.table import Column, Field, Row, Table, printable
+
+if TYPE_CHECKING:
+    from rmsplugin.engine.ledger.ledger_query import Answer
+
+_LIMIT = 1000
+_TIMEOUT_S = 60
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add query to those of `rmsplugin ledger`."""
+    parser = options.add_command(
+        commands,
+        "query",
+        "ask the engine's ledger in SQL, on the controller",
+        _query,
+        """
+        For root and engine.user, on the engine's host, whether or not the engine runs, which is not held up: the
+        ledger holds private keys, so nobody else can read its file. Private keys are not shown to them either: they
+        are NULL, and standard error says so.
+
+        SQL is one statement of SQLite's that returns rows. It only reads: what changes something, ATTACH, and pragmas
+        but those that describe tables are refused. --tables says what there is. Times are seconds since the epoch:
+        datetime(submitted, 'unixepoch', 'localtime') makes one readable. Tables and columns may change with a release.
+
+        A VALUE of -p that is a number is bound as one, any other as text; cast(:NAME as text) makes a number text.
+        In the table and with --csv, NULL is empty and a blob in hexadecimal. --json has an object with the rows, and
+        whether there were more; a blob is an object as sqlite-utils writes it: "$base64", "encoded".
+
+        exit status: 2 where SQL is wrong or refused, or the ledger cannot be read; 1 where it takes too long, or the
+        ledger is locked or damaged.
+
+        examples:
+          rmsplugin ledger query --tables
+          rmsplugin ledger query "select state, count(*) as vjobs from vjobs group by state"
+          rmsplugin ledger query -p user alice "select display_id, state, reason from vjobs where user = :user"
+          rmsplugin ledger query --csv --limit 100000 "select * from samples where vm = 'vjob12-0'"
+          rmsplugin ledger query --ledger /var/backups/rmsplugin.sqlite --json "select * from stores"
+        """,
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("sql", metavar="SQL", nargs="?", help="what to ask")
+    asked.add_argument("--tables", action="store_true", help="list the tables with their columns")
+    parser.add_argument(
+        *("-p", "--param"),
+        metavar=("NAME", "VALUE"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="what :NAME in SQL stands for; may be given for several",
+    )
+    parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger (default: the engine's own)")
+    parser.add_argument(
+        "--limit",
+        metavar="N",
+        type=options.positive_number,
+        default=_LIMIT,
+        help="show so many rows at most, and say when there are more (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=options.positive_seconds,
+        default=_TIMEOUT_S,
+        help="give up after so many seconds (default: %(default)s)",
+    )
+    parser.add_argument("--noheader", action="store_true", help="leave the line of titles out")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the rows as JSON")
+    form.add_argument("--csv", action="store_true", help="the rows as comma-separated values")
+    parser.set_defaults(misused=parser.error)
+
+
+def _query(arguments: argparse.Namespace) -> int:
+    # The ledger is the engine's: no other command waits for what it imports.
+    from rmsplugin.engine.ledger import ledger_query
+    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+
+    parameters = _parameters(arguments)
+    path = arguments.ledger or read_settings(arguments.config).engine.state_dir / LEDGER_NAME
+    if arguments.tables:
+        answer = ledger_query.tables(path, timeout_s=arguments.timeout)
+    else:
+        answer = ledger_query.ask(path, arguments.sql, parameters, limit=arguments.limit, timeout_s=arguments.timeout)
+    _print(arguments, answer)
+    if answer.more:
+        _say(f"there are more rows than these {arguments.limit} (--limit)")
+    if answer.withheld:
+        _say("private keys are not shown")
+    return 0
+
+
+def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:
+    for name, _ in arguments.param:
+        if not _NAME.fullmatch(name):
+            arguments.misused(f"argument -p: {name!r} is not the NAME of a :NAME")
+    return {name: _value(text) for name, text in arguments.param}
+
+
+def _value(text: str) -> int | float | str:
+    """A value as SQLite compares it: text is larger than any number, where no column says what it is."""
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _DECIMAL.fullmatch(text) else text
+
+
+def _print(arguments: argparse.Namespace, answer: Answer) -> None:
+    if arguments.json:
+        rows = [{name: _finite(value) for name, value in row.items()} for row in answer.rows]
+        print(json.dumps({"rows": rows, "more": answer.more}, indent=1, default=_blob))
+    elif arguments.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        if not arguments.noheader:
+            writer.writerow(answer.columns)
+        writer.writerows([_text(value) for value in row.values()] for row in answer.rows)
+    else:
+        table = Table([_column(name, answer) for name in answer.columns], header=not arguments.noheader)
+        for line in table.lines(answer.rows):
+            print(line)
+
+
+def _column(name: str, answer: Answer) -> Column:
+    """Numbers are aligned to the right, where there is nothing else."""
+    kinds = {type(row[name]) for row in answer.rows} - {type(None)}
+    right = bool(kinds) and kinds <= {int, float}
+
+    def text(row: Row) -> str:
+        return _text(row[name])
+
+    return Column(Field(printable(name), "", text, right), right)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    return "" if value is None else str(value)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _blob(value: bytes) -> dict[str, Any]:
+    return {"$base64": True, "encoded": base64.b64encode(value).decode()}
+
+
+def _say(sentence: str) -> None:
+    print(f"rmsplugin ledger: {sentence}", file=sys.stderr)
