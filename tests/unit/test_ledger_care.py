@@ -107,7 +107,9 @@ def test_check_of_what_is_not_there_has_status_2(
 
 def test_check_finds_rows_whose_vjob_is_not_there(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("insert into vjob_failures values (7, 'start', 1, 0, '')")
+        connection.execute(
+            "insert into vjob_failures (job_id, kind, failures, not_before, error) values (7, 'start', 1, 0, '')"
+        )
         connection.commit()
     health = ledger_care.check(path)
     assert (health.whole, "of vjob_failures refers to a row of vjobs" in health.sentence) == (False, True)
