@@ -20,9 +20,9 @@ from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsNode, RmsPartition
-from rmsplugin.adapters.rms.simulated import SimulatedRms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
+from rmsplugin.adapters.simulated.rms.slurm import SimulatedRms
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.priority import Weights
 

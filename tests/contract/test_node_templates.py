@@ -16,9 +16,9 @@ import pytest
 from contract.test_nodes import LocalAgents
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Nodes, Template, TemplateUse
-from rmsplugin.adapters.nodes.simulated import SimulatedNodes
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import CorruptStateError, NotFoundError, OperationFailedError
 from rmsplugin.node_agent import files as node_files
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes import ssh
 from rmsplugin.adapters.nodes.base import Digest, Nodes
-from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import CorruptStateError, NoStoreError, NotFoundError, OperationFailedError
 from rmsplugin.node_agent.files import STATE_MAGIC
 

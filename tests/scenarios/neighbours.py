@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
+from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.errors import UnavailableError
 
 #: What a hypervisor does in two halves, so that its connection can break in between.

@@ -10,8 +10,8 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import GRACE_S, NODES, World, spread
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError

@@ -14,7 +14,7 @@ from scenarios.test_operations import events, powers, running
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.observe.gone import record_gone

@@ -11,8 +11,8 @@ from scenarios.test_fencing import calls, ticks_until, with_fence
 from scenarios.test_node_gone import host, running, sleeping, ticks
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
 from rmsplugin.errors import OperationFailedError

@@ -11,8 +11,8 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World, spread
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import OperationFailedError

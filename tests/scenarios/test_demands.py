@@ -9,7 +9,7 @@ import pytest
 from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.ledger.samples import Sample

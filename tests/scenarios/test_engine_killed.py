@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import KilledError, World, spread
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState

@@ -12,7 +12,7 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import World
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import OperationFailedError, RmspluginError

@@ -8,7 +8,7 @@ from scenarios.test_node_gone import events, host, requests, running, ticks
 from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.hypervisor.base import Converge, VMPower
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState

@@ -7,7 +7,7 @@ from scenarios.test_node_gone import events, host, requests, running, ticks
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.capacity.capacity import host_capacities
 from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
 from rmsplugin.engine.serve.requests import Requests

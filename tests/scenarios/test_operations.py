@@ -10,9 +10,9 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.execute.task import CancelledError
 from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError

@@ -27,8 +27,8 @@ from scenarios.test_slowdown import (
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated_faults import Point
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.engine.observe.gone import record_gone
 from rmsplugin.errors import OperationFailedError, RefusedError

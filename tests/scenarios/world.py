@@ -14,12 +14,12 @@ from typing import Any
 from patience import PATIENCE_S
 from scenarios.neighbours import Neighbours
 
-from rmsplugin.adapters.guests.simulated import SimulatedGuests
-from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles
-from rmsplugin.adapters.nodes.simulated import SimulatedNodes
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition
-from rmsplugin.adapters.rms.simulated import SimulatedRms
+from rmsplugin.adapters.simulated.guests import SimulatedGuests
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
+from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
+from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
+from rmsplugin.adapters.simulated.rms.slurm import SimulatedRms
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context

@@ -25,10 +25,10 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.guests.config import NATIVE_PROGRAMS, GuestMount
 from rmsplugin.adapters.guests.keys import generate_keypair
-from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.site_files import SiteFiles
 from rmsplugin.adapters.guests.ssh import _UNPACK, SshGuests
 from rmsplugin.adapters.guests.used import Used
+from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 TOOLS = Path(__file__).parents[2] / "rmsplugin/guest_tools"

@@ -269,6 +269,28 @@ def test_arrows_back_and_circles_are_found() -> None:
     assert circles({ledger: set(), cycle: {ledger}}) == []
 
 
+def uses_of_simulated(imported: dict[str, set[str]]) -> list[str]:
+    """The imports of simulated neighbours by what a site runs."""
+    simulated = "rmsplugin.adapters.simulated"
+    return [
+        f"{one} imports {other}"
+        for one in imported
+        if not f"{one}.".startswith(f"{simulated}.")
+        for other in imported[one]
+        if f"{other}.".startswith(f"{simulated}.")
+    ]
+
+
+def test_nothing_that_a_site_runs_imports_a_simulated_neighbour() -> None:
+    assert uses_of_simulated(imported_modules()) == []
+
+
+def test_an_import_of_a_simulated_neighbour_is_found() -> None:
+    guests, factory = "rmsplugin.adapters.simulated.guests", "rmsplugin.adapters.rms.factory"
+    assert uses_of_simulated({factory: {guests}}) == [f"{factory} imports {guests}"]
+    assert uses_of_simulated({guests: {"rmsplugin.adapters.simulated.hypervisor.files", factory}}) == []
+
+
 def test_planning_is_read_in_one_direction() -> None:
     """A target is judged by the plan that leads there: ``target`` imports ``order``, which knows of one target only."""
     found = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from served import ME, Served
 
-from rmsplugin.adapters.guests.simulated import SimulatedGuests
 from rmsplugin.adapters.guests.used import Used
+from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.cli.using import clock, lines_of
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError

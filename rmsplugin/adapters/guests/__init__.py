@@ -1,1 +1,1 @@
-"""Guests: what the engine does inside a VM; a Protocol, by ssh, and simulated."""
+"""Guests: what the engine does inside a VM; a Protocol, and ssh behind it."""

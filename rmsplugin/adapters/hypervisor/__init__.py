@@ -1,1 +1,1 @@
-"""Hypervisors of the nodes: the Protocol, libvirt behind it, and a simulated one."""
+"""Hypervisors of the nodes: the Protocol, and libvirt behind it."""

@@ -1,1 +1,1 @@
-"""Files on the nodes: the Protocol of the node agents, ssh behind it, and a simulated one."""
+"""Files on the nodes: the Protocol of the node agents, and ssh behind it."""

@@ -1,1 +1,1 @@
-"""The resource management system (Slurm): the Protocol, two implementations, and a simulated one."""
+"""The resource management system (Slurm): the Protocol, and two implementations."""

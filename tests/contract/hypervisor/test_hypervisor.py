@@ -38,8 +38,8 @@ from contract.hypervisor.worlds import (
 )
 
 from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
-from rmsplugin.adapters.hypervisor.simulated_machines import InvariantBreachedError
+from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
+from rmsplugin.adapters.simulated.hypervisor.machines import InvariantBreachedError
 from rmsplugin.errors import (
     NotFoundError,
     UnavailableError,

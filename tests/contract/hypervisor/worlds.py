@@ -16,10 +16,10 @@ from minicluster_lib.settings_file import CMDLINE
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.hypervisor.base import Converge, Hypervisor, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.simulated import SimulatedHypervisor
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Nodes
-from rmsplugin.adapters.nodes.simulated import SimulatedNodes
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
+from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import (
     UnavailableError,
 )

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition, RmsReservation
-from rmsplugin.adapters.rms.simulated_job import Hold, Request, SimulatedJob, look_at_dependencies
-from rmsplugin.adapters.rms.simulated_nodes import SimulatedNodes
-from rmsplugin.adapters.rms.simulated_priorities import SimulatedPriorities
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
+from rmsplugin.adapters.simulated.rms.job import Hold, Request, SimulatedJob, look_at_dependencies
+from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes
+from rmsplugin.adapters.simulated.rms.priorities import SimulatedPriorities
 from rmsplugin.errors import NotFoundError, RefusedError
 
 _YEAR_S = 365 * 86400

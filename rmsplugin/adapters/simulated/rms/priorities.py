@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rmsplugin.adapters.rms.base import JobState, RmsPriorities
-from rmsplugin.adapters.rms.simulated_job import SimulatedJob
+from rmsplugin.adapters.simulated.rms.job import SimulatedJob
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.priority import Parts, Weights, age_part
 

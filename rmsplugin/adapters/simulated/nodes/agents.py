@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmsplugin.adapters.hypervisor.base import Progress
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
-from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -19,8 +17,10 @@ from rmsplugin.adapters.nodes.base import (
     Template,
     TemplateUse,
 )
-from rmsplugin.adapters.nodes.simulated_bounds import SimulatedBounds
-from rmsplugin.adapters.nodes.simulated_templates import SimulatedTemplates
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
+from rmsplugin.adapters.simulated.nodes.bounds import SimulatedBounds
+from rmsplugin.adapters.simulated.nodes.templates import SimulatedTemplates
 from rmsplugin.errors import (
     CorruptStateError,
     NoStoreError,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsNode, RmsPartition, RmsReservation
-from rmsplugin.adapters.rms.simulated_job import SimulatedJob
+from rmsplugin.adapters.simulated.rms.job import SimulatedJob
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.adapters.hypervisor.base import VMPower, VMSpec
-from rmsplugin.adapters.hypervisor.simulated_memory import SimulatedMemory
+from rmsplugin.adapters.simulated.hypervisor.memory import SimulatedMemory
 from rmsplugin.errors import NotFoundError, OperationFailedError
 
 

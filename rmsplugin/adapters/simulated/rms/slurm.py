@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
-from rmsplugin.adapters.rms.simulated_cluster import SimulatedCluster
-from rmsplugin.adapters.rms.simulated_job import Hold
+from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
+from rmsplugin.adapters.simulated.rms.job import Hold
 from rmsplugin.errors import NotFoundError, RefusedError
 
 _ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.adapters.hypervisor.base import Progress
-from rmsplugin.adapters.hypervisor.simulated_faults import Point, SimulatedFaults
+from rmsplugin.adapters.simulated.hypervisor.faults import Point, SimulatedFaults
 from rmsplugin.errors import OperationFailedError, TimedOutError
 
 

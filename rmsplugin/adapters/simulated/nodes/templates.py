@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.errors import CorruptStateError, NotFoundError
 
 

@@ -26,10 +26,10 @@ from rmsplugin.adapters.hypervisor.base import (
     VMStatistics,
     at_once,
 )
-from rmsplugin.adapters.hypervisor.simulated_actions import Pending, SimulatedActions
-from rmsplugin.adapters.hypervisor.simulated_faults import Point, SimulatedFaults
-from rmsplugin.adapters.hypervisor.simulated_files import SimulatedFiles, SimulatedState
-from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
+from rmsplugin.adapters.simulated.hypervisor.actions import Pending, SimulatedActions
+from rmsplugin.adapters.simulated.hypervisor.faults import Point, SimulatedFaults
+from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
+from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,

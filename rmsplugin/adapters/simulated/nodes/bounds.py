@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rmsplugin.adapters.hypervisor.simulated_machines import SimulatedMachines
 from rmsplugin.adapters.nodes.base import MemoryReport
+from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
 from rmsplugin.errors import OperationFailedError
 
 

@@ -1,0 +1,1 @@
+"""A simulated hypervisor: nodes, VMs and state files of a cluster in memory."""

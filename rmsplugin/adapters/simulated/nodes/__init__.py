@@ -1,0 +1,1 @@
+"""Simulated node agents, on the state files of a simulated hypervisor."""

@@ -1,0 +1,1 @@
+"""A simulated Slurm: its jobs, nodes and priorities in memory."""
