@@ -10,7 +10,7 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 _NATIVE = _HERE.parents[1] / "rmsplugin/guest_tools/native"
 #: Their own functions are fuzzed, so that they are included in tests/fuzz, not linked; main() is the driver's.
-_INCLUDED = ("main.c", "client.c", "serve.c", "task_scripts.c")
+_INCLUDED = ("main.c", "srun/client.c", "commands/serve.c", "stepd/task_scripts.c")
 #: Nothing that a parser reads is so long that more would be needed: a count that nobody checked is.
 _MOST_MIB = 64
 
@@ -23,7 +23,7 @@ def missing() -> str:
 def build(directory: Path) -> Path:
     """Compile the driver with sanitizers; the program."""
     program = directory / "parsers"
-    sources = [path for path in sorted(_NATIVE.glob("*.c")) if path.name not in _INCLUDED]
+    sources = [path for path in sorted(_NATIVE.rglob("*.c")) if str(path.relative_to(_NATIVE)) not in _INCLUDED]
     flags = ("-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined")
     wrapped = ("-fno-sanitize-recover=undefined", "-Wl,--wrap=exit,--wrap=_exit")
     words = ["gcc", *flags, *wrapped, f"-I{_NATIVE}", f"-I{_HERE}"]

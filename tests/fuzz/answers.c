@@ -1,6 +1,6 @@
 /* What srun hears of the hub and of the steps in other VMs. */
 
-#include "../../rmsplugin/guest_tools/native/client.c"
+#include "../../rmsplugin/guest_tools/native/srun/client.c"
 
 #include "targets.h"
 

@@ -1,6 +1,6 @@
 /* Lines of the wrapper, and of those who ask inside the guest, for `commands serve`. */
 
-#include "../../rmsplugin/guest_tools/native/serve.c"
+#include "../../rmsplugin/guest_tools/native/commands/serve.c"
 
 #include "targets.h"
 

@@ -1,6 +1,6 @@
 /* What a user's --task-prolog prints. */
 
-#include "../../rmsplugin/guest_tools/native/task_scripts.c"
+#include "../../rmsplugin/guest_tools/native/stepd/task_scripts.c"
 
 #include "targets.h"
 

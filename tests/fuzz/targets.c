@@ -2,15 +2,15 @@
 
 #include "targets.h"
 
-#include "distribution.h"
-#include "layout.h"
-#include "names.h"
-#include "options.h"
-#include "patterns.h"
-#include "plan.h"
-#include "programs_file.h"
-#include "texts.h"
-#include "wire.h"
+#include "srun/distribution.h"
+#include "protocol/layout.h"
+#include "base/names.h"
+#include "srun/options.h"
+#include "protocol/patterns.h"
+#include "protocol/plan.h"
+#include "srun/programs_file.h"
+#include "base/texts.h"
+#include "protocol/wire.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #ifndef TARGETS_H
 #define TARGETS_H
 
-#include "memory.h"
+#include "base/memory.h"
 
 #include <signal.h>
 #include <stdbool.h>

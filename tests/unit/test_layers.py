@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +128,16 @@ ENGINE = (
     *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep", "cycle"),
     *("serve", "periodic", "daemon"),
 )
+
+NATIVE = PACKAGE / "guest_tools" / "native"
+_PROGRAMS = ("commands", "stepd", "script", "srun", "vm", "front")
+#: Folder of the guest's programs in C -> the folders whose headers it may include. "": main.c.
+NATIVE_ALLOWED = {
+    "base": set(),
+    "protocol": {"base"},
+    **{program: {"base", "protocol"} for program in _PROGRAMS},
+    "": {"base", *_PROGRAMS},
+}
 
 #: Of these modules, names that are values: a duration is no clock.
 #: Chance that comes from a seed is none.
@@ -267,6 +278,62 @@ def test_arrows_back_and_circles_are_found() -> None:
     assert back({ledger: {cycle}, cycle: {ledger}}) == [f"{ledger} imports {cycle}"]
     assert circles({ledger: {cycle}, cycle: {ledger}}) != []
     assert circles({ledger: set(), cycle: {ledger}}) == []
+
+
+def native_sources() -> dict[str, str]:
+    """By path within the folder of the programs in C, the text of each source and header."""
+    return {str(path.relative_to(NATIVE)): path.read_text() for path in sorted(NATIVE.rglob("*.[ch]"))}
+
+
+def included(sources: dict[str, str]) -> dict[str, set[str]]:
+    """By path, what each includes of ours: a name without a folder is of the own folder."""
+    found = {}
+    for path, text in sources.items():
+        folder = path.rpartition("/")[0]
+        names = re.findall(r'^#include "([^"]+)"', text, flags=re.MULTILINE)
+        found[path] = {name if "/" in name or not folder else f"{folder}/{name}" for name in names}
+    return found
+
+
+def native_faults(graph: dict[str, set[str]]) -> list[str]:
+    """What a source or header must not include."""
+    return [
+        f"{path} includes {other}"
+        for path, others in graph.items()
+        for folder in (path.rpartition("/")[0],)
+        for other in sorted(others)
+        if other.rpartition("/")[0] not in {folder} | NATIVE_ALLOWED[folder] or other not in graph
+    ]
+
+
+def test_the_programs_in_c_include_what_they_share_and_nothing_of_each_other() -> None:
+    graph = included(native_sources())
+    assert {path.rpartition("/")[0] for path in graph} == set(NATIVE_ALLOWED)
+    assert native_faults(graph) == []
+    assert circles(graph) == []
+
+
+@pytest.mark.parametrize(
+    ("sources", "faulty"),
+    [
+        ({"base/memory.c": '#include "memory.h"', "base/memory.h": "#include <stdint.h>"}, []),
+        ({"srun/client.c": '#include "protocol/plan.h"', "protocol/plan.h": ""}, []),
+        ({"base/memory.c": '#include "protocol/plan.h"', "protocol/plan.h": ""}, ["base/memory.c"]),
+        (
+            {"srun/client.c": '#include "x.h"\n#include "stepd/hub.h"', "stepd/hub.h": "", "srun/x.h": ""},
+            ["srun/client.c"],
+        ),
+        ({"vm/account.c": '#include "../srun/options.h"', "srun/options.h": ""}, ["vm/account.c"]),
+    ],
+)
+def test_an_include_against_the_order_is_found(sources: dict[str, str], faulty: list[str]) -> None:
+    assert [fault.split()[0] for fault in native_faults(included(sources))] == faulty
+
+
+def test_headers_that_include_each_other_are_found() -> None:
+    sources = {"srun/options.h": '#include "values.h"', "srun/values.h": '#include "srun/options.h"'}
+    assert native_faults(included(sources)) == []
+    assert circles(included(sources)) != []
 
 
 def uses_of_simulated(imported: dict[str, set[str]]) -> list[str]:

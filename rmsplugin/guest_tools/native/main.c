@@ -1,7 +1,13 @@
 /* vjob-tools: the programs for guests that are too slow, or cannot be written, in a shell. One static file; which
  * program it is says the name by which it is called. */
 
-#include "programs.h"
+#include "base/unpack.h"
+#include "commands/programs.h"
+#include "front/programs.h"
+#include "script/programs.h"
+#include "srun/programs.h"
+#include "stepd/programs.h"
+#include "vm/programs.h"
 
 #include <libgen.h>
 #include <stdio.h>
@@ -11,7 +17,10 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } programs[] = {
-    PROGRAMS {NULL, NULL},
+    {"account", account_main}, {"commands", commands_main}, {"configure", configure_main},
+    {"login-shell", login_shell_main}, {"relay", relay_main}, {"rmsplugin-guest", guest_main},
+    {"sentry", sentry_main}, {"shadow", shadow_main}, {"srun", srun_main}, {"stepd", stepd_main},
+    {"unpack", unpack_main}, {NULL, NULL},
 };
 
 int main(int argc, char **argv)

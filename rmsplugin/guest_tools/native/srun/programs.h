@@ -1,0 +1,8 @@
+/* The program by which steps are asked for, called by main.c. */
+
+#ifndef SRUN_PROGRAMS_H
+#define SRUN_PROGRAMS_H
+
+int srun_main(int argc, char **argv);
+
+#endif

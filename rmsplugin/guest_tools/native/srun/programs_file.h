@@ -1,0 +1,29 @@
+/* The file of srun --multi-prog: which tasks run what (srun(1), "MULTIPLE PROGRAM CONFIGURATION"). */
+
+#ifndef PROGRAMS_FILE_H
+#define PROGRAMS_FILE_H
+
+#include "protocol/plan.h"
+
+/* A line of it, with those that continue it. */
+struct program {
+    unsigned number; /* of its first line */
+    char *tasks, *words;
+};
+
+struct programs {
+    const char *path;
+    size_t count;
+    struct program *each;
+};
+
+/* All three end srun where the file is wrong, with Slurm's words. */
+struct programs programs_read(const char *path);
+
+/* Number of tasks: `ntasks` where that is given, else as many as the file names. */
+uint32_t programs_count(const struct programs *programs, uint32_t ntasks, bool given);
+
+/* The command of each task. `arguments` come after its words. */
+struct command *programs_commands(const struct programs *programs, uint32_t ntasks, char **arguments, int count);
+
+#endif

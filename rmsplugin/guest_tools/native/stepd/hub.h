@@ -1,0 +1,9 @@
+/* The hub of a vjob, in its first VM: gives steps their numbers and CPUs, and carries frames between the sruns, which
+ * connect to its socket, and the agents of the VMs. Started by the first srun; ends when nothing was asked for long. */
+
+#ifndef HUB_H
+#define HUB_H
+
+int hub_main(void);
+
+#endif

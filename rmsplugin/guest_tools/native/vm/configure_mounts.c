@@ -1,0 +1,150 @@
+/* File systems that the settings name. */
+
+#include "configure.h"
+
+#include "base/files.h"
+#include "base/texts.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { KERNEL_S = 10 };  /* for a mount, whose server may be silent */
+enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
+
+/* As the mount has them: what a change of its size does not name would be taken back. */
+unsigned long flags_of(const char *options)
+{
+    static const struct {
+        const char *name;
+        unsigned long flag;
+    } known[] = {
+        {"ro", MS_RDONLY},         {"nosuid", MS_NOSUID},         {"nodev", MS_NODEV},       {"noexec", MS_NOEXEC},
+        {"noatime", MS_NOATIME},   {"nodiratime", MS_NODIRATIME}, {"relatime", MS_RELATIME}, {"sync", MS_SYNCHRONOUS},
+        {"dirsync", MS_DIRSYNC},   {"mand", MS_MANDLOCK},         {"nosymfollow", NO_LINKS},
+    };
+    unsigned long flags = 0;
+    const char *option;
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
+        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+            if (strcmp(option, known[i].name) == 0)
+                flags |= known[i].flag;
+    return flags;
+}
+
+/* What locks need: the client of another VM, of a sister that began in the same template or of an earlier run under the
+ * same name, must not be taken for this one. The server would give the locks of one to the other. A server tells clients
+ * apart by this name. It is never kept, and no image's own counts, which many VMs have. */
+static void name_nfs_client(void)
+{
+    static const char *const places[] = {"/sys/module/nfs/parameters/nfs4_unique_id", "/sys/fs/nfs/net/nfs_client/identifier"};
+    unsigned char random[16];
+    char name[2 * sizeof random + 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        fail(1, "no random numbers for the name of the NFS client");
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(name + 2 * i, sizeof name - 2 * i, "%02x\n", random[i]);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int file = open(places[i], O_WRONLY | O_CLOEXEC);
+        if (file >= 0 && !write_all(file, name, strlen(name)))
+            fail(1, "cannot name the NFS client in %s", places[i]);
+        close(file);
+    }
+}
+
+static bool is_nfs(const char *type)
+{
+    return strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
+}
+
+/* Small images load nothing by themselves. */
+static void load_nfs(bool is_version_4)
+{
+    const char *module = is_version_4 ? "nfsv4" : "nfsv3";
+    if (!has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs") &&
+        !run((const char *const[]){"modprobe", module, NULL}, true))
+        run((const char *const[]){"modprobe", "nfs", NULL}, true);
+}
+
+/* By the type's own program where the image has one, which is what `mount` would call. */
+static bool mount_by_program(const char *type, const char *source, const char *target, const char *options)
+{
+    char program[64];
+    snprintf(program, sizeof program, "mount.%s", type);
+    if (is_nfs(type) && has_program(program))
+        return run((const char *const[]){program, source, target, "-o", options, NULL}, false);
+    return run((const char *const[]){"mount", "-t", type, "-o", options, source, target, NULL}, false);
+}
+
+struct call {
+    const char *source, *target, *type;
+    unsigned long flags;
+    const char *options;
+};
+
+static bool call_mount(const void *what)
+{
+    const struct call *call = what;
+    return mount(call->source, call->target, call->type, call->flags, call->options) == 0;
+}
+
+/* What says the version, as the options have it. A version 4 without its second number is the program's to find out. */
+static const char *const version_4[] = {"vers=4.0", "vers=4.1", "vers=4.2", "nfsvers=4.0", "nfsvers=4.1", "nfsvers=4.2", NULL};
+static const char *const version_3[] = {"vers=3", "nfsvers=3", NULL};
+
+static bool has_option(const char *options, const char *const words[])
+{
+    const char *option;
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
+        if (is_one_of(option, words))
+            return true;
+    return false;
+}
+
+/* NFS of a server that is named by its address is mounted by the kernel alone, where locks need no daemon: an emulated guest
+ * takes 0.1 s for the program. Version 4 carries locks itself; version 3 is meant without them. What the kernel does not take
+ * is the program's, as all others are. */
+static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
+{
+    static const char *const nolock[] = {"nolock", NULL};
+    /* They say what is so anyway, or are not for the kernel. */
+    static const char *const left_out[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail", NULL};
+    struct text others = {NULL, 0};
+    struct in_addr address;
+    const char *option, *server = field_of(source, ':', 1);
+    text_add(&others, "addr=%s", server);
+    for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
+        if (flags_of(option) == 0 && !is_one_of(option, left_out))
+            text_add(&others, ",%s", option);
+    return is_nfs(type) &&
+           (has_option(options, version_4) || (has_option(options, version_3) && has_option(options, nolock))) &&
+           inet_pton(AF_INET, server, &address) == 1 &&
+           in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
+}
+
+static void mount_line(const char *line)
+{
+    const char *source = field_of(line, ' ', 1), *target = field_of(line, ' ', 2), *type = field_of(line, ' ', 3);
+    const char *options = field_of(line, ' ', 4);
+    if (mount_at(target) != NULL)
+        return;
+    make_directories(target);
+    if (is_nfs(type)) {
+        load_nfs(!has_option(options, version_3));
+        name_nfs_client();
+    }
+    if (!mount_by_kernel(type, source, target, options) && !mount_by_program(type, source, target, options))
+        fail(1, "cannot mount %s on %s", source, target);
+}
+
+void mount_all(void)
+{
+    char *rest = text_of_file(VJOB_ETC "/mounts").bytes;
+    for (char *line; (line = next_line(&rest)) != NULL;)
+        mount_line(line);
+}
