@@ -410,6 +410,8 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(cycle_sentence(last)))
     if pause := answer.get("paused"):
         print(printable(f"{pause_sentence(pause)}; `rmsplugin unpause` has it decide again"))
+    if quiet := answer.get("quiet"):
+        print(printable(quiet))
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     return 0

@@ -22,6 +22,7 @@ class ReasonCode(enum.StrEnum):
     IN_TRANSIT = "in-transit"  # something is under way on it: it keeps what it holds
     AWAITS = "awaits"  # it shares its CPUs until one behind it has arrived and makes way, or has gone
     EXEMPT = "exempt"  # it was started or resumed so recently that it is not suspended
+    QUIET = "quiet"  # quiet hours: it stays as it is
     OVERDUE = "overdue"  # it has waited longer than its bound, and runs until it ends
     RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of those that must is found
     BACKFILLED = "backfilled"  # it does not delay the head of the queue

@@ -55,7 +55,7 @@ class Cycle:
         self._context = context
         self.memory_care = memory_care
         self._demands = Demands(context)
-        self._deciding = Deciding(context, memory_care, switch, proposes)
+        self.deciding = Deciding(context, memory_care, switch, proposes)
         self._executor = executor
         self._first_sight = FirstSight(context)
         self.identity = JobIdentity(context)
@@ -148,7 +148,7 @@ class Cycle:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
         queue, silent = self._waiting.find(seen, ours, report)
         self._waiting.tell(silent)
-        after = self._deciding.run(seen, queue, self._borrowing.lendable(seen), report)
+        after = self.deciding.run(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
         return rooms_wanted(self._context, seen, left, after)
@@ -167,7 +167,7 @@ class Cycle:
             partitions = self._context.settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._waiting.find(seen, ours, CycleReport()).waiting
-            return self._deciding.find(seen, queue, self._borrowing.lendable(seen))
+            return self.deciding.find(seen, queue, self._borrowing.lendable(seen))
 
 
 def _running(configuration: Configuration) -> set[str]:

@@ -10,6 +10,7 @@ from rmsplugin.decision.outgrown import Shortage
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
+from rmsplugin.proposing.quiet import Quiet
 
 if TYPE_CHECKING:
     from rmsplugin.planning.target.placement import Objective
@@ -35,6 +36,7 @@ class ProposalParameters:
         previous: the hosts of the last proposal, node by VM name: a start for the search.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
         shortage: what is asked about nodes that are short of memory before it is decided who runs; None: nothing.
+        quiet: quiet hours that have begun (``prepare`` minds them); None: it is no such time.
     """
 
     policy: str
@@ -46,6 +48,7 @@ class ProposalParameters:
     previous: Mapping[str, str] | None = None
     shared_store: bool = False
     shortage: Shortage | None = None
+    quiet: Quiet | None = None
 
     def without_pauses(self) -> ProposalParameters:
         """The same, and whoever makes way is saved."""

@@ -13,6 +13,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.quiet import disturbed, explained, kept_still, quietly
 from rmsplugin.proposing.steps import PlannedStep, UnsuitableError, steps_of
 
 #: Makes proposals that nobody has checked.
@@ -37,7 +38,28 @@ class Prepared:
 
 
 def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
-    """Ask for a proposal, and check it; if it is no good, ask for one without a solver, then for one without pauses."""
+    """Ask for a proposal, and check it; if it is no good, ask for one without a solver, then for one without pauses.
+
+    In quiet hours nobody is acted on who can stay: if a proposal does so all the same, one in which nobody starts takes
+    its place.
+    """
+    quiet = parameters.quiet
+    if quiet is None:
+        return _prepare(source, parameters, ask)
+    real_mib = {} if parameters.shortage is None else parameters.shortage.facts.real_mib
+    still = kept_still(source, real_mib)
+    found = _prepare(quietly(source, quiet, still), parameters, ask)
+    if found.proposal is not None and disturbed(source, found.proposal.plan, still):
+        found = _prepare(quietly(source, replace(quiet, starts=False), still), parameters, ask)
+    if found.proposal is None:
+        return found
+    if disturbed(source, found.proposal.plan, still):
+        return Prepared(found.parameters, fault="no plan leaves those alone that quiet hours keep where they are")
+    decision = explained(source, found.proposal.decision, quiet, still)
+    return replace(found, proposal=replace(found.proposal, decision=decision))
+
+
+def _prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
     found = _prepared(source, parameters, ask)
     if found.proposal is None and found.fault:
         found = replace(_prepared(source, parameters.without_solver(), ask), fault=found.fault)

@@ -18,6 +18,7 @@ from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, T
 from rmsplugin.settings.engine import Engine
 from rmsplugin.settings.guests import Guest, Image
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
+from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
 
@@ -40,6 +41,7 @@ class Settings(Section):
     planning: Planning = Planning()  # type: ignore[call-arg]
     durations: Durations = Durations()  # type: ignore[call-arg]
     tokens: Tokens = Tokens()  # type: ignore[call-arg]
+    schedule: Schedule = Schedule()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
 

@@ -150,7 +150,7 @@ def test_the_graph_of_a_live_plan(world: World, said: Said, directory: Path) -> 
 def test_a_preview_and_a_cycle_never_run_at_the_same_time(served: Served, world: World) -> None:
     world.tick()
     inside, go_on = threading.Event(), threading.Event()
-    find, calls = world.cycle._deciding.find, []
+    find, calls = world.cycle.deciding.find, []
 
     def slow(*arguments: object) -> Found:
         calls.append(arguments)
@@ -159,7 +159,7 @@ def test_a_preview_and_a_cycle_never_run_at_the_same_time(served: Served, world:
             assert go_on.wait(PATIENCE_S)
         return find(*arguments)  # type: ignore[arg-type]
 
-    world.cycle._deciding.find = slow  # type: ignore[method-assign]
+    world.cycle.deciding.find = slow  # type: ignore[method-assign]
     with served.send("GET", "/v1/plan"), served.send("GET", "/v1/plan"):
         assert inside.wait(PATIENCE_S)
         cycle = threading.Thread(target=world.cycle.run)

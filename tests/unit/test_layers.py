@@ -30,7 +30,7 @@ ALLOWED = {
     "adapters": {"accounts", "model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("accounts", "adapters", "settings", "client", "calibration", "latency", "child_process", "presence"),
+        *("accounts", "adapters", "settings", "client", "calibration", "cron", "latency", "child_process", "presence"),
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
@@ -61,7 +61,8 @@ ALLOWED = {
     "instance": {"model", "input_file"},
     "input_file": set(),
     "presence": set(),
-    "settings": {"model"},
+    "settings": {"cron", "model"},
+    "cron": set(),
     "child_process": set(),
     "latency": set(),
     "errors": set(),
@@ -108,6 +109,7 @@ STANDARD_LIBRARY_ONLY = ("client", "hook", "room_hook", "node_agent", "model", "
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {
     "aiohttp",
+    "apscheduler",
     "cryptography",
     "libvirt",
     "lxml",
@@ -120,6 +122,7 @@ INSTALLED = {
     "rich",
     "sdnotify",
     "sqlite_utils",
+    "tzlocal",
 }
 
 

@@ -242,3 +242,35 @@ def test_the_engine_fences_nothing_unless_it_is_told_how(tmp_path: Path) -> None
     assert load(written(tmp_path, VALID)).nodes.fence_after_s == 0
     with pytest.raises(SettingsError, match="fence_status and fence_after_s need fence"):
         load(written(tmp_path, VALID.replace("memory_overhead_mib = 32", "fence_after_s = 60")))
+
+
+@pytest.mark.parametrize(
+    ("written_so", "place", "why"),
+    [
+        ('[schedule]\ntimezone = "Europe/Nowhere"', "schedule.timezone", "'Europe/Nowhere' is no time zone"),
+        (
+            '[[schedule.quiet]]\nbegins = "0 25 * * *"\nends = "0 6 * * *"',
+            "schedule.quiet.0.begins",
+            "no cron expression",
+        ),
+        ('[[schedule.quiet]]\nends = "0 6 * * *"\nbegins = "0 22 * *"', "schedule.quiet.0.begins", "write five fields"),
+    ],
+)
+def test_a_time_of_day_that_is_none_is_refused_where_it_stands(
+    tmp_path: Path, written_so: str, place: str, why: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(written(tmp_path, f"{VALID}{written_so}\n"))
+    line = next(
+        number
+        for number, text in enumerate(f"{VALID}{written_so}".splitlines(), start=1)
+        if text.startswith(f"{place.rpartition('.')[2]} =")
+    )
+    assert str(refused.value).startswith(f"{tmp_path}/rmsplugin.toml:{line}: {place}: ")
+    assert why in str(refused.value)
+
+
+def test_a_window_that_never_ends_is_refused(tmp_path: Path) -> None:
+    text = f'{VALID}[[schedule.quiet]]\nbegins = "0 6 * * *"\nends = "0 6 * * *"\n'
+    with pytest.raises(SettingsError, match="would never end"):
+        load(written(tmp_path, text))

@@ -20,3 +20,7 @@ class Clock:
     wait: Callable[[threading.Event, float], object] = threading.Event.wait
     ahead_s: Callable[[], float] = lambda: 0.0  # by how much ``now`` is ahead of the RMS's clock, which is the host's
     problem: Callable[[], str] = lambda: ""  # a sentence about a fault of the host's clock; empty: none
+
+    def of_the_host(self) -> float:
+        """The time of the host's clock, which may jump: for times of day, as people mean them."""
+        return self.now() - self.ahead_s()

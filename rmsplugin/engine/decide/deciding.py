@@ -16,6 +16,7 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.parameters import proposal_parameters
+from rmsplugin.engine.decide.quiet_hours import QuietHours
 from rmsplugin.engine.decide.relief import Relief
 from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.rows import Plan, PlanState
@@ -26,6 +27,7 @@ from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.quiet import Quiet
 
 #: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
 _TOLD_PART, _TOLD_S = 0.1, 10.0
@@ -65,10 +67,16 @@ class Deciding:
         self._switch = switch
         self._proposes = proposes
         self._relief = Relief(context, memory_care)
+        self._quiet_hours = QuietHours(context.settings.schedule)
+        self._quiet = ""  # what was last told of them
         self._room_ahead = RoomAhead(context)
         self._previous: dict[str, str] = {}
         self._fault = ""
         self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
+
+    def quiet(self) -> Quiet | None:
+        """The quiet hours that have begun; None if it is no such time."""
+        return self._quiet_hours.at(self._context.clock.of_the_host())
 
     def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> Found:
         """Assess, propose and check. Changes nothing.
@@ -80,7 +88,8 @@ class Deciding:
         """
         assessment, left_out = self._assess(seen, queue, lendable)
         parameters = proposal_parameters(self._context.settings, seen.rms)
-        parameters = replace(parameters, previous=self._previous or None, shortage=self._relief.asked(seen))
+        shortage = self._relief.asked(seen)
+        parameters = replace(parameters, previous=self._previous or None, shortage=shortage, quiet=self.quiet())
         seconds = 0.0
 
         def ask(source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
@@ -133,6 +142,7 @@ class Deciding:
         found = self.find(seen, queue, lendable)
         self._room_ahead.remember(seen, queue, found.left_out)
         self._note(found, report)
+        self._note_quiet(found.prepared.parameters.quiet)
         proposal = found.prepared.proposal
         self._tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
         if proposal is None:
@@ -168,6 +178,14 @@ class Deciding:
                 self._context.ledger.plans.add(replace(plan, ended=plan.time))
                 self._context.ledger.event("no-context-switch", found.prepared.fault)
         self._fault = found.prepared.fault
+
+    def _note_quiet(self, quiet: Quiet | None) -> None:
+        """Record that quiet hours have begun or ended, once."""
+        sentence = quiet.sentence if quiet else ""
+        if sentence != self._quiet:
+            told = f"{sentence}: no vjob that runs makes way or moves, unless it has to"
+            self._context.ledger.event("quiet-hours", told if sentence else "quiet hours have ended")
+        self._quiet = sentence
 
     def _plan(self, found: Found, state: PlanState, error: str) -> Plan:
         proposal = found.prepared.proposal

@@ -411,7 +411,7 @@ class Routes:
         return {"events": await self._do(asked, read)}
 
     async def _status(self, asked: Asked) -> Reply:
-        report = self._cycle.report
+        report, quiet = self._cycle.report, self._cycle.deciding.quiet()
 
         def look() -> Reply:
             pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
@@ -423,6 +423,7 @@ class Routes:
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
             "problems": report.problems,
+            "quiet": quiet.sentence if quiet else None,
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._do(asked, look),
         }
