@@ -1,1 +1,1 @@
-"""The command line program ``rmsplugin``: one module a command group."""
+"""The command line program ``rmsplugin``: a module or a package for each command, named after it."""

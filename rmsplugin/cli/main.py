@@ -11,26 +11,33 @@ import sys
 from collections.abc import Sequence
 
 from rmsplugin import __version__
-from rmsplugin.cli import (
-    calibrating,
-    checking,
-    comparing,
-    confirming,
+from rmsplugin.cli import calibrate, compare, engine
+from rmsplugin.cli.check import command as check
+from rmsplugin.cli.ledger import command as ledger
+from rmsplugin.cli.live import (
+    confirm,
     cycles,
-    ledger,
-    listings,
+    decisions,
+    events,
+    migrate,
+    node,
     nodes,
-    operations,
-    pausing,
-    planning,
-    reporting,
-    service,
-    session,
-    simulating,
+    pause,
+    resume,
+    ssh,
     states,
-    using,
+    status,
+    suspend,
+    unpause,
+    usage,
+    vjobs,
+    vms,
 )
-from rmsplugin.cli.table import FormatError, printable
+from rmsplugin.cli.plan import command as plan
+from rmsplugin.cli.plan import pack_command as pack
+from rmsplugin.cli.report import command as report
+from rmsplugin.cli.shared.table import FormatError, printable
+from rmsplugin.cli.simulate import command as simulate
 from rmsplugin.errors import (
     InstanceError,
     LedgerError,
@@ -42,6 +49,13 @@ from rmsplugin.errors import (
 )
 
 _WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
+
+#: In the order in which `--help` lists them.
+_COMMANDS = (
+    *(vjobs, vms, nodes, events, status, cycles, decisions),
+    *(suspend, resume, migrate, states, usage, confirm, node, ssh, pause, unpause),
+    *(plan, pack, simulate, report, compare, check, engine, ledger, calibrate),
+)
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -72,29 +86,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"rmsplugin {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    listings.add_commands(commands)
-    cycles.add_commands(commands)
-    operations.add_commands(commands)
-    states.add_command(commands)
-    using.add_command(commands)
-    confirming.add_command(commands)
-    nodes.add_command(commands)
-    session.add_command(commands)
-    pausing.add_commands(commands)
-    planning.add_commands(commands)
-    simulating.add_command(commands)
-    reporting.add_command(commands)
-    comparing.add_command(commands)
-    checking.add_command(commands)
-    service.add_command(commands)
-    ledger.add_command(commands)
-    calibrating.add_command(commands)
+    for command in _COMMANDS:
+        command.add_command(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    own_words, command_words = session.split_command(sys.argv[1:] if argv is None else argv)
+    own_words, command_words = ssh.split_command(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
         return _closed_output()
     arguments = build_parser().parse_args(own_words, argparse.Namespace(words=command_words))

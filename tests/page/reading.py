@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from page.browser import Browser
 
-from rmsplugin.cli.table import duration
+from rmsplugin.cli.shared.table import duration
 
 
 def rows(page: Browser, place: str) -> list[list[str]]:

@@ -20,7 +20,7 @@ from unit.served import ME, PATIENCE_S, Served
 from rmsplugin.adapters.guests import ssh as guests
 from rmsplugin.adapters.nodes import ssh as agents
 from rmsplugin.adapters.nodes.ssh_link import Patience
-from rmsplugin.cli.pages import read_older
+from rmsplugin.cli.shared.pages import read_older
 from rmsplugin.engine.serve import requests, views
 from rmsplugin.engine.serve.rare_log import PERIOD_S, RareLog
 from rmsplugin.errors import OperationFailedError

@@ -25,8 +25,8 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin import __version__
+from rmsplugin.cli.live.ssh import split_command
 from rmsplugin.cli.main import build_parser
-from rmsplugin.cli.session import split_command
 
 PROGRAM = str(Path(sys.executable).parent / "rmsplugin")
 

@@ -24,13 +24,13 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin import settings
-from rmsplugin.cli import planning
 from rmsplugin.cli.main import build_parser, main
-from rmsplugin.cli.output_file import OutputFile
 from rmsplugin.cli.plan import packing, solve, text
 from rmsplugin.cli.plan.interrupt import ends_at_once
+from rmsplugin.cli.plan.search_options import search_of
 from rmsplugin.cli.plan.solved import Solved
 from rmsplugin.cli.plan.text import lines
+from rmsplugin.cli.shared.output_file import OutputFile
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, Reason, ReasonCode
 from rmsplugin.errors import RefusedError
@@ -156,10 +156,6 @@ def test_the_example_in_the_help_of_pack_works_when_pasted() -> None:
         "",
         "2 running VMs on 1 node: the fewest possible; First Fit Decreasing uses 1.",
     ]
-
-
-def test_the_policies_are_those_that_there_are() -> None:
-    assert sorted(planning.POLICIES) == sorted(POLICIES)
 
 
 # -- plan --json ---------------------------------------------------------------------------------------------------
@@ -411,7 +407,7 @@ def test_the_same_seed_and_limit_give_the_same_bytes(command: str) -> None:
 
 def test_the_limits_of_a_search_are_those_that_were_asked_for() -> None:
     def search(*words: str) -> Search:
-        return planning.search_of(build_parser().parse_args(["pack", "--instance", "f", *words]))
+        return search_of(build_parser().parse_args(["pack", "--instance", "f", *words]))
 
     own = search()
     assert (own.time_limit_s, own.seed, own.deterministic_limit) == (5, 0, None)
@@ -427,7 +423,7 @@ def test_the_limits_of_a_search_are_those_that_were_asked_for() -> None:
 # -- options -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", planning.POLICIES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_each_policy_has_an_answer(capsys: pytest.CaptureFixture[str], policy: str) -> None:
     assert planned(capsys, "--policy", policy)["policy"] == policy
 

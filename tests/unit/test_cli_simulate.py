@@ -24,8 +24,8 @@ from unit.replayed import DATA, REFERENCES, needs_data, reference
 from unit.test_workload import line
 
 from rmsplugin.cli.main import main
+from rmsplugin.cli.shared.policies import POLICIES as SIMULATED
 from rmsplugin.cli.simulate import trace_file
-from rmsplugin.cli.simulate.options import POLICIES as SIMULATED
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named

@@ -126,11 +126,17 @@ INSTALLED = {
 }
 
 
-#: The packages and modules of the engine, in the order of the data: each imports only from those before it.
-ENGINE = (
-    *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep", "cycle"),
-    *("serve", "periodic", "daemon"),
-)
+#: By layer, its packages and modules in their order: each imports only from those before it.
+ORDERS = {
+    "engine": (
+        *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep", "cycle"),
+        *("serve", "periodic", "daemon"),
+    ),
+    "cli": (
+        *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),
+        "main",
+    ),
+}
 
 NATIVE = PACKAGE / "guest_tools" / "native"
 _PROGRAMS = ("commands", "stepd", "script", "srun", "vm", "front")
@@ -250,10 +256,10 @@ def test_the_walk_finds_what_it_looks_for(layer_name: str, source: str, count: i
     assert len(faults(path, imports(source, f"rmsplugin.{layer_name}"))) == count
 
 
-def back(imported: dict[str, set[str]]) -> list[str]:
-    """The imports in the engine that go against the order of its packages."""
-    prefix = "rmsplugin.engine."
-    place = {name: ENGINE.index(name.split(".")[2]) for name in imported if name.startswith(prefix)}
+def back(imported: dict[str, set[str]], own: str) -> list[str]:
+    """The imports in a layer that go against the order of its packages."""
+    order, prefix = ORDERS[own], f"rmsplugin.{own}."
+    place = {name: order.index(name.split(".")[2]) for name in imported if name.startswith(prefix)}
     return [f"{one} imports {other}" for one in place for other in imported[one] if place.get(other, -1) > place[one]]
 
 
@@ -266,10 +272,11 @@ def circles(imported: dict[str, set[str]]) -> list[tuple[str, ...]]:
     return []
 
 
-def test_the_packages_of_the_engine_import_only_from_those_before_them() -> None:
-    found = {path.relative_to(PACKAGE / "engine").parts[0] for path in modules() if layer(path) == "engine"}
-    assert {name.removesuffix(".py") for name in found} - {"__init__"} == set(ENGINE)
-    assert back(imported_modules()) == []
+@pytest.mark.parametrize("own", ORDERS)
+def test_the_packages_of_a_layer_import_only_from_those_before_them(own: str) -> None:
+    found = {path.relative_to(PACKAGE / own).parts[0] for path in modules() if layer(path) == own}
+    assert {name.removesuffix(".py") for name in found} - {"__init__"} == set(ORDERS[own])
+    assert back(imported_modules(), own) == []
 
 
 def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
@@ -278,9 +285,16 @@ def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
 
 def test_arrows_back_and_circles_are_found() -> None:
     ledger, cycle = "rmsplugin.engine.ledger.rows", "rmsplugin.engine.cycle"
-    assert back({ledger: {cycle}, cycle: {ledger}}) == [f"{ledger} imports {cycle}"]
+    assert back({ledger: {cycle}, cycle: {ledger}}, "engine") == [f"{ledger} imports {cycle}"]
     assert circles({ledger: {cycle}, cycle: {ledger}}) != []
     assert circles({ledger: set(), cycle: {ledger}}) == []
+
+
+@pytest.mark.parametrize("own", ORDERS)
+def test_the_first_package_of_a_layer_may_not_import_from_the_last(own: str) -> None:
+    first, last = (f"rmsplugin.{own}.{name}" for name in (ORDERS[own][0], ORDERS[own][-1]))
+    assert back({first: {last}, last: set()}, own) == [f"{first} imports {last}"]
+    assert back({first: set(), last: {first}}, own) == []
 
 
 def native_sources() -> dict[str, str]:

@@ -13,7 +13,7 @@ from served import ME, Served
 
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.simulated.guests import SimulatedGuests
-from rmsplugin.cli.using import clock, lines_of
+from rmsplugin.cli.live.usage import clock, lines_of
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError
 from rmsplugin.model.vjob import VJobState as S

@@ -26,8 +26,8 @@ from rmsplugin.cli.check.host import FileFact, HostFacts
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
 from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.cli.check.submission import job_submit_path, module_paths
-from rmsplugin.cli.connection import connect
-from rmsplugin.cli.pausing import pause_sentence
+from rmsplugin.cli.shared.connection import connect
+from rmsplugin.cli.shared.sentences import pause_sentence
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 

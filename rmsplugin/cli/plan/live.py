@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmsplugin.cli.pausing import pause_sentence
 from rmsplugin.cli.plan import text
-from rmsplugin.cli.table import Field, hosts_of, plain_table, text_of
+from rmsplugin.cli.shared.sentences import pause_sentence
+from rmsplugin.cli.shared.table import Field, hosts_of, plain_table, text_of
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import UnavailableError
 

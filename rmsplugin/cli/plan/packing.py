@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rmsplugin.cli.table import Column, Field, Table, text_of
+from rmsplugin.cli.shared.table import Column, Field, Table, text_of
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmsplugin.cli.table import Field, Row, duration, plain_table, text_of
+from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.model.elements import SHARED
 from rmsplugin.model.wording import counted
 from rmsplugin.planning.graph import roman

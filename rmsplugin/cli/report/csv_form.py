@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from rmsplugin.cli.table import Row
+from rmsplugin.cli.shared.table import Row
 
 _JOB = (
     *("id", "user", "account", "partition", "state", "vms", "cpus", "memory_mib", "submit", "start", "end", "wait_s"),

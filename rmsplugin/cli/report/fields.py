@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rmsplugin.cli.table import Field, Row, duration, mebibytes_of, text_of, time_of
+from rmsplugin.cli.shared.table import Field, Row, duration, mebibytes_of, text_of, time_of
 
 
 def _span(key: str) -> Callable[[Row], str]:

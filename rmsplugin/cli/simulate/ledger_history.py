@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.shared.connection import read_settings
 
 if TYPE_CHECKING:
     from rmsplugin.report.columns import Floats, Jobs

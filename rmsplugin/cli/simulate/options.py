@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import tomllib
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.errors import WorkloadError
-from rmsplugin.input_file import blocks, named
+from rmsplugin.cli.shared import arguments as options
 
 if TYPE_CHECKING:
-    from rmsplugin.simulation.capacity import Cluster
-    from rmsplugin.simulation.measured import Measured
-    from rmsplugin.simulation.observed_memory import MemoryParameters
-    from rmsplugin.simulation.parameters import ReplayParameters
-    from rmsplugin.workload.activity import Activity
-    from rmsplugin.workload.jobs import Job
+    pass
 
-#: Those that switch nothing, and those that do.
-COUNTING = ("fcfs", "easy")
-SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown", "load-sharing", "v-reconfiguration")
-POLICIES = COUNTING + SWITCHING
 
 #: The limit of each search for a plan, in the solver's unit, about a second of one core; decisions get half of it.
 _LIMIT = 0.2
 
 #: As sections [memory] of the settings has it.
-_THRESHOLD, _UNKNOWN = 0.9, 0.5
-
-#: Options that a ledger has no need of.
-_OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
+THRESHOLD, UNKNOWN = 0.9, 0.5
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -173,8 +156,8 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
         " used by the trace once it runs, and what is expected of it before (observed)",
     )
     shares = (
-        ("--memory-threshold", "of a node's memory, VMs are planned up to this share", _THRESHOLD),
-        ("--memory-unknown", "of its request, a VM is expected to need this share until one like it has run", _UNKNOWN),
+        ("--memory-threshold", "of a node's memory, VMs are planned up to this share", THRESHOLD),
+        ("--memory-unknown", "of its request, a VM is expected to need this share until one like it has run", UNKNOWN),
     )
     for name, words, default in shares:
         group.add_argument(
@@ -213,175 +196,3 @@ def failure_rate(text: str) -> float:
     if not 0 <= number <= 0.9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 0.9")
     return number
-
-
-def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> None:
-    """End with status 2 where options do not go together."""
-    switching = [policy for policy in policies if policy in SWITCHING]
-    if arguments.memory_per_node is None and switching:
-        arguments.refuse(f"{switching[0]} needs --memory-per-node: how long a context switch takes depends on memory")
-    if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
-        arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
-    _refuse_other_source(arguments)
-    _refuse_memory(arguments, switching)
-    if (arguments.cpus_per_vm or 1) > arguments.cpus_per_node:
-        arguments.refuse("--cpus-per-vm is more than --cpus-per-node")
-
-
-def refuse_page(arguments: argparse.Namespace) -> None:
-    """End with status 2 where --html cannot be meant."""
-    if arguments.html == "":
-        arguments.refuse("argument --html: the name of a file is empty")
-    if arguments.html == "-":
-        arguments.refuse("--html needs a file")
-    refuse_input(arguments, "--html", arguments.html)
-
-
-def refuse_input(arguments: argparse.Namespace, option: str, output: str | None) -> None:
-    """End with status 2 where an output would replace what is read."""
-    if output is not None and output != "-" and _same_file(arguments.workload or arguments.ledger, output):
-        what = "the trace of --workload" if arguments.workload else "the ledger of --ledger"
-        arguments.refuse(f"{option} would replace {what}")
-
-
-def _same_file(one: str, other: str) -> bool:
-    """Whether both names are of one file that is there."""
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # one of them is not there, or no path at all
-        return False
-
-
-def _refuse_other_source(arguments: argparse.Namespace) -> None:
-    """Refuse what is said of a trace where there is a ledger, and the other way round."""
-    source, other = ("--workload", "--ledger") if arguments.ledger is None else ("--ledger", "--workload")
-    names = ("ask_slurm", "unpreemptible", "measured") if arguments.ledger is None else _OF_TRACES
-    for name in names:
-        if getattr(arguments, name):
-            arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
-
-
-def _refuse_memory(arguments: argparse.Namespace, switching: Sequence[str]) -> None:
-    """Refuse to observe memory where nobody can be moved, and to say how where it is not observed."""
-    if arguments.memory == "observed" and arguments.ledger is not None:
-        arguments.refuse("--memory observed goes with --workload, not with --ledger")
-    if arguments.memory == "observed" and not switching:
-        arguments.refuse("--memory observed is not for fcfs and easy, which cannot relieve a node that is short")
-    for name in ("memory_threshold", "memory_unknown"):
-        if arguments.memory != "observed" and getattr(arguments, name) is not None:
-            arguments.refuse(f"--{name.replace('_', '-')} goes with --memory observed")
-
-
-def memory_of(arguments: argparse.Namespace, durations: Mapping[str, float]) -> MemoryParameters | None:
-    """How memory is observed; None if it is not."""
-    if arguments.memory != "observed":
-        return None
-    from rmsplugin.decision.unblocking import Prices
-    from rmsplugin.simulation.observed_memory import MemoryParameters
-
-    threshold, unknown = arguments.memory_threshold or _THRESHOLD, arguments.memory_unknown or _UNKNOWN
-    return MemoryParameters(threshold, unknown, prices=Prices.from_values(durations))
-
-
-def cluster_of(arguments: argparse.Namespace) -> Cluster:
-    """The cluster."""
-    from rmsplugin.simulation.capacity import Cluster
-
-    return Cluster(
-        arguments.nodes,
-        arguments.cpus_per_node,
-        arguments.memory_per_node,
-        arguments.memory_per_vm,
-        arguments.cpus_per_vm or 1,
-    )
-
-
-def replay_parameters(
-    arguments: argparse.Namespace, policy: str, activity: Mapping[int, Activity], measured: Measured | None
-) -> ReplayParameters:
-    """How context switches are simulated.
-
-    Args:
-        arguments: of the command.
-        policy: who runs.
-        activity: what the VMs of jobs do, by job id.
-        measured: how what is done to jobs goes, whatever is expected; None: it takes what is expected.
-
-    Raises:
-        WorkloadError: a file cannot be read, or has something wrong in it.
-    """
-    from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
-    from rmsplugin.model.durations import DEFAULTS
-    from rmsplugin.packing.search import Search
-    from rmsplugin.planning.order.transfers import Durations
-    from rmsplugin.proposing.parameters import ProposalParameters
-    from rmsplugin.simulation.hosts import NO_SLOWDOWN, Slowdown
-    from rmsplugin.simulation.measured import Measured
-    from rmsplugin.simulation.parameters import ReplayParameters
-
-    if policy in COUNTING:  # as where processors are counted: everything takes no time, whenever it is
-        at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))
-        return ReplayParameters(ProposalParameters(policy, durations=at_once), cycle_s=0.0, activity=activity)
-    values = dict(DEFAULTS) if arguments.durations is None else _durations(arguments.durations)
-    limit = arguments.deterministic_limit
-    search = Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=limit)
-    switch = SwitchDurations.from_values(values)
-    decision = Parameters(
-        search=search.part(0.5),
-        durations=switch,
-        exempt_s=arguments.exempt,
-        pause_limit_s=arguments.pause_limit,
-        slowdown=SlowdownParameters(user_share=arguments.user_share, user_share_s=arguments.user_share_s),
-    )
-    durations = Durations.from_values(values)
-    proposal = ProposalParameters(policy, decision=decision, search=search, durations=durations)
-    return ReplayParameters(
-        proposal,
-        cycle_s=arguments.cycle,
-        look_s=arguments.look,
-        failure_rate=arguments.failure_rate,
-        seed=arguments.seed,
-        slowdown=Slowdown() if measured is None else NO_SLOWDOWN,
-        activity=activity,
-        window_s=arguments.demand_window,
-        measured=measured or Measured(),
-        memory=memory_of(arguments, values),
-        known=measured is not None,
-    )
-
-
-def _durations(path: str) -> dict[str, float]:
-    from pydantic import ValidationError
-
-    from rmsplugin.settings.deciding import Durations
-
-    with named(path, WorkloadError):
-        text = b"".join(blocks(path, WorkloadError, "section of settings")).decode()
-        try:
-            section = tomllib.loads(text).get("durations")
-        except tomllib.TOMLDecodeError as error:
-            raise WorkloadError(f"no TOML: {error}") from None
-        if not isinstance(section, dict):
-            raise WorkloadError("has no section [durations], as `rmsplugin calibrate` prints it")
-        try:
-            return Durations(**section).model_dump()
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in ("durations", *first["loc"]))
-            raise WorkloadError(f"{place}: {first['msg']}") from None
-
-
-def read_activity_of(arguments: argparse.Namespace, jobs: Sequence[Job], cluster: Cluster) -> Mapping[int, Activity]:
-    """What the VMs of the jobs do, by job id, as far as --activity tells.
-
-    Raises:
-        WorkloadError: the file cannot be read, or does not fit the jobs.
-    """
-    from rmsplugin.workload.activity_file import fitted, read_activity
-
-    if arguments.activity is None:
-        return {}
-    with named(arguments.activity, WorkloadError):
-        known = read_activity(b"".join(blocks(arguments.activity, WorkloadError, "activity")).decode())
-        each = {job.job_id: fitted(known, job.job_id, cluster.vms_of(job), cluster.vcpus_of(job)) for job in jobs}
-    return {job_id: activity for job_id, activity in each.items() if activity}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from rmsplugin.cli.output_file import OutputFile
-from rmsplugin.cli.simulate.options import COUNTING
+from rmsplugin.cli.shared.output_file import OutputFile
+from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate.simulated import Input, Simulated, disbelieved
 from rmsplugin.model.wording import counted
 from rmsplugin.report import schedules

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rmsplugin.cli.bar import Show
+from rmsplugin.cli.shared.bar import Show
+from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate import trace_file
-from rmsplugin.cli.simulate.options import COUNTING, cluster_of, memory_of, read_activity_of, replay_parameters
+from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
 from rmsplugin.cli.simulate.simulated import Input, Simulated
-from rmsplugin.cli.table import Field, duration, plain_table, text_of
 from rmsplugin.model.wording import counted
 from rmsplugin.simulation.metrics import Distribution
 from rmsplugin.simulation.outcome import NoteRun, Outcome, events_of

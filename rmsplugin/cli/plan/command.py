@@ -1,43 +1,22 @@
-"""Planning: plan and pack, for a configuration in a file, without engine or cluster; and plan for the live cluster."""
+"""Plan: `rmsplugin plan`, for a configuration in a file without engine or cluster; and for the live cluster."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.table import printable
+from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
+from rmsplugin.cli.plan.search_options import INSTANCE, add_search_options, search_of
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.policies import POLICIES
+from rmsplugin.cli.shared.table import printable
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.output_file import OutputFile
-    from rmsplugin.model.configuration import Configuration
-    from rmsplugin.packing.search import Search
+    from rmsplugin.cli.shared.output_file import OutputFile
 
-#: As rmsplugin.decision.policies has them; a test compares. To import that takes longer than `--help` may take.
-POLICIES = (
-    "rjsp",
-    "rjsp-exact",
-    "fcfs",
-    "easy",
-    "easy-preempt",
-    "mixed",
-    "slowdown",
-    "load-sharing",
-    "v-reconfiguration",
-)
-
-_TIME_LIMIT_S = 5.0
-_MOST_WORKERS = 4
-
-#: With a deterministic limit the clock must not be what ends a search; this is as good as never.
-_NEVER_S = 7 * 86400.0
 
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
@@ -46,16 +25,9 @@ _OFFLINE_OPTIONS = (
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
 
-_INSTANCE = "the configuration: a JSON file, compressed (gzip, bzip2, xz) or not; - is standard input"
 
-
-def add_commands(commands: options.Commands) -> None:
-    """Add plan and pack to the command line."""
-    _add_plan(commands)
-    _add_pack(commands)
-
-
-def _add_plan(commands: options.Commands) -> None:
+def add_command(commands: options.Commands) -> None:
+    """Add plan to the command line."""
     plan = options.add_command(
         commands,
         "plan",
@@ -83,7 +55,7 @@ def _add_plan(commands: options.Commands) -> None:
           rmsplugin plan --instance -
         """,
     )
-    plan.add_argument("--instance", metavar="FILE", help=_INSTANCE)
+    plan.add_argument("--instance", metavar="FILE", help=INSTANCE)
     plan.add_argument("--live", action="store_true", help="what the next cycle of the engine would do, and why")
     plan.add_argument(
         "--policy",
@@ -131,7 +103,7 @@ def _add_plan(commands: options.Commands) -> None:
         type=options.positive_seconds,
         help="slowdown: for those that have waited for so long (default: 3600)",
     )
-    _add_search_options(plan)
+    add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")
     plan.add_argument(
         "--dot",
@@ -139,68 +111,6 @@ def _add_plan(commands: options.Commands) -> None:
         help="write the reconfiguration graph for Graphviz; - prints it, and nothing else, on standard output",
     )
     plan.set_defaults(refuse=plan.error)
-
-
-def _add_pack(commands: options.Commands) -> None:
-    pack = options.add_command(
-        commands,
-        "pack",
-        "pack the VMs that run onto the fewest nodes, for a configuration in a file",
-        _pack,
-        """
-        The VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up; vjobs'
-        nodes and exclude are respected. The lower bound is proven. The file is that of `rmsplugin plan`.
-
-        examples:
-          rmsplugin pack --instance cluster.json.gz --json
-
-          echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
-                           {"name": "n2", "cpu": 2, "memory_mib": 4096}],
-                 "vjobs": [{"name": "vjob1", "state": "running",
-                            "vms": [{"name": "vjob1-0", "cpu": 1, "memory_mib": 512, "host": "n1"},
-                                    {"name": "vjob1-1", "cpu": 1, "memory_mib": 512, "host": "n2"}]}]}' |
-          rmsplugin pack --instance -
-        """,
-    )
-    pack.add_argument("--instance", metavar="FILE", required=True, help=_INSTANCE)
-    _add_search_options(pack)
-    pack.add_argument("--json", action="store_true", help="the answer as JSON")
-
-
-def _add_search_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--time-limit",
-        metavar="S",
-        type=options.positive_seconds,
-        help=f"so long a search may take; the best found until then is the answer (default: {_TIME_LIMIT_S:g})",
-    )
-    parser.add_argument(
-        "--workers",
-        metavar="N",
-        type=options.workers,
-        help=f"threads of a search (default: one for each CPU, {_MOST_WORKERS} at most; 1 with --deterministic-limit)",
-    )
-    parser.add_argument("--seed", metavar="N", type=options.seed, help="of the searches (default: 0)")
-    parser.add_argument(
-        "--deterministic-limit",
-        metavar="D",
-        type=options.positive_amount,
-        help="end a search after so much work, about a second of one CPU each; and not by the clock, unless "
-        "--time-limit is given too",
-    )
-
-
-def search_of(arguments: argparse.Namespace) -> Search:
-    """The limits that were asked for."""
-    from rmsplugin.packing.search import Search
-
-    limit = arguments.deterministic_limit
-    return Search(
-        time_limit_s=arguments.time_limit or (_TIME_LIMIT_S if limit is None else _NEVER_S),
-        workers=arguments.workers or (min(_MOST_WORKERS, len(os.sched_getaffinity(0))) if limit is None else 1),
-        seed=arguments.seed or 0,
-        deterministic_limit=limit,
-    )
 
 
 def _refuse_misuse(arguments: argparse.Namespace) -> None:
@@ -222,7 +132,7 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.cli.shared.output_file import OutputFile
 
     _refuse_misuse(arguments)
     # Before anything is computed: nobody waits for an answer that cannot be written.
@@ -231,7 +141,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
-    with _display() as show:
+    with display() as show:
         from rmsplugin.cli.plan import live
 
         show("asking the engine")
@@ -252,7 +162,7 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
 
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
-    with _display() as show:
+    with display() as show:
         from dataclasses import replace
 
         from rmsplugin.cli.plan import solve, text, threshold
@@ -264,7 +174,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
-        _warn_of_unknown_nodes(arguments.command, configuration)
+        warn_of_unknown_nodes(arguments.command, configuration)
         search, durations = search_of(arguments), solve.durations(arguments.config)
         parameters = ProposalParameters(
             policy=arguments.policy or "rjsp",
@@ -299,52 +209,3 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         for line in text.lines(told, answer.proposal.sentence, states_before(answer.source)):
             print(printable(line))
     return 0
-
-
-def _pack(arguments: argparse.Namespace) -> int:
-    with _display() as show:
-        from rmsplugin.cli.plan import packing
-        from rmsplugin.instance import read
-
-        show(f"reading {arguments.instance}")
-        configuration = read(arguments.instance)
-        _warn_of_unknown_nodes(arguments.command, configuration)
-        show("packing")
-        packed = packing.pack_running(configuration, search_of(arguments))
-    if arguments.json:
-        print(json.dumps(packing.document(configuration, packed), indent=1))
-    else:
-        for line in packing.lines(configuration, packed):
-            print(printable(line))
-    return 0
-
-
-def _warn_of_unknown_nodes(command: str, configuration: Configuration) -> None:
-    """A node that a vjob may use need not be there; but it may be a slip."""
-    for vjob in configuration.vjobs:
-        for name in sorted((vjob.nodes or frozenset()) - configuration.node_by_name.keys()):
-            words = f"rmsplugin {command}: warning: vjob {vjob.name} may use node {name}, but there is no such node"
-            print(printable(words), file=sys.stderr)
-
-
-@contextmanager
-def _display() -> Iterator[Callable[[str], None]]:
-    """Say on a terminal what is being done, and how long it has taken; and let an interrupt end it.
-
-    Whatever starts threads (NumPy already when it is imported) has to come after this, see ``ends_at_once``.
-    """
-    from rmsplugin.cli.plan.interrupt import ends_at_once
-    from rmsplugin.cli.plan.quiet import solvers_keep_quiet
-
-    if not sys.stderr.isatty():
-        with ends_at_once(lambda: None), solvers_keep_quiet():
-            yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    progress = Progress(*columns, console=Console(stderr=True), transient=True)
-    with ends_at_once(progress.stop), solvers_keep_quiet(), progress:
-        task = progress.add_task("")
-        yield lambda doing: progress.update(task, description=printable(doing), refresh=True)

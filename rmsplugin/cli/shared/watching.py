@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rmsplugin.errors import UnavailableError
+from rmsplugin.cli.shared.table import printable, short_bytes
+from rmsplugin.errors import OperationFailedError, UnavailableError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -47,6 +49,25 @@ def watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
             if operation.get("state") != "running":
                 return operation
             display.update(int(operation.get("bytes_done") or 0), int(operation.get("bytes_total") or 0))
+
+
+def refuse_failed(operation: Mapping[str, Any]) -> None:
+    """Raise OperationFailedError for an operation that has failed."""
+    if operation.get("state") == "failed":
+        raise OperationFailedError(printable(str(operation.get("error") or "failed, without a reason")))
+
+
+def done_sentence(title: str, operation: Mapping[str, Any], began: float) -> str:
+    """That an operation is done, how long it took and what it moved: "suspend 12: done in 3.1 s, 1.2GB".
+
+    Args:
+        title: what was done to what.
+        operation: as it ended.
+        began: when, by the monotonic clock.
+    """
+    moved = operation.get("bytes_done") or 0
+    amount = f", {short_bytes(moved)}B" if moved else ""
+    return f"{title}: done in {time.monotonic() - began:.1f} s{amount}"
 
 
 class _Display:

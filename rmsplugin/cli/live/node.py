@@ -6,10 +6,10 @@ import argparse
 import json
 from typing import Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.pages import read_pages
-from rmsplugin.cli.table import printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.pages import read_pages
+from rmsplugin.cli.shared.table import printable
 from rmsplugin.client import EngineClient
 
 #: Both commands of nodes.fence and nodes.fence_status may take their whole bound, an hour each.

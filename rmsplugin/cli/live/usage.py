@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.table import printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.table import printable
 
 _CLUSTER_S = 10.0
 #: Guests are asked for up to 20 s, and a user has two turns at a time.

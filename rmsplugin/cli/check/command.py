@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import read_settings
-from rmsplugin.cli.table import printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import read_settings
+from rmsplugin.cli.shared.table import printable
 from rmsplugin.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 
 _WAIT_S = 10

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import read_settings
-from rmsplugin.cli.table import Column, Field, Row, Table, printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import read_settings
+from rmsplugin.cli.shared.table import Column, Field, Row, Table, printable
 
 if TYPE_CHECKING:
     from rmsplugin.engine.ledger.ledger_query import Answer

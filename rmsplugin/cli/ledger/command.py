@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli import querying
-from rmsplugin.cli.connection import read_settings
-from rmsplugin.cli.table import printable
+from rmsplugin.cli.ledger import query as querying
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import read_settings
+from rmsplugin.cli.shared.table import printable
 
 
 def add_command(commands: options.Commands) -> None:

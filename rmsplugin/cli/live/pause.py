@@ -6,18 +6,19 @@ import argparse
 import json
 from typing import Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.table import Row, local_time, printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.sentences import pause_sentence
+from rmsplugin.cli.shared.table import printable
 
 
-def add_commands(commands: options.Commands) -> None:
-    """Add pause and unpause to the command line."""
-    pause = options.add_command(
+def add_command(commands: options.Commands) -> None:
+    """Add pause to the command line."""
+    parser = options.add_command(
         commands,
         "pause",
         "have the engine begin no context switch, start or resume until `unpause`",
-        _run,
+        tell,
         """
         For operators. What is under way is finished, steps that have not begun are skipped, and what keeps vjobs alive
         goes on: ended jobs are cleaned up, nodes that are drained or taken back are emptied. `suspend`, `resume` and
@@ -30,28 +31,11 @@ def add_commands(commands: options.Commands) -> None:
           rmsplugin unpause
         """,
     )
-    unpause = options.add_command(
-        commands,
-        "unpause",
-        "have the engine decide again",
-        _run,
-        """
-        For operators. A cycle runs at once.
-
-        examples:
-          rmsplugin unpause
-        """,
-    )
-    for command in (pause, unpause):
-        command.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
 
 
-def pause_sentence(pause: Row) -> str:
-    """Since when, and by whom: "paused since 2026-01-01T12:00:00 by alice"."""
-    return f"paused since {local_time(pause['since'])} by {pause['by']}"
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def tell(arguments: argparse.Namespace) -> int:
+    """Have the engine pause, or go on, as the command is called."""
     answer = connect(read_settings(arguments.config)).request("POST", f"/v1/{arguments.command}", {})
     print(json.dumps(answer) if arguments.json else printable(_sentence(answer)))
     return 0

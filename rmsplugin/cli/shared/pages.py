@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.errors import UnavailableError
@@ -10,7 +11,18 @@ if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
 
 
-def rows_of(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
+def part_of(answer: Mapping[str, Any], key: str) -> Any:
+    """A part of an answer.
+
+    Raises:
+        UnavailableError: it has none.
+    """
+    if key not in answer:
+        raise _without(key)
+    return answer[key]
+
+
+def rows_of(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     """The rows of an answer.
 
     Raises:
@@ -18,8 +30,12 @@ def rows_of(answer: dict[str, Any], key: str) -> list[dict[str, Any]]:
     """
     rows = answer.get(key)
     if not isinstance(rows, list):
-        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+        raise _without(key)
     return rows
+
+
+def _without(key: str) -> UnavailableError:
+    return UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
 
 
 def read_pages(client: EngineClient, path: str, key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

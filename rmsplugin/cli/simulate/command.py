@@ -7,11 +7,13 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.bar import bar
-from rmsplugin.cli.simulate.options import POLICIES, add_options, refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.bar import bar
+from rmsplugin.cli.shared.policies import POLICIES
+from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
-from rmsplugin.cli.table import printable
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input
@@ -99,7 +101,7 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.cli.shared.output_file import OutputFile
     from rmsplugin.cli.simulate import told
     from rmsplugin.cli.simulate.simulated import counted_beside, read_input, simulate
 

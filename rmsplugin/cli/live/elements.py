@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.table import printable, short_bytes
-from rmsplugin.cli.watching import watch
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.watching import done_sentence, watch
 from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.job_names import fold
 
@@ -50,9 +50,7 @@ def operate_on_each(client: EngineClient, arguments: argparse.Namespace, element
             if operation.get("state") == "failed":
                 refused.setdefault(f"vjob {_NAME}: {operation.get('error') or 'failed'}", []).append(name)
             elif not arguments.json:
-                moved = operation.get("bytes_done") or 0
-                amount = f", {short_bytes(moved)}B" if moved else ""
-                print(f"{command} {name}: done in {time.monotonic() - started:.1f} s{amount}")
+                print(done_sentence(f"{command} {name}", operation, started))
         if arguments.json:
             print(json.dumps({"operations": list(ended.values())}, indent=1))
     if refused:

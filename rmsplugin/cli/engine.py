@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import read_settings
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import read_settings
 
 
 def add_command(commands: options.Commands) -> None:

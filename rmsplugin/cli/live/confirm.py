@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.table import Field, Row, add_table_options, columns_of, print_rows, text_of
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.table import Field, Row, add_table_options, columns_of, print_rows, text_of
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.job_names import parse
 

@@ -1,4 +1,4 @@
-"""Cycles: what the engine decided, when, what it cost and took; and what was decided of one vjob."""
+"""Cycles: `rmsplugin cycles`, what the engine decided, when, what it cost and took; or the steps of one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.table import (
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.pages import part_of, rows_of
+from rmsplugin.cli.shared.sentences import cycle_sentence
+from rmsplugin.cli.shared.table import (
     Field,
     Row,
     Table,
@@ -26,7 +28,6 @@ from rmsplugin.cli.table import (
     text_of,
     time_of,
 )
-from rmsplugin.errors import UnavailableError
 
 
 def _duration_of(key: str) -> Any:
@@ -49,7 +50,7 @@ def _note(row: Row) -> str:
     return "; ".join(str(row[key]) for key in ("error", "fallback") if row.get(key))
 
 
-CYCLE_FIELDS = (
+FIELDS = (
     Field("number", "its number, for `rmsplugin cycles NUMBER`", text_of("number"), right=True),
     Field("time", "when it was decided", time_of("time")),
     Field(
@@ -85,25 +86,13 @@ STEP_FIELDS = (
     Field("reason", "why it is done", text_of("reason")),
 )
 
-DECISION_FIELDS = (
-    Field("time", "when it was decided", time_of("time")),
-    Field("cycle", "number of the context switch that came of it, if one did", text_of("cycle"), right=True),
-    Field("state", "the state that the vjob shall be in", text_of("state")),
-    Field("code", "why, in a word", text_of("code")),
-    Field("reason", "why, in a sentence", text_of("reason")),
-)
-
 _CYCLE_COLUMNS = "number,time,state,steps,cost,bound,expected,took,decision,note"
+
 _STEP_COLUMNS = "step,kind,vjob,nodes,needs,state,began,ended,progress,error"
 
 
-def add_commands(commands: options.Commands) -> None:
-    """Add cycles and decisions to the command line."""
-    _add_cycles(commands)
-    _add_decisions(commands)
-
-
-def _add_cycles(commands: options.Commands) -> None:
+def add_command(commands: options.Commands) -> None:
+    """Add cycles to the command line."""
     cycles = options.add_command(
         commands,
         "cycles",
@@ -131,35 +120,17 @@ def _add_cycles(commands: options.Commands) -> None:
         type=options.positive_number,
         help="at most so many, the newest (default: 20)",
     )
-    add_table_options(cycles, CYCLE_FIELDS, _CYCLE_COLUMNS)
+    add_table_options(cycles, FIELDS, _CYCLE_COLUMNS)
     cycles.set_defaults(misused=cycles.error)
-
-
-def _add_decisions(commands: options.Commands) -> None:
-    decisions = options.add_command(
-        commands,
-        "decisions",
-        "show what the engine decided of a vjob, and why, oldest first",
-        _decisions,
-        """
-        One line for each time that the decision, or the reason for it, was another one than before.
-
-        examples:
-          rmsplugin decisions 12
-          rmsplugin decisions 12 --json
-        """,
-    )
-    decisions.add_argument("job", metavar="JOBID", type=options.job_id, help=options.JOB_HELP)
-    add_table_options(decisions, DECISION_FIELDS, "time,cycle,state,code,reason")
 
 
 def _cycles(arguments: argparse.Namespace) -> int:
     if arguments.number is not None:
         return _one_cycle(arguments)
-    columns = columns_of(arguments, CYCLE_FIELDS)
+    columns = columns_of(arguments, FIELDS)
     client = connect(read_settings(arguments.config))
     answer = client.request("GET", f"/v1/cycles?limit={min(arguments.limit or 20, 10000)}")
-    print_rows(arguments, columns, "cycles", _part(answer, "cycles"))
+    print_rows(arguments, columns, "cycles", rows_of(answer, "cycles"))
     return 0
 
 
@@ -170,7 +141,7 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     format_ = _STEP_COLUMNS if arguments.format == _CYCLE_COLUMNS else arguments.format
     columns = parse_format(format_, STEP_FIELDS)
     answer = connect(read_settings(arguments.config)).request("GET", f"/v1/cycles/{arguments.number}")
-    steps, cycle = _part(answer, "steps"), _part(answer, "cycle")
+    steps, cycle = rows_of(answer, "steps"), part_of(answer, "cycle")
     if arguments.json:
         print(json.dumps(answer, indent=1))
         return 0
@@ -191,26 +162,3 @@ def _headline(cycle: Row) -> Iterator[str]:
     if cycle["steps"]:
         yield f"cost {cycle['cost_mib']} MiB, proven lower bound {cycle['lower_bound_mib']} MiB"
     yield ""
-
-
-def cycle_sentence(cycle: Row) -> str:
-    """How far it is: "context switch 12 is running: 3 of 8 steps done in 0:40 (expected: 1:30)"."""
-    sentence = f"context switch {cycle['number']}: {cycle['state']}"
-    if not cycle["steps"]:
-        return sentence
-    took = "" if cycle["took_s"] is None else f" in {duration(cycle['took_s'])}"
-    expected = f" (expected: {duration(cycle['expected_s'])})"
-    return f"{sentence}, {cycle['steps_done']} of {cycle['steps']} steps done{took}{expected}"
-
-
-def _decisions(arguments: argparse.Namespace) -> int:
-    columns = columns_of(arguments, DECISION_FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", f"{options.job_path(arguments.job)}/decisions")
-    print_rows(arguments, columns, "decisions", _part(answer, "decisions"))
-    return 0
-
-
-def _part(answer: Row, key: str) -> Any:
-    if key not in answer:
-        raise UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
-    return answer[key]

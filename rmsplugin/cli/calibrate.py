@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import read_settings
-from rmsplugin.cli.table import Field, Row, local_time, plain_table, printable, text_of
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import read_settings
+from rmsplugin.cli.shared.table import Field, Row, local_time, plain_table, printable, text_of
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:

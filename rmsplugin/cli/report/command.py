@@ -13,17 +13,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.bar import Show, bar
-from rmsplugin.cli.connection import connect, read_settings
 from rmsplugin.cli.report.fields import CLASS_COLUMNS, JOB_COLUMNS, JOB_FIELDS, TOTAL_COLUMNS, TOTAL_FIELDS
-from rmsplugin.cli.table import Row, Table, add_table_options, described, parse_format, printable
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.bar import Show, bar
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.table import Row, Table, add_table_options, described, parse_format, printable
 from rmsplugin.errors import ReportError, SettingsError
 from rmsplugin.latency import uncollected
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.output_file import OutputFile
     from rmsplugin.cli.report.own import OwnReport
+    from rmsplugin.cli.shared.output_file import OutputFile
     from rmsplugin.report.build import Report
     from rmsplugin.settings import Settings
 
@@ -228,7 +228,7 @@ def _asked(
 
 def _page_file(name: str) -> OutputFile:
     """Raises ReportError, RefusedError."""
-    from rmsplugin.cli.output_file import OutputFile
+    from rmsplugin.cli.shared.output_file import OutputFile
     from rmsplugin.report.page.html import library
 
     library()

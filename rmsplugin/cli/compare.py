@@ -8,19 +8,14 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.bar import Show, bar
-from rmsplugin.cli.simulate.options import (
-    COUNTING,
-    POLICIES,
-    SWITCHING,
-    add_options,
-    refuse_misuse,
-    refuse_page,
-)
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.bar import Show, bar
+from rmsplugin.cli.shared.policies import COUNTING, POLICIES, SWITCHING
+from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, printable, text_of
+from rmsplugin.cli.simulate.command import warn
+from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
+from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
-from rmsplugin.cli.simulating import warn
-from rmsplugin.cli.table import Field, Row, duration, plain_table, printable, text_of
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input, Simulated

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from rmsplugin.cli import arguments as options
-from rmsplugin.cli.connection import connect, read_settings
-from rmsplugin.cli.pages import read_pages
-from rmsplugin.cli.table import (
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.pages import read_pages
+from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
     bytes_of,
@@ -18,9 +18,8 @@ from rmsplugin.cli.table import (
     text_of,
     time_of,
 )
-from rmsplugin.cli.watching import watch
+from rmsplugin.cli.shared.watching import refuse_failed, watch
 from rmsplugin.client import EngineClient
-from rmsplugin.errors import OperationFailedError
 
 #: All states are read before anything begins: as long as copying them may take.
 _VERIFY_S = 3600.0
@@ -91,8 +90,7 @@ def _take_back(arguments: argparse.Namespace, client: EngineClient) -> int:
     operation = watch(client, number, f"take back {arguments.take_back}")
     if arguments.json:
         print(json.dumps(operation, indent=1))
-    if operation.get("state") == "failed":
-        raise OperationFailedError(printable(str(operation.get("error") or "failed, without a reason")))
+    refuse_failed(operation)
     if not arguments.json:
         vjob = operation.get("vjob", "")
         print(printable(f"vjob {vjob} sleeps in the states {arguments.take_back}; go on with: rmsplugin resume {vjob}"))

@@ -1,0 +1,1 @@
+"""`rmsplugin ledger`: check the ledger, copy it, ask it."""

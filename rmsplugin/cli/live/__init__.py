@@ -1,0 +1,1 @@
+"""Commands that ask the engine, or tell it to do something: a module a command."""

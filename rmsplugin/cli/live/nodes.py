@@ -1,0 +1,84 @@
+"""Nodes: `rmsplugin nodes`, the nodes that may host VMs, and what of them is taken."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.pages import rows_of
+from rmsplugin.cli.shared.table import (
+    Field,
+    add_table_options,
+    columns_of,
+    mebibytes_of,
+    print_rows,
+    text_of,
+    time_of,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+FIELDS = (
+    Field("node", "name, as in Slurm", text_of("name")),
+    Field(
+        "state",
+        "Slurm's word for its state; `unreachable` when its libvirt does not answer; `gone` when somebody said so",
+        text_of("state"),
+    ),
+    Field("gonesince", "since when it is gone, by an operator's word or by fencing", time_of("gone_since")),
+    Field("goneby", "who said that it is gone", text_of("gone_by")),
+    Field("vms", "number of VMs on it", text_of("vms"), right=True),
+    Field("cpus", "CPUs that VMs may take", text_of("cpus"), right=True),
+    Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),
+    Field("memory", "memory that VMs may take", mebibytes_of("memory_mib"), right=True),
+    Field("memoryused", "memory that VMs have taken", mebibytes_of("memory_used_mib"), right=True),
+    Field(
+        "room",
+        "the engine's room there: held; leaving, when it has to be given back; requested or starting, when Slurm has "
+        "not given the node yet; or none",
+        text_of("room"),
+    ),
+    Field("roomjob", "the room's job in Slurm", text_of("room_job"), right=True),
+    Field("since", "since when the engine has the node", time_of("since")),
+    Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
+    Field("features", "its active features, for `sbatch -C`", text_of("features")),
+    Field("reservedfor", "the VM that it is reserved for, which has outgrown its node", text_of("reserved_for")),
+    Field("reservedsince", "since when it is reserved", time_of("reserved_since")),
+    Field("guests", "the VMs that have moved there since; it is reserved until they have ended", text_of("guests")),
+    Field(
+        "reason",
+        "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the kind of action that "
+        "the engine begins there no more for a while, because several in a row failed; or for whom it is reserved",
+        text_of("reason"),
+    ),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add nodes to the command line."""
+    nodes = options.add_command(
+        commands,
+        "nodes",
+        "list the nodes that may host VMs: whether the engine has them, what of them is taken",
+        _nodes,
+        """
+        A node hosts VMs while the engine has a room there: a job of its own by which Slurm gives it the whole node.
+
+        examples:
+          rmsplugin nodes
+          rmsplugin nodes --format=node,room,roomjob,until,features,reason
+          rmsplugin nodes --json
+        """,
+    )
+    add_table_options(nodes, FIELDS, "node,state,room,since,until,vms,cpusused,cpus,memoryused,memory,reason")
+
+
+def _nodes(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/nodes")
+    print_rows(arguments, columns, "nodes", rows_of(answer, "nodes"))
+    return 0

@@ -1,0 +1,59 @@
+"""Status: `rmsplugin status`, whether the engine runs, and what it did last."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
+from rmsplugin.cli.shared.table import (
+    local_time,
+    printable,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add status to the command line."""
+    status = options.add_command(
+        commands,
+        "status",
+        "say whether the engine runs, what its last cycle did, and how far the last context switch is",
+        _status,
+        """
+        examples:
+          rmsplugin status
+          rmsplugin status --json
+        """,
+    )
+    status.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/status")
+    if arguments.json:
+        print(json.dumps(answer, indent=1))
+        return 0
+    started = answer.get("started")
+    since = f", started {local_time(started)}" if isinstance(started, int | float) else ""
+    print(printable(f"engine {answer.get('version', '?')}{since}"))
+    cycle = answer.get("last_cycle")
+    if cycle and cycle["time"]:
+        took = f"{local_time(cycle['time'])} ({cycle['seconds']:.1f} s)"
+        print(printable(f"last cycle {took}: {cycle['sentence']}"))
+    else:
+        print("no cycle yet")
+    if last := answer.get("last_plan"):
+        print(printable(cycle_sentence(last)))
+    if pause := answer.get("paused"):
+        print(printable(f"{pause_sentence(pause)}; `rmsplugin unpause` has it decide again"))
+    if quiet := answer.get("quiet"):
+        print(printable(quiet))
+    for problem in answer.get("problems", []):
+        print(printable(f"problem: {problem}"))
+    return 0

@@ -1,0 +1,60 @@
+"""VMs: `rmsplugin vms`, the VMs of all vjobs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.pages import read_pages
+from rmsplugin.cli.shared.table import (
+    Field,
+    add_table_options,
+    bytes_of,
+    columns_of,
+    mebibytes_of,
+    print_rows,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+FIELDS = (
+    Field("name", "name, also its host name", text_of("name")),
+    Field("vjob", "its vjob", text_of("vjob"), right=True),
+    Field("state", "state of the VM", text_of("state")),
+    Field("node", "where it runs", text_of("node")),
+    Field("address", "its IP address", text_of("address")),
+    Field("image", "node that holds its saved state", text_of("image_node")),
+    Field("imagesize", "size of its saved state", bytes_of("image_bytes"), right=True),
+    Field("cpus", "its CPUs", text_of("cpus"), right=True),
+    Field("memory", "its memory", mebibytes_of("memory_mib"), right=True),
+    Field("cpudemand", "CPUs that it demands, by observation", text_of("cpus_demand"), right=True),
+    Field("memdemand", "memory that it needs, by what its guest says", mebibytes_of("memory_demand_mib"), right=True),
+)
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add vms to the command line."""
+    vms = options.add_command(
+        commands,
+        "vms",
+        "list the VMs of all vjobs",
+        _vms,
+        """
+        examples:
+          rmsplugin vms
+          rmsplugin vms --parsable2 --format=name,node,address
+        """,
+    )
+    add_table_options(vms, FIELDS, "name,vjob,state,node,address,image,imagesize,cpus,memory")
+
+
+def _vms(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, FIELDS)
+    rows, _ = read_pages(connect(read_settings(arguments.config)), "/v1/vms", "vms")
+    print_rows(arguments, columns, "vms", rows)
+    return 0

@@ -1,0 +1,60 @@
+"""Pack: `rmsplugin pack`, the VMs that run packed onto the fewest nodes, for a configuration in a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
+from rmsplugin.cli.plan.search_options import INSTANCE, add_search_options, search_of
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.table import printable
+
+if TYPE_CHECKING:
+    pass
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add pack to the command line."""
+    pack = options.add_command(
+        commands,
+        "pack",
+        "pack the VMs that run onto the fewest nodes, for a configuration in a file",
+        _pack,
+        """
+        The VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up; vjobs'
+        nodes and exclude are respected. The lower bound is proven. The file is that of `rmsplugin plan`.
+
+        examples:
+          rmsplugin pack --instance cluster.json.gz --json
+
+          echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
+                           {"name": "n2", "cpu": 2, "memory_mib": 4096}],
+                 "vjobs": [{"name": "vjob1", "state": "running",
+                            "vms": [{"name": "vjob1-0", "cpu": 1, "memory_mib": 512, "host": "n1"},
+                                    {"name": "vjob1-1", "cpu": 1, "memory_mib": 512, "host": "n2"}]}]}' |
+          rmsplugin pack --instance -
+        """,
+    )
+    pack.add_argument("--instance", metavar="FILE", required=True, help=INSTANCE)
+    add_search_options(pack)
+    pack.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    with display() as show:
+        from rmsplugin.cli.plan import packing
+        from rmsplugin.instance import read
+
+        show(f"reading {arguments.instance}")
+        configuration = read(arguments.instance)
+        warn_of_unknown_nodes(arguments.command, configuration)
+        show("packing")
+        packed = packing.pack_running(configuration, search_of(arguments))
+    if arguments.json:
+        print(json.dumps(packing.document(configuration, packed), indent=1))
+    else:
+        for line in packing.lines(configuration, packed):
+            print(printable(line))
+    return 0

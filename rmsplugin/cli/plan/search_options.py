@@ -1,0 +1,60 @@
+"""Search options: what plan and pack are told of the file and of their searches."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.shared import arguments as options
+
+if TYPE_CHECKING:
+    from rmsplugin.packing.search import Search
+
+
+_TIME_LIMIT_S = 5.0
+
+_MOST_WORKERS = 4
+
+#: With a deterministic limit the clock must not be what ends a search; this is as good as never.
+_NEVER_S = 7 * 86400.0
+
+#: How --instance is explained.
+INSTANCE = "the configuration: a JSON file, compressed (gzip, bzip2, xz) or not; - is standard input"
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Add them."""
+    parser.add_argument(
+        "--time-limit",
+        metavar="S",
+        type=options.positive_seconds,
+        help=f"so long a search may take; the best found until then is the answer (default: {_TIME_LIMIT_S:g})",
+    )
+    parser.add_argument(
+        "--workers",
+        metavar="N",
+        type=options.workers,
+        help=f"threads of a search (default: one for each CPU, {_MOST_WORKERS} at most; 1 with --deterministic-limit)",
+    )
+    parser.add_argument("--seed", metavar="N", type=options.seed, help="of the searches (default: 0)")
+    parser.add_argument(
+        "--deterministic-limit",
+        metavar="D",
+        type=options.positive_amount,
+        help="end a search after so much work, about a second of one CPU each; and not by the clock, unless "
+        "--time-limit is given too",
+    )
+
+
+def search_of(arguments: argparse.Namespace) -> Search:
+    """The limits that were asked for."""
+    from rmsplugin.packing.search import Search
+
+    limit = arguments.deterministic_limit
+    return Search(
+        time_limit_s=arguments.time_limit or (_TIME_LIMIT_S if limit is None else _NEVER_S),
+        workers=arguments.workers or (min(_MOST_WORKERS, len(os.sched_getaffinity(0))) if limit is None else 1),
+        seed=arguments.seed or 0,
+        deterministic_limit=limit,
+    )

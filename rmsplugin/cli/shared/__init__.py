@@ -1,0 +1,1 @@
+"""What commands share: arguments, tables, the way to the engine."""

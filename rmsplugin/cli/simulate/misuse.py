@@ -1,0 +1,74 @@
+"""Misuse: options of simulate and compare that do not go together."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rmsplugin.cli.shared.policies import SWITCHING
+
+if TYPE_CHECKING:
+    pass
+
+
+#: Options that a ledger has no need of.
+_OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
+
+
+def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> None:
+    """End with status 2 where options do not go together."""
+    switching = [policy for policy in policies if policy in SWITCHING]
+    if arguments.memory_per_node is None and switching:
+        arguments.refuse(f"{switching[0]} needs --memory-per-node: how long a context switch takes depends on memory")
+    if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
+        arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
+    _refuse_other_source(arguments)
+    _refuse_memory(arguments, switching)
+    if (arguments.cpus_per_vm or 1) > arguments.cpus_per_node:
+        arguments.refuse("--cpus-per-vm is more than --cpus-per-node")
+
+
+def refuse_page(arguments: argparse.Namespace) -> None:
+    """End with status 2 where --html cannot be meant."""
+    if arguments.html == "":
+        arguments.refuse("argument --html: the name of a file is empty")
+    if arguments.html == "-":
+        arguments.refuse("--html needs a file")
+    refuse_input(arguments, "--html", arguments.html)
+
+
+def refuse_input(arguments: argparse.Namespace, option: str, output: str | None) -> None:
+    """End with status 2 where an output would replace what is read."""
+    if output is not None and output != "-" and _same_file(arguments.workload or arguments.ledger, output):
+        what = "the trace of --workload" if arguments.workload else "the ledger of --ledger"
+        arguments.refuse(f"{option} would replace {what}")
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether both names are of one file that is there."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # one of them is not there, or no path at all
+        return False
+
+
+def _refuse_other_source(arguments: argparse.Namespace) -> None:
+    """Refuse what is said of a trace where there is a ledger, and the other way round."""
+    source, other = ("--workload", "--ledger") if arguments.ledger is None else ("--ledger", "--workload")
+    names = ("ask_slurm", "unpreemptible", "measured") if arguments.ledger is None else _OF_TRACES
+    for name in names:
+        if getattr(arguments, name):
+            arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
+
+
+def _refuse_memory(arguments: argparse.Namespace, switching: Sequence[str]) -> None:
+    """Refuse to observe memory where nobody can be moved, and to say how where it is not observed."""
+    if arguments.memory == "observed" and arguments.ledger is not None:
+        arguments.refuse("--memory observed goes with --workload, not with --ledger")
+    if arguments.memory == "observed" and not switching:
+        arguments.refuse("--memory observed is not for fcfs and easy, which cannot relieve a node that is short")
+    for name in ("memory_threshold", "memory_unknown"):
+        if arguments.memory != "observed" and getattr(arguments, name) is not None:
+            arguments.refuse(f"--{name.replace('_', '-')} goes with --memory observed")
