@@ -18,8 +18,8 @@ import sdnotify
 from rmsplugin import __version__
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
-from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.factory import open_platform
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
@@ -186,7 +186,7 @@ class Daemon:
 def open_context(settings: Settings, state_dir: Path) -> Context:
     """Open the ledger and the adapters."""
     private, public = root_keys(state_dir)
-    slurm, hypervisor, nodes = settings.slurm, settings.hypervisor, settings.nodes
+    slurm, nodes = settings.slurm, settings.nodes
     steady = SteadyClock()
     ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
     steady.not_before(ledger.newest_time())
@@ -201,16 +201,7 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
         ),
-        hypervisor=LibvirtHypervisor(
-            hypervisor.uri,
-            hypervisor.migrate_host,
-            domain_type=hypervisor.domain_type,
-            machine_type=hypervisor.machine,
-            migrate_tls=hypervisor.migrate_tls,
-            migrate_converge=hypervisor.migrate_converge,
-            migrate_emulated=hypervisor.migrate_emulated,
-            connect_timeout_s=hypervisor.connect_timeout_s,
-        ),
+        hypervisor=open_platform(settings),
         nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),
         guests=SshGuests(private),
         root_public_key=public,

@@ -12,7 +12,7 @@ from typing import Any
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2
 
-#: What libvirt makes of the partition /rmsplugin (adapters/hypervisor/domain_xml.py): by itself, and through systemd.
+#: What libvirt makes of the partition /rmsplugin (platform/libvirt/domain_xml.py): by itself, and through systemd.
 _PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
 
 _VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")

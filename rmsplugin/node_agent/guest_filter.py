@@ -1,6 +1,6 @@
 """Guest filter: rules of nftables that pin a VM's interface to the VM's addresses, made before the VM is created.
 
-The same rules as libvirt's filter of the engine's (``adapters/hypervisor/network_filter.py``), by one ``nft`` instead
+The same rules as the engine's filter of libvirt's (``platform/libvirt/network_filter.py``), by one ``nft`` instead
 of some seventy processes. A table of the family bridge in which nothing passes from an interface whose name begins with
 TAP_PREFIX but what the chain of that interface lets pass, and to it IPv4 and ARP: a VM without a chain sends nothing.
 Each change is one transaction: it holds, or nothing has changed.

@@ -2,7 +2,7 @@
 
 The engine compares what it is shown with what it knows, but the XML of an incoming migration comes from the libvirt of
 its source, and whoever is root there can have that say anything. So the node itself looks at what is to be created: a
-VM of ours has our shape (``rmsplugin.model.vm_shape``), and files where the settings of this node say. VMs of other
+VM of ours has our shape (``vm_shape``), and files where the settings of this node say. VMs of other
 names are none of our business, unless they come from another node: nobody but the engine migrates.
 
 It is called by ``hooks/qemu``. It refuses by its exit status; what it says on standard error reaches the caller.
@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
+from rmsplugin.adapters.platform.libvirt.vm_shape import parse, strange
 from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name
-from rmsplugin.model.vm_shape import parse, strange
 from rmsplugin.node_agent.config import AgentConfig, load
 from rmsplugin.node_agent.errors import AgentError
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmsplugin.adapters.hypervisor.base import KernelImage, VMSpec
+from rmsplugin.adapters.platform.base import KernelImage, VMSpec
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
 from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles

@@ -28,7 +28,7 @@ from e2e.rooms import count, engine_pid, ledger, wait_number
 
 from bench.live import cpu_s
 from bench.measure import Report
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER
+from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from rmsplugin.adapters.guests.used import Used
-from rmsplugin.adapters.hypervisor.base import KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml, with_paths_of
 from rmsplugin.adapters.nodes.ssh import _read as agents_answer
+from rmsplugin.adapters.platform.base import KernelImage, VMSpec
+from rmsplugin.adapters.platform.libvirt.domain_xml import Machine, domain_xml, with_paths_of
 from rmsplugin.adapters.rms import slurm_records, slurm_text
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.hostlist import HostList

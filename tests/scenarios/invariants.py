@@ -8,7 +8,7 @@ from typing import Any
 
 from scenarios.world import World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
 from rmsplugin.engine.ledger.rows import StepState, VJobRow
 from rmsplugin.model.vjob import VJobState

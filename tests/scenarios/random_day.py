@@ -19,7 +19,7 @@ from scenarios.interleaved import InterleavedWorld, one_thread
 from scenarios.invariants import Watch
 from scenarios.neighbours import Silence, Way
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError

@@ -13,7 +13,7 @@ from scenarios.neighbours import Silence, Way
 from scenarios.test_operations import events, powers, running
 from scenarios.world import KilledError, World, spread
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.rows import OperationKind

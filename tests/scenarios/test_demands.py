@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from scenarios.world import NODES, KilledError, World
 
-from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.adapters.platform.base import VMPower, VMStatistics
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.ledger.rows import OperationKind

@@ -9,8 +9,8 @@ import pytest
 from scenarios.test_operations import running
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER
 from rmsplugin.adapters.nodes.base import Guard
+from rmsplugin.adapters.platform.base import NODE_FILTER
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState

@@ -12,7 +12,7 @@ from scenarios.neighbours import Lie
 from scenarios.test_context_switches import life_with_a_switch
 from scenarios.world import World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsSnapshot
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -50,7 +50,7 @@ LIES: dict[str, tuple[str, str, Tell]] = {
     "no VMs": ("hypervisor", "list_vms", lambda _: {}),
     "VMs stand still": ("hypervisor", "list_vms", vms_are(VMPower.PAUSED)),
     "VMs have crashed": ("hypervisor", "list_vms", vms_are(VMPower.CRASHED)),
-    "VMs are half there": ("hypervisor", "list_vms", vms_are(VMPower.POSTCOPY_FAILED)),
+    "VMs are half there": ("hypervisor", "list_vms", vms_are(VMPower.HALF)),
     "something is under way in VMs": ("hypervisor", "list_vms", busy),
     "no such VM": ("hypervisor", "has_vm", lambda has: not has),
     "no counters": ("hypervisor", "statistics", lambda _: {}),

@@ -7,7 +7,7 @@ from scenarios import test_node_gone
 from scenarios.test_node_gone import events, host, requests, running, ticks
 from scenarios.world import NODES, KilledError, World
 
-from rmsplugin.adapters.hypervisor.base import Converge, VMPower
+from rmsplugin.adapters.platform.base import Converge, VMPower
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import RefusedError
@@ -35,7 +35,7 @@ def begun_again(world: World, job: int, dead: str) -> None:
 
 def broken_off(world: World, job: int, to: str, how: object) -> None:
     """Ask for its migration, and let ``how`` happen once that has gone over to post-copy."""
-    world.hypervisor.hook_next("migrate", Point.POSTCOPY, how, vm=f"vjob{job}-0")  # type: ignore[arg-type]
+    world.hypervisor.hook_next("migrate", Point.HANDED_OVER, how, vm=f"vjob{job}-0")  # type: ignore[arg-type]
     world.ask(job, K.MIGRATE, to)
     ticks(world, 1)
 
@@ -83,7 +83,7 @@ def test_a_destination_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_pro
     assert world.context.ledger.vjob(job).losses == 0
     assert world.state(job) is S.RUNNING
     # Half of it is here, and must not be let run: the other half may be running there.
-    assert world.hypervisor.list_vms(here)[f"vjob{job}-0"].power is VMPower.POSTCOPY_FAILED
+    assert world.hypervisor.list_vms(here)[f"vjob{job}-0"].power is VMPower.HALF
     requests(world).orders.node_gone(0, to)
     begun_again(world, job, to)
 

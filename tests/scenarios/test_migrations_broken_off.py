@@ -6,7 +6,7 @@ import pytest
 from scenarios.test_node_gone import events, host, requests, running, ticks
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import UnavailableError

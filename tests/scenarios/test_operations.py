@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.execute.task import CancelledError

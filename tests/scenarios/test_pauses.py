@@ -26,7 +26,7 @@ from scenarios.test_slowdown import (
 )
 from scenarios.world import KilledError, World, spread
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow

@@ -20,7 +20,7 @@ from scenarios.test_reaction import script_ends
 from scenarios.test_slowdown import HOUR_S, full, one, pass_time
 from scenarios.world import World, spread
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState

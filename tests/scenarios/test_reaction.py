@@ -13,7 +13,7 @@ from scenarios.test_pauses import end, pausing, powers, rows, served
 from scenarios.test_slowdown import HOUR_S, full, one, pass_time, short, ticks_until, whole
 from scenarios.world import World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.execute import task
 from rmsplugin.engine.ledger.rows import OperationKind

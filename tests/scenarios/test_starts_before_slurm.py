@@ -13,7 +13,7 @@ from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, look_up
-from rmsplugin.adapters.hypervisor.base import VMSpec
+from rmsplugin.adapters.platform.base import VMSpec
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.execute import identity
 from rmsplugin.engine.execute.identity import take_account

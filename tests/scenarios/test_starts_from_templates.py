@@ -11,7 +11,7 @@ from scenarios.neighbours import Silence, Way
 from scenarios.test_engine_killed import check_running
 from scenarios.world import KilledError, World, spread
 
-from rmsplugin.adapters.hypervisor.base import VMSpec
+from rmsplugin.adapters.platform.base import VMSpec
 from rmsplugin.engine.execute.operations import guest_disks
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import CorruptStateError, NoSpaceError, OperationFailedError, RmspluginError

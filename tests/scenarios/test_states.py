@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from scenarios.world import NODES, World
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.ledger.rows import Aside, OperationKind, VMRow
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, RefusedError

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import Machine, domain_xml
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.libvirt.domain_xml import Machine, domain_xml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HELPER = Path("/usr/lib/libvirt/virt-aa-helper")

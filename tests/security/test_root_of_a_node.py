@@ -20,8 +20,8 @@ from contract.hypervisor.on_libvirt import LibvirtWorld
 from contract.hypervisor.steps import have_up, power
 from contract.hypervisor.worlds import INSIDE, eventually, spec
 
-from rmsplugin.adapters.hypervisor import libvirt_migration
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.platform.libvirt import migration
 from rmsplugin.errors import CorruptStateError, OperationFailedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -76,7 +76,7 @@ def test_no_certificate_of_a_node_opens_libvirt_of_another(world: LibvirtWorld, 
     try:
         assert done.returncode != 0, "root of n1 reads /etc/shadow of n2"
         assert "evil" not in world.on(B, "virsh", "list", "--name").stdout
-        assert not world.nodes.reach(A, B).libvirt_open
+        assert not world.nodes.reach(A, B).platform_open
     finally:
         world.on(B, "virsh", "destroy", "evil")
 
@@ -144,7 +144,7 @@ def test_a_vm_to_which_he_added_a_file_of_the_host_is_moved_by_no_engine_and_tak
         with pytest.raises(OperationFailedError, match="somebody has changed it"):
             world.hypervisor.migrate(VM, A, B, timeout_s=60)
         # And his libvirt may show the engine something else than it sends.
-        monkeypatch.setattr(libvirt_migration, "require_ours", lambda xml: None)
+        monkeypatch.setattr(migration, "require_ours", lambda xml: None)
         with pytest.raises(OperationFailedError, match=r"rmsplugin refuses .*devices/serial"):
             world.hypervisor.migrate(VM, A, B, timeout_s=60)
         assert power(world, A) is VMPower.RUNNING

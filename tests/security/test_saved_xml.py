@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import Machine, StrangeXMLError, domain_xml, require_ours, with_paths_of
-from rmsplugin.model.vm_shape import strange
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.libvirt.domain_xml import (
+    Machine,
+    StrangeXMLError,
+    domain_xml,
+    require_ours,
+    with_paths_of,
+)
+from rmsplugin.adapters.platform.libvirt.vm_shape import strange
 
 SAVED = Path(__file__).parent / "saved"
 SPEC = VMSpec(

@@ -15,8 +15,8 @@ import pytest
 from unit.check_facts import SLURM, faults, settings
 
 from rmsplugin import __version__
-from rmsplugin.adapters.hypervisor.base import HostInfo
 from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
+from rmsplugin.adapters.platform.base import HostInfo
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
@@ -221,10 +221,10 @@ def test_room_in_the_store_is_judged_by_what_may_not_compress() -> None:
 
 
 def test_a_node_whose_libvirt_creates_anything_is_found() -> None:
-    without = replace(NODE, agent=replace(NODE.agent, qemu_hook=False))  # type: ignore[type-var]
+    without = replace(NODE, agent=replace(NODE.agent, vm_hook=False))  # type: ignore[type-var]
     (fault,) = faults(judge_node(settings(), without))
     assert fault.level is Level.ERROR and "hooks/qemu" in fault.remedy
-    assert faults(judge_node(settings(), replace(NODE, agent=replace(NODE.agent, qemu_hook=True)))) == []  # type: ignore[type-var]
+    assert faults(judge_node(settings(), replace(NODE, agent=replace(NODE.agent, vm_hook=True)))) == []  # type: ignore[type-var]
 
 
 @pytest.mark.parametrize(
@@ -257,8 +257,8 @@ def test_a_node_whose_ports_are_open_to_vms_is_found() -> None:
 
 @pytest.mark.parametrize("can", [None, False])
 def test_a_node_that_cannot_filter_by_itself_is_found_if_it_has_to(can: bool | None) -> None:
-    able = replace(NODE, agent=replace(AGENT, guest_filter=True, qemu_hook=True, filter_tools=("ebtables",)))
-    unable = replace(NODE, agent=replace(AGENT, guest_filter=can, qemu_hook=True))
+    able = replace(NODE, agent=replace(AGENT, guest_filter=True, vm_hook=True, filter_tools=("ebtables",)))
+    unable = replace(NODE, agent=replace(AGENT, guest_filter=can, vm_hook=True))
     wanted = settings(network={"filter": "nftables"})
     assert faults(judge_node(wanted, able)) == []
     (fault,) = faults(judge_node(wanted, unable))
@@ -312,8 +312,8 @@ def test_the_shared_store_is_judged_instead_of_the_local_one() -> None:
     ("reach", "words"),
     [
         (Reach("refused"), ["no saved state can be copied: refused"]),
-        (Reach("", libvirt_open=True), ["libvirt on n2 obeys n1: whoever is root here is root there"]),
-        (Reach("a", libvirt_open=True), ["copied", "root there"]),
+        (Reach("", platform_open=True), ["libvirt on n2 obeys n1: whoever is root here is root there"]),
+        (Reach("a", platform_open=True), ["copied", "root there"]),
         ("agent gone", ["could not be tried"]),
     ],
 )

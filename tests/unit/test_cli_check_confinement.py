@@ -8,8 +8,8 @@ import pytest
 from unit.check_facts import fault, faults, settings
 from unit.test_cli_check import AGENT, NODE
 
-from rmsplugin.adapters.hypervisor.base import HostInfo
-from rmsplugin.adapters.hypervisor.libvirt_values import confined_by, qemu_uid
+from rmsplugin.adapters.platform.base import HostInfo
+from rmsplugin.adapters.platform.libvirt.values import confined_by, qemu_uid
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.nodes import judge_node
 
@@ -18,7 +18,7 @@ UID = 64055
 
 def judged(uid: int | None, confined: str | None, **changes: object) -> list[Finding]:
     assert isinstance(NODE.hypervisor, HostInfo)
-    info = replace(NODE.hypervisor, qemu_uid=uid, confined_by=confined)
+    info = replace(NODE.hypervisor, account_uid=uid, confined_by=confined)
     facts = replace(NODE, hypervisor=info, agent=replace(AGENT, **changes))  # type: ignore[arg-type]
     return faults(judge_node(settings(), facts))
 

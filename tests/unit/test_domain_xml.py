@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMSpec
-from rmsplugin.adapters.hypervisor.domain_xml import (
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.libvirt.domain_xml import (
     NAMESPACE,
     PARTITION,
     Machine,
@@ -20,7 +20,7 @@ from rmsplugin.adapters.hypervisor.domain_xml import (
     with_partition,
     with_paths_of,
 )
-from rmsplugin.adapters.hypervisor.libvirt_values import offered_machines, statistics
+from rmsplugin.adapters.platform.libvirt.values import offered_machines, statistics
 from rmsplugin.model.vm_names import tap_of
 
 #: Comes with Debian's package libvirt0.

@@ -34,7 +34,7 @@ ALLOWED = {
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
-    "node_agent": {"model"},
+    "node_agent": {"model", "adapters"},
     "wrapper": {"model", "adapters", "client", "settings"},
     "cli": {
         "adapters",
@@ -105,6 +105,8 @@ IMPURE = {
 
 #: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
 STANDARD_LIBRARY_ONLY = ("client", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
+#: What a node runs of the platforms' packages, likewise.
+STANDARD_LIBRARY_ONLY += ("adapters/platform/libvirt/vm_shape",)
 
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {

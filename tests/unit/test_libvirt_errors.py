@@ -5,7 +5,7 @@ from __future__ import annotations
 import libvirt
 import pytest
 
-from rmsplugin.adapters.hypervisor.libvirt_errors import (
+from rmsplugin.adapters.platform.libvirt.errors import (
     NoControlGroupError,
     is_unknown_format,
     is_unloadable_state,

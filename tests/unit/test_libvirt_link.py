@@ -9,7 +9,7 @@ import libvirt
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.hypervisor.libvirt_link import Link, start_event_loop
+from rmsplugin.adapters.platform.libvirt.link import Link, start_event_loop
 from rmsplugin.errors import RmspluginError
 
 

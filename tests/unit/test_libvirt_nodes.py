@@ -8,9 +8,9 @@ from typing import Any
 import libvirt
 import pytest
 
-from rmsplugin.adapters.hypervisor.base import VMPower
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
-from rmsplugin.adapters.hypervisor.libvirt_values import power
+from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
+from rmsplugin.adapters.platform.libvirt.values import power
 from rmsplugin.errors import TimedOutError
 
 VMS = [f"vjob{job}-0" for job in range(1, 6)]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.hypervisor import libvirt_waiting
-from rmsplugin.adapters.hypervisor.libvirt_link import Call
-from rmsplugin.adapters.hypervisor.libvirt_values import JobProgress
+from rmsplugin.adapters.platform.libvirt import waiting as module
+from rmsplugin.adapters.platform.libvirt.link import Call
+from rmsplugin.adapters.platform.libvirt.values import JobProgress
 from rmsplugin.errors import NotFoundError, TimedOutError, UnavailableError
 
 GONE = NotFoundError("no domain with matching name")
@@ -34,13 +34,13 @@ class Node:
 
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(libvirt_waiting, "_GONE_S", 0.5)
-    monkeypatch.setattr(libvirt_waiting, "_POLL_S", 0.02)
+    monkeypatch.setattr(module, "_GONE_S", 0.5)
+    monkeypatch.setattr(module, "_POLL_S", 0.02)
 
     def watch(call: Call[str], answers: Iterator[JobProgress | Exception]) -> object:
         vms: Any = None  # nothing is aborted
         node: Any = Node(answers)
-        return libvirt_waiting.Waiting(node, vms).watch(call, "n1", "vjob1-0", 3600.0, lambda done, total: None)
+        return module.Waiting(node, vms).watch(call, "n1", "vjob1-0", 3600.0, lambda done, total: None)
 
     return watch
 

@@ -10,9 +10,9 @@ import libvirt
 import pytest
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
-from rmsplugin.adapters.hypervisor.network_filter import FILTER_XML, NetworkFilters, filter_of, offered_filters
+from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER
+from rmsplugin.adapters.platform.libvirt.network_filter import FILTER_XML, NetworkFilters, filter_of, offered_filters
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import NotFoundError, OperationFailedError, UnavailableError
 
 

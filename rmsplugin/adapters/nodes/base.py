@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rmsplugin.adapters.hypervisor.base import Progress
+from rmsplugin.adapters.platform.base import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class NodeCheck:
     restorable_formats: frozenset[str]  # those that the node has the programs for
     snapshot_format: str = ""  # as ``save_format``, of checkpoints
     templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
-    qemu_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
+    vm_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
     filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
     ports_closed: bool | None = None  # our table closes its ports to VMs; None: an older release
     writable_images: frozenset[str] = frozenset()  # image files that root there may write, and give to others
@@ -93,7 +93,7 @@ class TemplateUse(enum.StrEnum):
 class Template:
     """What a template is named by."""
 
-    key: str  # 32 hexadecimal digits, of ``Hypervisor.template_key``
+    key: str  # 32 hexadecimal digits, of ``Platform.template_key``
     image: str  # its name in the settings; the node tells whether the files are still the same
 
 
@@ -102,7 +102,7 @@ class Reach:
     """Whether one node can reach another, as copies need it, and no further."""
 
     agent: str  # what is wrong with the way to its node agent; "" if nothing
-    libvirt_open: bool = False  # the other node's libvirt obeys the first node
+    platform_open: bool = False  # the other node's libvirt obeys the first node
     unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import paramiko
 
-from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -27,6 +26,7 @@ from rmsplugin.adapters.nodes.base import (
     seal_timeout_s,
 )
 from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
+from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,

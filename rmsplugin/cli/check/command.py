@@ -61,8 +61,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
-    from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
     from rmsplugin.adapters.nodes.ssh import NodeAgents
+    from rmsplugin.adapters.platform.factory import open_platform
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
@@ -78,14 +78,8 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
         host = probe.probe_host(settings, settings_path(arguments.config))
         hosts = slurm.vm_hosts(settings)
         found = [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
-        wanted, agent = settings.hypervisor, settings.nodes
-        hypervisor = LibvirtHypervisor(
-            wanted.uri,
-            wanted.migrate_host,
-            domain_type=wanted.domain_type,
-            machine_type=wanted.machine,
-            connect_timeout_s=wanted.connect_timeout_s,
-        )
+        agent = settings.nodes
+        hypervisor = open_platform(settings)
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
         try:
             nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)

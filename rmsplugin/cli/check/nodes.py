@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin import __version__
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER, HostInfo
 from rmsplugin.adapters.nodes.base import NodeCheck, Reach
+from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER, HostInfo
 from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
@@ -117,7 +117,7 @@ def _filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterator[Fi
 
 def _confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterator[Finding]:
     """Judge what whoever breaks out of a VM has there; nothing of a node that does not tell."""
-    if info.qemu_uid == 0:
+    if info.account_uid == 0:
         yield warning(
             subject,
             "QEMU runs as root: whoever breaks out of a VM is root of this node",
@@ -131,27 +131,27 @@ def _confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterat
             "boot a kernel with AppArmor, install Debian's package apparmor, leave security_driver of qemu.conf unset, "
             "restart libvirtd (docs/operator-guide.md, section 3)",
         )
-    if not info.qemu_uid:
+    if not info.account_uid:
         return
     if isinstance(agent, str):
         return  # which is told already
     if agent.hidden_vm_dir:
         yield error(
             subject,
-            f"QEMU runs with uid {info.qemu_uid}, which cannot pass {agent.hidden_vm_dir} to the files of its VM",
+            f"QEMU runs with uid {info.account_uid}, which cannot pass {agent.hidden_vm_dir} to the files of its VM",
             f"chmod o+x {agent.hidden_vm_dir} on this node",
         )
     if agent.kvm_closed:
         yield warning(
             subject,
-            f"QEMU runs with uid {info.qemu_uid}, which cannot open /dev/kvm: VMs are emulated, and libvirt starts a "
-            "QEMU to ask what it can do each time that it looks",
+            f"QEMU runs with uid {info.account_uid}, which cannot open /dev/kvm: VMs are emulated, and libvirt "
+            "starts a QEMU to ask what it can do each time that it looks",
             "give that account the group of /dev/kvm (Debian: usermod -a -G kvm libvirt-qemu) and restart libvirtd",
         )
     if agent.writable_images and not info.confined_by:
         yield warning(
             subject,
-            f"libvirt gives {', '.join(sorted(agent.writable_images))} to QEMU's account (uid {info.qemu_uid}): "
+            f"libvirt gives {', '.join(sorted(agent.writable_images))} to QEMU's account (uid {info.account_uid}): "
             "whoever breaks out of a VM can write what the next ones boot",
             "mount the directory of the images read-only, if only over itself (mount --bind, then -o remount,bind,ro)",
         )
@@ -178,7 +178,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
     if agent.images and all(agent.images.values()):
         yield ok(subject, f"has all {len(agent.images)} image files")
     yield from _templates(settings, subject, agent)
-    if agent.qemu_hook is False:
+    if agent.vm_hook is False:
         yield error(
             subject,
             "libvirt has no hook that refuses what is no VM of ours: root of any node from which VMs come is root here",
@@ -218,7 +218,7 @@ def _own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Finding
             f"cannot filter VMs by nftables, and network.filter is {NODE_FILTER}: no VM starts there, or comes there",
             f"install nftables there, and a kernel with nf_tables for bridges; or set network.filter to {OUR_FILTER}",
         )
-    if not agent.qemu_hook:
+    if not agent.vm_hook:
         yield warning(
             subject,
             "has no hook that looks whether a VM is filtered: the engine alone sees to it",
@@ -345,7 +345,7 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
             'restrict,command="/usr/bin/rmsplugin-node --peer", and put '
             f"{facts.destination}'s host key into {settings.nodes.known_hosts} on {facts.source}",
         )
-    if facts.reach.libvirt_open:
+    if facts.reach.platform_open:
         yield error(
             subject,
             f"libvirt on {facts.destination} obeys {facts.source}: whoever is root here is root there",
@@ -359,5 +359,5 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
             f"in authorized_keys on {facts.destination}, the line of {facts.source}'s {settings.nodes.node_key}.pub "
             'has to begin with restrict,command="/usr/bin/rmsplugin-node --peer"',
         )
-    elif not facts.reach.agent and not facts.reach.libvirt_open:
+    elif not facts.reach.agent and not facts.reach.platform_open:
         yield ok(subject, "states can be copied, and nothing else is open")

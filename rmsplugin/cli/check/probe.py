@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from rmsplugin.adapters import munge
-from rmsplugin.adapters.hypervisor.base import Hypervisor
 from rmsplugin.adapters.nodes.base import MemoryReport, Nodes
+from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts, number, words
 from rmsplugin.cli.check.host import FileFact, HostFacts
 from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
@@ -151,7 +151,7 @@ def saved_bytes_per_s(ledger: Path) -> float:
 
 
 def probe_nodes(
-    hypervisor: Hypervisor, agents: Nodes, names: Iterable[str], *, done: Callable[[str], None]
+    hypervisor: Platform, agents: Nodes, names: Iterable[str], *, done: Callable[[str], None]
 ) -> list[NodeFacts]:
     """Look at each node; ``done`` is told when one has been looked at."""
 

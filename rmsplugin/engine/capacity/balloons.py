@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.decision.balloon import Ballooned, targets
 from rmsplugin.engine.capacity.observed_memory import needed_mib
 from rmsplugin.engine.context.context import Context

@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rmsplugin.adapters.hypervisor.base import VMPower, VMStatistics
+from rmsplugin.adapters.platform.base import VMPower, VMStatistics
 from rmsplugin.decision.cpu_demand import CpuDemand, CpuSample
 from rmsplugin.decision.memory_demand import MemoryDemand, MemorySample
 from rmsplugin.engine.context.context import Context

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from rmsplugin.adapters.guests.base import Guests
-from rmsplugin.adapters.hypervisor.base import DiskImage, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, Platform, VMSpec
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.context.accounting import Accounting
 from rmsplugin.engine.context.bounds import Bounds
@@ -36,7 +36,7 @@ class Context:
     settings: Settings
     ledger: Ledger
     rms: Rms
-    hypervisor: Hypervisor
+    hypervisor: Platform
     nodes: Nodes
     guests: Guests
     root_public_key: str  # the engine's own key, root in every guest

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from rmsplugin.adapters.hypervisor.base import Progress
+from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.meeting import Meeting
 from rmsplugin.engine.ledger.rows import Operation, VJobRow, VMRow

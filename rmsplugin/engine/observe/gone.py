@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmsplugin.adapters.hypervisor.base import VMInfo
+from rmsplugin.adapters.platform.base import VMInfo
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.ledger.node_book import Left

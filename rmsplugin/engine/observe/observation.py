@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms

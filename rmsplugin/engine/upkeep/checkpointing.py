@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.stores import SHARED

@@ -1,4 +1,4 @@
-"""The contract of ``adapters.hypervisor.base.Hypervisor``, on the simulated hypervisor and on libvirt.
+"""The contract of ``adapters.platform.base.Platform``, on the simulated hypervisor and on libvirt.
 
 The libvirt half needs a minicluster of two nodes and runs in its head's network: ``test_on_libvirt`` of each file
 brings one up (or takes the one in $RMSPLUGIN_TEST_MINICLUSTER) and runs this file again in there.

@@ -25,19 +25,19 @@ from contract.hypervisor.worlds import (
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 
-from rmsplugin.adapters.hypervisor.base import Converge, VMSpec
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.base import Converge, VMSpec
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 class LibvirtWorld:
     def __init__(self, directory: Path) -> None:
-        from rmsplugin.adapters.hypervisor.libvirt import LibvirtHypervisor
+        from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
 
         self.directory = directory
         etc = directory / "hosts/head/etc/rmsplugin"
-        self.hypervisor = LibvirtHypervisor(
+        self.hypervisor = LibvirtPlatform(
             f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
             domain_type="qemu",
             machine_type=MACHINE,

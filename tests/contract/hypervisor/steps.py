@@ -27,8 +27,8 @@ from contract.hypervisor.worlds import (
     spec,
 )
 
-from rmsplugin.adapters.hypervisor.base import KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.platform.base import KernelImage, VMPower, VMSpec
 from rmsplugin.errors import (
     NoSpaceError,
     UnavailableError,

@@ -37,7 +37,7 @@ from contract.hypervisor.worlds import (
     spec,
 )
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.hypervisor.machines import InvariantBreachedError
 from rmsplugin.errors import (
@@ -72,7 +72,7 @@ def test_host_info_and_statistics(world: World) -> None:
     assert MACHINE in host.machines
     assert not {"q35", "pc"} & host.machines  # which are other machines in other releases of QEMU
     if INSIDE:  # the minicluster's QEMU has Debian's account, and no AppArmor
-        assert host.qemu_uid == pwd.getpwnam("libvirt-qemu").pw_uid
+        assert host.account_uid == pwd.getpwnam("libvirt-qemu").pw_uid
         assert host.confined_by == ""
     assert world.hypervisor.statistics(A) == {}
     boot(world)

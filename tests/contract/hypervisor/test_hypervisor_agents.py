@@ -26,9 +26,9 @@ from contract.hypervisor.worlds import (
     spec,
 )
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.errors import (
     CorruptStateError,
     NoSpaceError,
@@ -120,7 +120,7 @@ def test_key_of_a_node_brings_copies_and_nothing_else(world: World) -> None:
     boot(world)
     digest = saved(world)
     reach = world.nodes.reach(B, A)
-    assert (reach.agent, reach.libvirt_open, reach.unrestricted) == ("", False, False)
+    assert (reach.agent, reach.platform_open, reach.unrestricted) == ("", False, False)
     ssh = [
         "ssh",
         "-F",

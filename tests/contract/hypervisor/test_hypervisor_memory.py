@@ -36,7 +36,7 @@ from contract.hypervisor.worlds import (
     spec,
 )
 
-from rmsplugin.adapters.hypervisor.base import KernelImage, VMPower, VMSpec
+from rmsplugin.adapters.platform.base import KernelImage, VMPower, VMSpec
 from rmsplugin.errors import (
     OperationFailedError,
     TimedOutError,
@@ -116,10 +116,10 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
 
 @only_libvirt
 def test_a_balloon_of_an_older_release_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmsplugin.adapters.hypervisor import libvirt
+    from rmsplugin.adapters.platform.libvirt import platform
 
-    new_xml = libvirt.domain_xml
-    monkeypatch.setattr(libvirt, "domain_xml", lambda *of: new_xml(*of).replace(' autodeflate="on"', ""))
+    new_xml = platform.domain_xml
+    monkeypatch.setattr(platform, "domain_xml", lambda *of: new_xml(*of).replace(' autodeflate="on"', ""))
     vm = boot_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
     saved(world, A, vm.name)

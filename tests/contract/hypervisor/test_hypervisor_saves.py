@@ -36,8 +36,8 @@ from contract.hypervisor.worlds import (
 )
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.hypervisor.base import DiskImage, KernelImage, VMPower
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMPower
 from rmsplugin.errors import (
     CorruptStateError,
     OperationFailedError,

@@ -15,8 +15,8 @@ from contract import in_head
 from minicluster_lib.settings_file import CMDLINE
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.hypervisor.base import Converge, Hypervisor, KernelImage, VMSpec
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.platform.base import Converge, KernelImage, Platform, VMSpec
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
@@ -87,7 +87,7 @@ def spec(name: str = VM, **changes: object) -> VMSpec:
 class World(Protocol):
     """Two nodes, and what tests do to them behind the hypervisor's back."""
 
-    hypervisor: Hypervisor
+    hypervisor: Platform
     nodes: Nodes
 
     def state_path(self, vm: str) -> str: ...

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rmsplugin.adapters.hypervisor.base import Progress
+from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.adapters.simulated.hypervisor.faults import Point, SimulatedFaults
 from rmsplugin.errors import OperationFailedError, TimedOutError
 

@@ -12,7 +12,7 @@ class Point(enum.StrEnum):
 
     BEFORE = "before"  # nothing has happened yet
     DURING = "during"  # half of it is done; if the hook raises, it stays so until ``settle``
-    POSTCOPY = "post-copy"  # a migration has gone over to post-copy
+    HANDED_OVER = "handed over"  # nothing aborts the migration any more: post-copy
     AFTER = "after"  # all has happened, the caller has not been told
 
 

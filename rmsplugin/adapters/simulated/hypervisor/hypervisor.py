@@ -1,6 +1,6 @@
 """Simulated hypervisor: the nodes, VMs and state files of a cluster in memory, for tests and for the simulator.
 
-It keeps the contract of ``base.Hypervisor`` on an injected clock, fails on command, and watches the invariants that
+It keeps the contract of ``base.Platform`` on an injected clock, fails on command, and watches the invariants that
 the engine has to keep: I1 (no VM runs twice, or from an outdated image) and I3 (memory is never overcommitted). A
 breach raises InvariantBreachedError and stays in ``violations``, because an engine rightly survives the failure of
 one action.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from rmsplugin.adapters.hypervisor.base import (
+from rmsplugin.adapters.platform.base import (
     Converge,
     DiskImage,
     HostInfo,
@@ -45,7 +45,7 @@ _CONVERGES_AFTER = 3.0
 
 
 class SimulatedHypervisor:
-    """Implements ``base.Hypervisor`` in memory."""
+    """Implements ``base.Platform`` in memory."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class SimulatedHypervisor:
     # The Protocol.
 
     def template_key(self, node: str, spec: VMSpec) -> str:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("template_key", node, spec.name)
             image = "disks" if isinstance(spec.image, DiskImage) else spec.image
@@ -164,14 +164,14 @@ class SimulatedHypervisor:
             return hashlib.blake2b(repr(hardware).encode(), digest_size=16).hexdigest()
 
     def host_info(self, node: str) -> HostInfo:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("host_info", node)
             cpus, memory_mib = self.machines.capacity[node]
             return HostInfo(node, cpus, memory_mib, "simulated", "qemu", frozenset({"pc-q35-7.2"}))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("list_vms", node)
             return {
@@ -180,13 +180,13 @@ class SimulatedHypervisor:
             }
 
     def has_vm(self, node: str, name: str) -> bool:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("has_vm", node, name)
             return name in self.machines.vms[node]
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("statistics", node)
             self.machines.count(node)
@@ -198,7 +198,7 @@ class SimulatedHypervisor:
             return result
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("boot", node, spec.name)
             if spec.name in self.machines.vms[node]:
@@ -209,7 +209,7 @@ class SimulatedHypervisor:
         self.actions.act("boot", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("stop", node, name)
             if name not in self.machines.vms[node]:
@@ -218,7 +218,7 @@ class SimulatedHypervisor:
         self.actions.act("stop", name, timeout_s, None, partial(self.machines.remove, node, name), lambda: None)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("save", node, name)
             vm = self.machines.on(node, name)
@@ -241,7 +241,7 @@ class SimulatedHypervisor:
     def checkpoint(
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("checkpoint", node, name)
             vm = self.machines.on(node, name)
@@ -272,7 +272,7 @@ class SimulatedHypervisor:
         return undo
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("restore", node, spec.name)
             if spec.name in self.machines.vms[node]:
@@ -296,11 +296,11 @@ class SimulatedHypervisor:
         self.actions.act("restore", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
     def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._let("pause", node, name, VMPower.PAUSED, timeout_s, ready)
 
     def unpause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._let("unpause", node, name, VMPower.RUNNING, timeout_s, ready)
 
     def _let(self, method: str, node: str, name: str, power: VMPower, timeout_s: float, ready: Ready) -> None:
@@ -318,7 +318,7 @@ class SimulatedHypervisor:
         self.actions.act(method, name, timeout_s, None, partial(self.machines.become, node, name, power), lambda: None)
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("set_memory", node, name, str(mib))
             if self.machines.on(node, name).job_running:
@@ -330,7 +330,7 @@ class SimulatedHypervisor:
     def migrate(
         self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("migrate", source, name, destination)
             if destination in self._unreachable:
@@ -361,7 +361,7 @@ class SimulatedHypervisor:
 
         def break_off() -> None:
             self.machines.remove(destination, name)
-            self.machines.become(source, name, VMPower.POSTCOPY_FAILED)
+            self.machines.become(source, name, VMPower.HALF)
 
         def go_over() -> None:
             with self._lock:
@@ -371,7 +371,7 @@ class SimulatedHypervisor:
                 self.machines.count(source)
                 self.machines.vms[source][name].power = VMPower.PAUSED
                 self.machines.vms[destination][name].power = power_before
-            self.faults.call_hook("migrate", Point.POSTCOPY, name)
+            self.faults.call_hook("migrate", Point.HANDED_OVER, name)
 
         lasts = {"auto-converge": _CONVERGES_AFTER, "post-copy": 1.0, "abort": math.inf}[self.converge]
         self.actions.act(
@@ -389,16 +389,16 @@ class SimulatedHypervisor:
         )
 
     def abort_job(self, node: str, name: str) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         with self._lock:
             self._enter("abort_job", node, name)
             guest = self.machines.vms[node].get(name)
-            in_postcopy = guest is not None and guest.power is VMPower.PAUSED and len(self.where(name)) > 1
-            if guest is not None and guest.job_running and not in_postcopy:
+            handed_over = guest is not None and guest.power is VMPower.PAUSED and len(self.where(name)) > 1
+            if guest is not None and guest.job_running and not handed_over:
                 self.actions.abort(name)
 
     def close(self) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
 
     def _enter(self, method: str, node: str, *words: str) -> None:
         self.calls.append((method, node, *words))

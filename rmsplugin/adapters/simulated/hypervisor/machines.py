@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rmsplugin.adapters.hypervisor.base import VMPower, VMSpec
+from rmsplugin.adapters.platform.base import VMPower, VMSpec
 from rmsplugin.adapters.simulated.hypervisor.memory import SimulatedMemory
 from rmsplugin.errors import NotFoundError, OperationFailedError
 
@@ -27,7 +27,7 @@ class SimulatedVM:
 
     def refuse_half(self) -> None:
         """Raise OperationFailedError if only a part of it is here."""
-        if self.power is VMPower.POSTCOPY_FAILED:
+        if self.power is VMPower.HALF:
             raise OperationFailedError(f"{self.spec.name} is only half there: its post-copy migration broke off")
 
     def refuse_busy(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.hypervisor.base import VMSpec
+from rmsplugin.adapters.platform.base import VMSpec
 
 
 class SimulatedMemory:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmsplugin.adapters.hypervisor.base import Progress
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -17,6 +16,7 @@ from rmsplugin.adapters.nodes.base import (
     Template,
     TemplateUse,
 )
+from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
 from rmsplugin.adapters.simulated.nodes.bounds import SimulatedBounds

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.checkpoint_rules import choose_targets, room_needed
 from rmsplugin.engine.execute.old_checkpoints import drop_old

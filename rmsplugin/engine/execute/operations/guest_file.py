@@ -6,8 +6,8 @@ import base64
 import os
 
 from rmsplugin.adapters.guests.keys import dropbear_key
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER
 from rmsplugin.adapters.nodes.base import Guard
+from rmsplugin.adapters.platform.base import NODE_FILTER
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import OperationFailedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.execute.operations.guest_file import put_config
 from rmsplugin.engine.execute.operations.one_copy import leave_one, power_of
 from rmsplugin.engine.execute.operations.resume import drop_config_quietly
@@ -56,7 +56,7 @@ def _migrate(task: Task, vm: VMRow) -> None:
 def _broke_off(task: Task, vm: VMRow) -> bool:
     """Whether an earlier migration has left the VM paused at its source, or two whole copies of it."""
     here = power_of(task, vm, vm.host)
-    if here in (None, VMPower.POSTCOPY_FAILED):
+    if here in (None, VMPower.HALF):
         return False
     if here is VMPower.PAUSED and not task.vjob().paused:
         return True
@@ -82,7 +82,7 @@ def _follow(task: Task, vm: VMRow) -> None:
     context = task.context
     settle_jobs(task, vm.destination, vm.name)
     found = context.hypervisor.list_vms(vm.destination).get(vm.name)
-    if found is not None and found.power is VMPower.POSTCOPY_FAILED:
+    if found is not None and found.power is VMPower.HALF:
         raise LostStateError(f"{vm.host}, which is gone, had a part of the memory of {vm.name}")
     if found is None:
         raise OperationFailedError(f"{vm.host} is gone, and {vm.name} is not on {vm.destination}")
@@ -104,4 +104,4 @@ def _require_whole(task: Task, vm: VMRow) -> None:
 
 def _is_half(task: Task, vm: VMRow, node: str) -> bool:
     found = task.context.hypervisor.list_vms(node).get(vm.name)
-    return found is not None and found.power is VMPower.POSTCOPY_FAILED
+    return found is not None and found.power is VMPower.HALF

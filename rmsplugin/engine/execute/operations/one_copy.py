@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.execute.operations.resume import set_clock
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.execute.operations.allocation import await_allocation, current_job, resume_job, suspend_job
 from rmsplugin.engine.execute.operations.resume import let_run, raise_lost, require_not_left, see_running, set_clock

@@ -6,8 +6,8 @@ that fails leaves the files as they were, and no VM has run for a moment that is
 
 from __future__ import annotations
 
-from rmsplugin.adapters.hypervisor.base import VMPower
 from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.operations.allocation import await_allocation, current_job, resume_job

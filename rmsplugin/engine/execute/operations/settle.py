@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.errors import TimedOutError
 

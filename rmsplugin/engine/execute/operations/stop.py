@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.execute import usage
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.execute.operations.aside import drop_aside

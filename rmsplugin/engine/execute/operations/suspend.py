@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rmsplugin.adapters.hypervisor.base import VMPower
+from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute import usage

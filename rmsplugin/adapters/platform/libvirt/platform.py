@@ -10,7 +10,7 @@ from typing import Literal
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import (
+from rmsplugin.adapters.platform.base import (
     Converge,
     HostInfo,
     Progress,
@@ -21,7 +21,7 @@ from rmsplugin.adapters.hypervisor.base import (
     VMStatistics,
     at_once,
 )
-from rmsplugin.adapters.hypervisor.domain_xml import (
+from rmsplugin.adapters.platform.libvirt.domain_xml import (
     Machine,
     StrangeXMLError,
     domain_xml,
@@ -31,11 +31,12 @@ from rmsplugin.adapters.hypervisor.domain_xml import (
     with_partition,
     with_paths_of,
 )
-from rmsplugin.adapters.hypervisor.libvirt_errors import NoControlGroupError, is_unknown_format, is_unloadable_state
-from rmsplugin.adapters.hypervisor.libvirt_link import start_event_loop
-from rmsplugin.adapters.hypervisor.libvirt_migration import Manner, Migrations
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
-from rmsplugin.adapters.hypervisor.libvirt_values import (
+from rmsplugin.adapters.platform.libvirt.errors import NoControlGroupError, is_unknown_format, is_unloadable_state
+from rmsplugin.adapters.platform.libvirt.link import start_event_loop
+from rmsplugin.adapters.platform.libvirt.migration import Manner, Migrations
+from rmsplugin.adapters.platform.libvirt.network_filter import NetworkFilters, offered_filters
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
+from rmsplugin.adapters.platform.libvirt.values import (
     confined_by,
     host_cpu,
     offered_domain_type,
@@ -43,9 +44,8 @@ from rmsplugin.adapters.hypervisor.libvirt_values import (
     qemu_uid,
     version,
 )
-from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
-from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting, wait
-from rmsplugin.adapters.hypervisor.network_filter import NetworkFilters, offered_filters
+from rmsplugin.adapters.platform.libvirt.vms import HALF, LibvirtVMs
+from rmsplugin.adapters.platform.libvirt.waiting import Waiting, wait
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,
@@ -58,8 +58,8 @@ from rmsplugin.errors import (
 DomainType = Literal["auto", "kvm", "qemu"]
 
 
-class LibvirtHypervisor:
-    """Implements ``base.Hypervisor`` on libvirt.
+class LibvirtPlatform:
+    """Implements ``base.Platform`` on libvirt.
 
     An action ends at the latest some 30 s after its ``timeout_s``: aborting what is under way, and looking what has
     become of it, takes time too.
@@ -110,7 +110,7 @@ class LibvirtHypervisor:
     # Observation.
 
     def host_info(self, node: str) -> HostInfo:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
 
         def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str, frozenset[str] | str]:
             # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out what was plugged in later.
@@ -134,19 +134,19 @@ class LibvirtHypervisor:
         )
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         return self._nodes.list_vms(node)
 
     def has_vm(self, node: str, name: str) -> bool:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         return self._nodes.find(node, name) is not None
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         return self._nodes.statistics(node)
 
     def template_key(self, node: str, spec: VMSpec) -> str:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         xml = self._xml(neutral(spec), self._machine_on(node))
 
         def ask(conn: libvirt.virConnect) -> tuple[int, int, str]:
@@ -158,7 +158,7 @@ class LibvirtHypervisor:
     # Actions.
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         if self._nodes.find(node, spec.name) is not None:
             return
         xml = self._xml(spec, self._machine_on(node))
@@ -169,19 +169,19 @@ class LibvirtHypervisor:
         self._start(node, spec, f"booting {spec.name}", create, xml, timeout_s)
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._vms.stop(node, name, timeout_s)
 
     def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._vms.pause(node, name, timeout_s, ready)
 
     def unpause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._vms.unpause(node, name, timeout_s, ready)
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         parameters = {libvirt.VIR_DOMAIN_SAVE_PARAM_FILE: path}
         self._write_state(
             node, name, f"saving {name}", lambda domain: domain.saveParams(parameters, 0), timeout_s, progress
@@ -190,7 +190,7 @@ class LibvirtHypervisor:
     def checkpoint(
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         xml = self._nodes.query(node, f"describing {name}", lambda conn: str(conn.lookupByName(name).XMLDesc(0)))
         if has_disks(xml):
             # libvirt would make an overlay of each disk, and another one with each further checkpoint.
@@ -219,7 +219,7 @@ class LibvirtHypervisor:
         before = self._nodes.find(node, name)
         if before is None:
             raise NotFoundError(f"no VM {name} on {node}")
-        if before is VMPower.POSTCOPY_FAILED:
+        if before is VMPower.HALF:
             raise OperationFailedError(f"{name} on {node} cannot be saved: {HALF}")
         call = self._nodes.link(node).start(what, lambda conn: bool(write(conn.lookupByName(name))))
         try:
@@ -229,7 +229,7 @@ class LibvirtHypervisor:
             raise
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         found = self._nodes.find(node, spec.name)
         if found is VMPower.INCOMING:
             raise OperationFailedError(f"{spec.name} is being restored on {node} already")
@@ -277,21 +277,21 @@ class LibvirtHypervisor:
             self._start(node, replace(spec, bounded=False), what, start, with_partition(xml, None), timeout_s)
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._vms.set_memory(node, name, mib, timeout_s)
 
     def migrate(
         self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._migrations.migrate(name, source, destination, timeout_s, progress)
 
     def abort_job(self, node: str, name: str) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._vms.abort_job(node, name)
 
     def close(self) -> None:
-        """See ``base.Hypervisor``."""
+        """See ``base.Platform``."""
         self._nodes.close()
 
     # What else is asked of a node.

@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER, OUR_FILTER
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
+from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 
 #: libvirt tells a filter by its name and UUID: with another UUID it would not take a newer one in an old one's place.

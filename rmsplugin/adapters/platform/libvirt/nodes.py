@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import VMInfo, VMPower, VMStatistics
-from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
-from rmsplugin.adapters.hypervisor.libvirt_link import Link
-from rmsplugin.adapters.hypervisor.libvirt_values import exists, operation, power, statistics
+from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.platform.libvirt.errors import NOT_THERE
+from rmsplugin.adapters.platform.libvirt.link import Link
+from rmsplugin.adapters.platform.libvirt.values import exists, operation, power, statistics
 from rmsplugin.errors import TimedOutError
 from rmsplugin.model.vm_names import parse_vm_name
 
@@ -70,7 +70,7 @@ class LibvirtNodes:
         return self.query(node, f"looking for {name}", ask)
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
-        """See ``base.Hypervisor.list_vms``."""
+        """See ``base.Platform.list_vms``."""
         flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 
         def ask(conn: libvirt.virConnect) -> dict[str, tuple[str, int, int]]:
@@ -121,7 +121,7 @@ class LibvirtNodes:
         return jobs
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
-        """See ``base.Hypervisor.statistics``."""
+        """See ``base.Platform.statistics``."""
         wanted = libvirt.VIR_DOMAIN_STATS_CPU_TOTAL | libvirt.VIR_DOMAIN_STATS_VCPU | libvirt.VIR_DOMAIN_STATS_BALLOON
         flags = libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_ACTIVE | libvirt.VIR_CONNECT_GET_ALL_DOMAINS_STATS_NOWAIT
 
@@ -137,4 +137,4 @@ class LibvirtNodes:
 
 def _info(node: str, name: str, uuid: str, now: VMPower, under_way: int | None) -> VMInfo:
     # libvirt keeps the job of a migration that broke off in post-copy, and nothing is under way in it.
-    return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.POSTCOPY_FAILED)
+    return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.HALF)

@@ -9,14 +9,14 @@ from typing import Literal
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import Converge, Progress, VMPower
-from rmsplugin.adapters.hypervisor.domain_xml import PARTITION, is_bounded, require_ours, with_partition
-from rmsplugin.adapters.hypervisor.libvirt_errors import NoControlGroupError
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
-from rmsplugin.adapters.hypervisor.libvirt_values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
-from rmsplugin.adapters.hypervisor.libvirt_vms import HALF, LibvirtVMs
-from rmsplugin.adapters.hypervisor.libvirt_waiting import Waiting
-from rmsplugin.adapters.hypervisor.network_filter import NetworkFilters, filter_of
+from rmsplugin.adapters.platform.base import Converge, Progress, VMPower
+from rmsplugin.adapters.platform.libvirt.domain_xml import PARTITION, is_bounded, require_ours, with_partition
+from rmsplugin.adapters.platform.libvirt.errors import NoControlGroupError
+from rmsplugin.adapters.platform.libvirt.network_filter import NetworkFilters, filter_of
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
+from rmsplugin.adapters.platform.libvirt.values import HELD, MIGRATE_FLAGS, JobProgress, is_emulated
+from rmsplugin.adapters.platform.libvirt.vms import HALF, LibvirtVMs
+from rmsplugin.adapters.platform.libvirt.waiting import Waiting
 from rmsplugin.errors import NotFoundError, OperationFailedError, RmspluginError
 
 #: What libvirt is told of a migration besides its flags.
@@ -30,7 +30,7 @@ _POSTCOPY_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How VMs are migrated: see the parameters of ``LibvirtHypervisor``."""
+    """How VMs are migrated: see the parameters of ``LibvirtPlatform``."""
 
     host_template: str
     tls: bool
@@ -51,7 +51,7 @@ class Migrations:
     def migrate(
         self, name: str, source: str, destination: str, timeout_s: float, progress: Progress | None = None
     ) -> None:
-        """See ``base.Hypervisor.migrate``."""
+        """See ``base.Platform.migrate``."""
         before = self._before(name, source, destination)
         if before is None:
             return
@@ -114,7 +114,7 @@ class Migrations:
             raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
         if before is None and there is VMPower.INCOMING:
             raise OperationFailedError(f"{name} on {destination} has not arrived yet")
-        if before is not None and VMPower.POSTCOPY_FAILED in (there, before):
+        if before is not None and VMPower.HALF in (there, before):
             raise OperationFailedError(f"{name} cannot go on from {source} to {destination}: {HALF}")
         return before
 
@@ -153,7 +153,7 @@ class Migrations:
     def _require_whole(self, node: str, name: str, error: RmspluginError) -> None:
         """After a failed migration: raise OperationFailedError if it had gone over to post-copy and broke off."""
         try:
-            if self._nodes.find(node, name) is not VMPower.POSTCOPY_FAILED:
+            if self._nodes.find(node, name) is not VMPower.HALF:
                 return
         except RmspluginError:
             return  # Nobody answers; the failure itself is told.

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from rmsplugin.adapters.hypervisor.base import Progress, VMPower
-from rmsplugin.adapters.hypervisor.libvirt_link import Call
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
-from rmsplugin.adapters.hypervisor.libvirt_values import JobProgress, job_progress
-from rmsplugin.adapters.hypervisor.libvirt_vms import LibvirtVMs
+from rmsplugin.adapters.platform.base import Progress, VMPower
+from rmsplugin.adapters.platform.libvirt.link import Call
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
+from rmsplugin.adapters.platform.libvirt.values import JobProgress, job_progress
+from rmsplugin.adapters.platform.libvirt.vms import LibvirtVMs
 from rmsplugin.errors import NotFoundError, RmspluginError, TimedOutError
 
 T = TypeVar("T")

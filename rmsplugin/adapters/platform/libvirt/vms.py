@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.base import Ready, VMPower, at_once
-from rmsplugin.adapters.hypervisor.domain_xml import balloon_gives_back
-from rmsplugin.adapters.hypervisor.libvirt_errors import NOT_THERE
-from rmsplugin.adapters.hypervisor.libvirt_nodes import LibvirtNodes
+from rmsplugin.adapters.platform.base import Ready, VMPower, at_once
+from rmsplugin.adapters.platform.libvirt.domain_xml import balloon_gives_back
+from rmsplugin.adapters.platform.libvirt.errors import NOT_THERE
+from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError
 
-#: What is wrong with a VM that is POSTCOPY_FAILED.
+#: What is wrong with a VM that is HALF.
 HALF = "its post-copy migration broke off, and one half of its memory is on each side"
 
 
@@ -35,7 +35,7 @@ class LibvirtVMs:
         self._nodes = nodes
 
     def stop(self, node: str, name: str, timeout_s: float) -> None:
-        """See ``base.Hypervisor.stop``."""
+        """See ``base.Platform.stop``."""
 
         def destroy(conn: libvirt.virConnect) -> None:
             with _if_there():
@@ -46,7 +46,7 @@ class LibvirtVMs:
             raise OperationFailedError(f"{name} on {node} was stopped, and is still there")
 
     def pause(self, node: str, name: str, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor.pause``."""
+        """See ``base.Platform.pause``."""
 
         def suspend(conn: libvirt.virConnect) -> None:
             domain = conn.lookupByName(name)
@@ -58,8 +58,8 @@ class LibvirtVMs:
         self._nodes.link(node).call(f"pausing {name}", suspend, timeout_s)
 
     def unpause(self, node: str, name: str, timeout_s: float, ready: Ready = at_once) -> None:
-        """See ``base.Hypervisor.unpause``."""
-        if self._nodes.find(node, name) is VMPower.POSTCOPY_FAILED:
+        """See ``base.Platform.unpause``."""
+        if self._nodes.find(node, name) is VMPower.HALF:
             raise OperationFailedError(f"{name} on {node} cannot run: {HALF}")
 
         def resume(conn: libvirt.virConnect) -> None:
@@ -72,7 +72,7 @@ class LibvirtVMs:
         self._nodes.link(node).call(f"unpausing {name}", resume, timeout_s)
 
     def set_memory(self, node: str, name: str, mib: int, timeout_s: float) -> None:
-        """See ``base.Hypervisor.set_memory``."""
+        """See ``base.Platform.set_memory``."""
 
         def tell(conn: libvirt.virConnect) -> None:
             domain = conn.lookupByName(name)
@@ -83,7 +83,7 @@ class LibvirtVMs:
         self._nodes.link(node).call(f"setting the memory of {name}", tell, timeout_s)
 
     def abort_job(self, node: str, name: str) -> None:
-        """See ``base.Hypervisor.abort_job``."""
+        """See ``base.Platform.abort_job``."""
 
         def abort(conn: libvirt.virConnect) -> None:
             with _if_there():

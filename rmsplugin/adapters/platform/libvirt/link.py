@@ -21,7 +21,7 @@ from typing import Generic, TypeVar
 
 import libvirt
 
-from rmsplugin.adapters.hypervisor.libvirt_errors import translate
+from rmsplugin.adapters.platform.libvirt.errors import translate
 from rmsplugin.errors import RmspluginError, TimedOutError, UnavailableError
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from typing import Literal
 
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import NODE_FILTER, DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.base import NODE_FILTER, DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.libvirt.vm_shape import strange
 from rmsplugin.model.vm_names import parse_vm_name, tap_of
-from rmsplugin.model.vm_shape import strange
 
 #: Namespace of what we keep in a domain's <metadata>.
 NAMESPACE = "urn:rmsplugin:vjob:1"
@@ -113,7 +113,7 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     Not a fresh ``domain_xml``: the saved one has the exact machine version, the expanded CPU and the device addresses
     that the state was made with, and a state can be loaded into nothing else, whatever this node would choose today.
 
-    Nothing else is taken over that could name anything of the host: see ``rmsplugin.model.vm_shape``.
+    Nothing else is taken over that could name anything of the host: see ``vm_shape``.
 
     Raises:
         StrangeXMLError: the state's XML has what no VM of ours has, or not what this one has.

@@ -1,4 +1,4 @@
-"""The hypervisor Protocol: what the engine asks of the libvirt (or simulated) hypervisor of each node.
+"""The platform Protocol: what the engine asks of what runs VMs on each node, its hypervisor for short.
 
 Contract, for every implementation:
 
@@ -34,7 +34,7 @@ Converge = Literal["auto-converge", "post-copy", "abort"]
 
 #: The network filter that we define ourselves, by its name in the settings. Any other one is the site's.
 OUR_FILTER = "rmsplugin-guest"
-#: The same rules, without libvirt: the node agent makes them before the VM is created (``node_agent/guest_filter.py``).
+#: The same rules on any platform: the node agent makes them before the VM is created (``node_agent/guest_filter.py``).
 NODE_FILTER = "nftables"
 
 
@@ -46,7 +46,7 @@ class VMPower(enum.StrEnum):
     INCOMING = "incoming"  # the destination side of a migration or restore that has not finished
     ENDING = "ending"  # its process has been told to end, and has not yet
     CRASHED = "crashed"
-    POSTCOPY_FAILED = "post-copy failed"  # half of a VM whose other half is lost; it never runs
+    HALF = "post-copy failed"  # half of a VM whose other half is lost; it never runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class VMSpec:
     config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
     console_log: str  # where the serial console is logged; "" for nowhere
     address: str = ""  # its IPv4 address, for the filter
-    network_filter: str = ""  # what its interface lets out and in: libvirt's filter or NODE_FILTER; "" for all
+    network_filter: str = ""  # what its interface lets out and in: a filter of the platform or NODE_FILTER; "" for all
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
 
 
@@ -97,7 +97,7 @@ class VMInfo:
 
 @dataclass(frozen=True, slots=True)
 class VMStatistics:
-    """Counters of one VM since its QEMU started, as the hypervisor has them; None where it has none."""
+    """Counters of one VM since its process started, as the hypervisor has them; None where it has none."""
 
     cpu_time_ns: int | None
     vcpu_delay_ns: int | None
@@ -120,12 +120,12 @@ class HostInfo:
     domain_type: str  # "kvm" or "qemu"
     machines: frozenset[str]  # machine types that VMs can have there, with their versions
     filters: frozenset[str] | str = frozenset()  # its network filters; a text says why it can have none
-    qemu_uid: int | None = None  # whom QEMU runs as; None: not known
+    account_uid: int | None = None  # whom QEMU runs as; None: not known
     confined_by: str | None = None  # what keeps QEMU to its files: "apparmor", "selinux", "" nothing; None: not known
 
 
-class Hypervisor(Protocol):
-    """The hypervisors of all nodes of the cluster."""
+class Platform(Protocol):
+    """What runs the VMs on all nodes of the cluster."""
 
     def host_info(self, node: str) -> HostInfo:
         """Describe the node. Raises UnavailableError."""
@@ -250,7 +250,7 @@ class Hypervisor(Protocol):
 
         Not so once a migration has gone over to post-copy: the VM runs on ``destination`` then, and nothing aborts it
         any more. What has become of it past its time has to be observed; when it breaks off, the VM is lost, and what
-        is left of it is POSTCOPY_FAILED (OperationFailedError).
+        is left of it is HALF (OperationFailedError).
         Raises OperationFailedError, TimedOutError, UnavailableError.
         """
         ...

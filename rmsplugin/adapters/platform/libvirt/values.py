@@ -9,7 +9,7 @@ from typing import Any
 import libvirt
 from lxml import etree
 
-from rmsplugin.adapters.hypervisor.base import Converge, VMPower, VMStatistics
+from rmsplugin.adapters.platform.base import Converge, VMPower, VMStatistics
 
 _POSTCOPY_FAILED = {
     (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED),
@@ -112,7 +112,7 @@ def job_progress(conn: libvirt.virConnect, name: str) -> JobProgress:
 def power(state: int, reason: int, operation: int | None) -> VMPower:
     """What a domain's state and reason mean, while ``operation`` (None: nothing) is under way in it."""
     if (state, reason) in _POSTCOPY_FAILED:
-        return VMPower.POSTCOPY_FAILED
+        return VMPower.HALF
     if state == libvirt.VIR_DOMAIN_PAUSED:
         incoming = (libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN, libvirt.VIR_DOMAIN_JOB_OPERATION_RESTORE)
         starting = reason == libvirt.VIR_DOMAIN_PAUSED_STARTING_UP

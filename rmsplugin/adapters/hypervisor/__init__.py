@@ -1,1 +1,0 @@
-"""Hypervisors of the nodes: the Protocol, and libvirt behind it."""

@@ -1,0 +1,23 @@
+"""Which platform runs the VMs of this site: the one that the settings name (``hypervisor.platform``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.settings import Settings
+
+
+def _libvirt(settings: Settings) -> Platform:
+    from rmsplugin.adapters.platform.libvirt import opening  # here: no other platform needs its packages
+
+    return opening.open_platform(settings.hypervisor)
+
+
+#: By name, as in the settings, what opens each platform. Nothing is connected to before the first call.
+PLATFORMS: Mapping[str, Callable[[Settings], Platform]] = {"libvirt": _libvirt}
+
+
+def open_platform(settings: Settings) -> Platform:
+    """The platform that the settings name, on all nodes of the site."""
+    return PLATFORMS[settings.hypervisor.platform](settings)

@@ -1,0 +1,20 @@
+"""Opening: libvirt as the settings describe it."""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
+from rmsplugin.settings.nodes import Hypervisor
+
+
+def open_platform(wanted: Hypervisor) -> LibvirtPlatform:
+    """Libvirt on all nodes, as the section [hypervisor] of the settings has it; connects to nothing yet."""
+    return LibvirtPlatform(
+        wanted.uri,
+        wanted.migrate_host,
+        domain_type=wanted.domain_type,
+        machine_type=wanted.machine,
+        migrate_tls=wanted.migrate_tls,
+        migrate_converge=wanted.migrate_converge,
+        migrate_emulated=wanted.migrate_emulated,
+        connect_timeout_s=wanted.connect_timeout_s,
+    )
