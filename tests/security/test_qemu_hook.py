@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from rmsplugin.node_agent.qemu_hook import refusal
 from security.test_saved_xml import EVIL, saved
 
 from rmsplugin.model.vm_names import tap_of
 from rmsplugin.node_agent import config, guest_filter
+from rmsplugin.node_agent.qemu_hook import refusal
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
 VM, DISKS = "vjob9001-0", "vjob9002-0"
