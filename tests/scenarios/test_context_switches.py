@@ -180,6 +180,30 @@ def test_with_nothing_changed_the_next_cycles_do_nothing(world: World) -> None:
     assert world.context.ledger._rows("select * from decisions") == decisions
 
 
+def test_who_is_held_for_a_moment_keeps_the_room_that_others_make(world: World) -> None:
+    """Else the room of the first that made way is given away before the second has made way."""
+    low = running(world, 3, memory_mib=FULL_MIB)
+    world.pass_time(400)
+    released = threading.Event()
+    world.hypervisor.hook_next("save", Point.DURING, lambda: released.wait(PATIENCE_S), vm=f"vjob{low[2]}-0")
+    high = world.submit(vms=2, cpus=2, memory_mib=FULL_MIB, partition="urgent")
+    try:
+        while high not in known(world) or world.state(low[1]) is not S.SLEEPING:
+            world.cycle_beside()
+        world.rms.user_hold(high)
+        seen = []
+        for _ in range(4):
+            world.cycle_beside()
+            seen.append(states(world, low))
+        world.rms.release(high)
+        world.cycle_beside()
+    finally:
+        released.set()
+    assert seen == [[S.RUNNING, S.SLEEPING, S.SUSPENDING]] * 4
+    world.until(high, S.RUNNING)
+    assert {plan.state for plan in world.context.ledger.plans.plans(10)} == {PlanState.DONE}
+
+
 def test_nobody_passes_the_head_of_the_queue_because_of_a_start_that_is_pointless(world: World) -> None:
     """Its job has no time limit, but has ended: what it holds comes back soon, and the head has its turn then."""
     world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")

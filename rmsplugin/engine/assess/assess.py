@@ -122,7 +122,7 @@ class _Assessor:
         seen, refused = self._seen, {}
         free = free_addresses(self._context)
         found = []
-        for waiting in queue:
+        for waiting in (*queue, *self._promised_beside(queue)):
             name = waiting.job.display_id
             if why := objection(self._context, seen, waiting):
                 refused[name] = why
@@ -164,6 +164,18 @@ class _Assessor:
         return RoomUse.NONE if room is None or room.state is not RoomState.HELD or shut else RoomUse.HELD
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
+
+    def _promised_beside(self, queue: Sequence[Waiting]) -> Iterable[Waiting]:
+        """The vjobs that are to start by a step that is planned, and are not in the queue at this moment.
+
+        A vjob that changed a moment ago, or is held for a moment, keeps the room that others have made for it. When
+        its turn comes it is known whether it waits for it still.
+        """
+        promised = self._promises.keys() - {waiting.job.display_id for waiting in queue}
+        for row in self._context.ledger.vjobs() if promised else ():
+            job = self._jobs.get(row.job_id)
+            if row.display_id in promised and row.state is VJobState.WAITING and job is not None:
+                yield Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
 
     def _ready(self, waiting: Waiting) -> VJobFacts:
         """A vjob that may start, or be resumed."""
