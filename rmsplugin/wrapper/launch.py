@@ -14,11 +14,11 @@ def main() -> None:
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     program = sys.argv.pop(1)
     if program == "prepare":
-        from rmsplugin.wrapper import prepare
+        from rmsplugin.wrapper.prepare import program as prepare
 
         prepare.main(sys.argv)
     elif program == "carry_out":
-        from rmsplugin.wrapper import carry_out
+        from rmsplugin.wrapper.carry_out import program as carry_out
 
         carry_out.main(sys.argv)
     elif program == "stand_in":
@@ -26,7 +26,7 @@ def main() -> None:
 
         stand_in.main(sys.argv)
     else:
-        from rmsplugin.wrapper import attach
+        from rmsplugin.wrapper.attach import program as attach
 
         attach.main(sys.argv)
 

@@ -18,7 +18,7 @@ from rmsplugin.errors import RmspluginError
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.process import is_stopped
-from rmsplugin.wrapper.session import Session
+from rmsplugin.wrapper.session.session import Session
 
 _LOOK_S = 0.2
 _AGAIN_S = 1.0

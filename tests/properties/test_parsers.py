@@ -24,10 +24,10 @@ from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.files import STATE_MAGIC
 from rmsplugin.node_agent.saved_state import _HEAD, _VERSION, Identity, _rewritten_head
 from rmsplugin.workload.swf import FaultyLineError, parse_line
-from rmsplugin.wrapper.asked import read as asked
-from rmsplugin.wrapper.session import Access, _parse_state
+from rmsplugin.wrapper.carry_out.asked import read as asked
+from rmsplugin.wrapper.session.session import Access, _parse_state
+from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.signals import Fate, parse_fate
-from rmsplugin.wrapper.steps import Steps
 
 ROUNDS = 1500
 _PIECES = [

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from rmsplugin.errors import RefusedError
-from rmsplugin.wrapper.asked import Asked, read, sbatch_words
+from rmsplugin.wrapper.carry_out.asked import Asked, read, sbatch_words
 
 PARTS = {"words": b"squeue\0-l\0", "cwd": b"/home/alice", "umask": b"0022\n", "environment": b"HOME=/home/alice\0"}
 

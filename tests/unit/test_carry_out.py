@@ -12,7 +12,7 @@ import pytest
 
 MAIN = """
 import os, signal
-from rmsplugin.wrapper import carry_out
+from rmsplugin.wrapper.carry_out import program as carry_out
 
 end = carry_out.Output.end
 
@@ -48,7 +48,7 @@ def carried_out(directory: Path, clients: Path, *words: str) -> str:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content.encode()))
     (directory / "request").write_bytes(data.getvalue())
-    code = "import sys; from rmsplugin.wrapper import carry_out; carry_out.main(sys.argv)"
+    code = "import sys; from rmsplugin.wrapper.carry_out import program; program.main(sys.argv)"
     with (directory / "request").open("rb") as request, (directory / "answer").open("w+") as answer:
         subprocess.run([sys.executable, "-c", code, str(clients), "whole"], stdin=request, stdout=answer, timeout=30)
         answer.seek(0)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import guestbox
 import pytest
 
-from rmsplugin.wrapper.environment import environment_file
+from rmsplugin.wrapper.prepare.environment import environment_file
 
 pytestmark = pytest.mark.skipif(bool(guestbox.missing()), reason=guestbox.missing() or "-")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.wrapper import own_requeue
-from rmsplugin.wrapper.own_requeue import carried_out, names_own_job
+from rmsplugin.wrapper.carry_out import own_requeue
+from rmsplugin.wrapper.carry_out.own_requeue import carried_out, names_own_job
 
 JOB = {"SLURM_JOB_ID": "12"}
 ELEMENT = {"SLURM_JOB_ID": "15", "SLURM_ARRAY_JOB_ID": "12", "SLURM_ARRAY_TASK_ID": "3"}

@@ -7,7 +7,7 @@ import sys
 
 PREPARE = """
 import os, resource
-from rmsplugin.wrapper.preparation import Preparation
+from rmsplugin.wrapper.attach.preparation import Preparation
 limit, words = {limit}
 before = os.listdir("/proc/self/fd")  # Python 3.14's libffi has a descriptor of its own
 if limit:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from rmsplugin.errors import UnavailableError
-from rmsplugin.wrapper import attach
-from rmsplugin.wrapper.attach import Wrapper
-from rmsplugin.wrapper.preparation import Preparation
-from rmsplugin.wrapper.session import Access
-from rmsplugin.wrapper.streams import Ack
+from rmsplugin.wrapper.attach import program as attach
+from rmsplugin.wrapper.attach.preparation import Preparation
+from rmsplugin.wrapper.attach.program import Wrapper
+from rmsplugin.wrapper.session.session import Access
+from rmsplugin.wrapper.session.streams import Ack
 
 
 class EnoughError(Exception):

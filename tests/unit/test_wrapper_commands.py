@@ -15,8 +15,8 @@ import descriptors
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.wrapper.answers import MAKING
-from rmsplugin.wrapper.commands import Commands
+from rmsplugin.wrapper.session.answers import MAKING
+from rmsplugin.wrapper.session.commands import Commands
 
 REQUEST = {"words": b"squeue\0", "cwd": b"/", "umask": b"022\n", "environment": b""}
 
@@ -129,7 +129,7 @@ class Guest:
 def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.answers._AGAIN_S", 0.1)
+    monkeypatch.setattr("rmsplugin.wrapper.session.answers._AGAIN_S", 0.1)
     guest = Guest(tmp_path)
     guest.status = 1
     guest.ask("1-1")
@@ -150,7 +150,7 @@ def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_hol
 def test_a_part_that_the_guest_cannot_keep_is_sent_again_and_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.answers._AGAIN_S", 0.1)
+    monkeypatch.setattr("rmsplugin.wrapper.session.answers._AGAIN_S", 0.1)
     guest = Guest(tmp_path, "echo one; sleep 2; echo two")
     guest.serve.said += b"parts\n"
     guest.status = 1

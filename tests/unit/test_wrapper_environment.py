@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmsplugin.model.vjob import Geometry
-from rmsplugin.wrapper import environment, signals
+from rmsplugin.wrapper import signals
 from rmsplugin.wrapper.main import check_command_line
+from rmsplugin.wrapper.prepare import environment
 from rmsplugin.wrapper.signals import Fate
 
 GEOMETRY = Geometry(vms=2, cpus=4, memory_mib=512, ntasks=3, cpus_per_task=2)

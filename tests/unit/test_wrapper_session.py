@@ -14,12 +14,12 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.errors import OperationFailedError, UnavailableError
-from rmsplugin.wrapper.libssh2 import Connection
-from rmsplugin.wrapper.mailbox import Mailbox
-from rmsplugin.wrapper.session import SSH_PORT, Access, Session
+from rmsplugin.wrapper.session.libssh2 import Connection
+from rmsplugin.wrapper.session.mailbox import Mailbox
+from rmsplugin.wrapper.session.session import SSH_PORT, Access, Session
+from rmsplugin.wrapper.session.steps import Steps
+from rmsplugin.wrapper.session.streams import Ack
 from rmsplugin.wrapper.signals import Fate
-from rmsplugin.wrapper.steps import Steps
-from rmsplugin.wrapper.streams import Ack
 
 VM = {"name": "vjob12-0", "address": "127.0.0.1", "host_key": "ssh-ed25519 AAAA"}
 TOOL = "/run/rmsplugin/bin/rmsplugin-guest"

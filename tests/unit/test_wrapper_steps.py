@@ -14,8 +14,8 @@ import descriptors
 import pytest
 from patience import PATIENCE_S
 
+from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.signals import Fate
-from rmsplugin.wrapper.steps import Steps
 
 # It keeps its words, runs their last two with a step's variables, and returns what Slurm's would.
 SRUN = """#!/bin/sh
@@ -114,7 +114,7 @@ def test_a_signal_of_slurms_is_sent_on_to_the_step(front: Front) -> None:
 def test_a_step_that_slurm_stops_is_stopped_and_goes_on_with_its_shadow(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.steps._LOOK_S", 0.05)
+    monkeypatch.setattr("rmsplugin.wrapper.session.steps._LOOK_S", 0.05)
     front.take("now", "began 7 1 sleep")
     front.up()
     front.signal(signal.SIGSTOP)
@@ -126,7 +126,7 @@ def test_a_step_that_slurm_stops_is_stopped_and_goes_on_with_its_shadow(
 
 
 def test_a_suspension_is_none_of_the_steps_business(front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.steps._LOOK_S", 0.05)
+    monkeypatch.setattr("rmsplugin.wrapper.session.steps._LOOK_S", 0.05)
     front.take("now", "began 7 1 sleep")
     front.up()
     front.signal(signal.SIGTSTP)
@@ -154,7 +154,7 @@ def test_slurm_is_told_the_limit_of_a_step(front: Front) -> None:
 def test_a_killed_shadow_ends_its_step_only_while_the_job_is_known_to_go_on(
     front: Front, monkeypatch: pytest.MonkeyPatch, fate: Fate, sent: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.steps._ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr("rmsplugin.wrapper.session.steps._ASK_AGAIN_S", 0.01)
     front.fate = fate
     front.take("now", "began 3 1 sleep")
     front.up()
@@ -238,7 +238,7 @@ def check_without_descriptors(directory: Path) -> None:
     front = Front(directory)
     before = descriptors.open_now()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rmsplugin.wrapper.steps._PAUSE_S", 0.1)
+        patch.setattr("rmsplugin.wrapper.session.steps._PAUSE_S", 0.1)
         for more in range(4):  # of two pipes
             with descriptors.at_most(more):
                 front.take("now", f"began {more} 1 a")
@@ -258,7 +258,7 @@ def test_a_front_that_has_no_descriptors_left_costs_the_shadow_some_time(tmp_pat
 def test_a_front_that_has_no_processes_or_memory_left_costs_the_shadow_some_time(
     front: Front, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("rmsplugin.wrapper.steps._PAUSE_S", 0.1)
+    monkeypatch.setattr("rmsplugin.wrapper.session.steps._PAUSE_S", 0.1)
     before = descriptors.open_now()
 
     def refuse(*_: object, **__: object) -> None:
@@ -281,7 +281,7 @@ def test_a_signal_for_which_there_is_no_thread_yet_is_sent_later(front: Front, m
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as short:
-        short.setattr("rmsplugin.wrapper.steps._thread.start_new_thread", refuse)
+        short.setattr("rmsplugin.wrapper.session.steps._thread.start_new_thread", refuse)
         front.signal(signal.SIGKILL)
         front.until(lambda: front.lines(".codes") == ["137"] and front.steps.due_s() is not None)
         assert front.sent == []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.wrapper import streams
-from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded, same_file
+from rmsplugin.wrapper.session import streams
+from rmsplugin.wrapper.session.streams import Ack, OutputFile, ReplayNeeded, same_file
 
 STREAM = b"".join(b"line %d\n" % n for n in range(300)) + b"slurmstepd is a word that a script may print\n"
 STREAM += b"rmsplugin-jobs are some, too\n"

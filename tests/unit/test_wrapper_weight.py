@@ -19,12 +19,12 @@ TOO_DEAR = (
 )  # fmt: skip
 # The rest of what there is; one more is a decision, to be taken with `contrib/run-benchmarks g` beside it.
 OURS = {
-    "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.answers",
-    "rmsplugin.wrapper.attach",
-    "rmsplugin.wrapper.commands", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.libssh2", "rmsplugin.wrapper.mailbox",
-    "rmsplugin.wrapper.preparation", "rmsplugin.wrapper.process",
-    "rmsplugin.wrapper.sentry", "rmsplugin.wrapper.session", "rmsplugin.wrapper.signals", "rmsplugin.wrapper.steps",
-    "rmsplugin.wrapper.streams", "rmsplugin.wrapper.telltale",
+    "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
+    "rmsplugin.wrapper.attach.preparation", "rmsplugin.wrapper.attach.program", "rmsplugin.wrapper.attach.sentry",
+    "rmsplugin.wrapper.attach.telltale", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.process",
+    "rmsplugin.wrapper.session", "rmsplugin.wrapper.session.answers", "rmsplugin.wrapper.session.commands",
+    "rmsplugin.wrapper.session.libssh2", "rmsplugin.wrapper.session.mailbox", "rmsplugin.wrapper.session.session",
+    "rmsplugin.wrapper.session.steps", "rmsplugin.wrapper.session.streams", "rmsplugin.wrapper.signals",
 }  # fmt: skip
 
 
@@ -36,13 +36,13 @@ def modules(statements: str) -> set[str]:
 
 
 def test_the_attached_wrapper_imports_nothing_dear() -> None:
-    found = modules("from rmsplugin.wrapper import attach")
+    found = modules("from rmsplugin.wrapper.attach import program")
     assert found & set(TOO_DEAR) == set()
     assert {name for name in found if name.startswith("rmsplugin")} == OURS
 
 
 def test_talking_to_an_engine_on_another_host_brings_nothing_dear() -> None:
-    found = modules("from rmsplugin.wrapper import attach; from rmsplugin.adapters import munge")
+    found = modules("from rmsplugin.wrapper.attach import program; from rmsplugin.adapters import munge")
     assert found & set(TOO_DEAR) == set()
     assert {name for name in found if name.startswith("rmsplugin")} - OURS == {
         "rmsplugin.adapters",

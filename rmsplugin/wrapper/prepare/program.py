@@ -13,7 +13,8 @@ import tarfile
 import time
 
 from rmsplugin.model.vjob import Geometry
-from rmsplugin.wrapper import environment, process
+from rmsplugin.wrapper import process
+from rmsplugin.wrapper.prepare import environment
 
 
 def start_files(argv: list[str]) -> dict[str, bytes]:

@@ -17,15 +17,15 @@ from functools import partial
 from rmsplugin.client import WORDS, EngineClient
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 from rmsplugin.wrapper import process, signals
-from rmsplugin.wrapper.commands import Commands
+from rmsplugin.wrapper.attach.preparation import Preparation
+from rmsplugin.wrapper.attach.sentry import Sentry
+from rmsplugin.wrapper.attach.telltale import Telltale
 from rmsplugin.wrapper.engine import EngineLink
-from rmsplugin.wrapper.mailbox import Mailbox
-from rmsplugin.wrapper.preparation import Preparation
-from rmsplugin.wrapper.sentry import Sentry
-from rmsplugin.wrapper.session import Access, Ending, NoRoomError, Session
-from rmsplugin.wrapper.steps import Steps
-from rmsplugin.wrapper.streams import OutputFile, same_file
-from rmsplugin.wrapper.telltale import Telltale
+from rmsplugin.wrapper.session.commands import Commands
+from rmsplugin.wrapper.session.mailbox import Mailbox
+from rmsplugin.wrapper.session.session import Access, Ending, NoRoomError, Session
+from rmsplugin.wrapper.session.steps import Steps
+from rmsplugin.wrapper.session.streams import OutputFile, same_file
 
 # Between two connections; longer and longer while the guest does not answer, as the engine is asked each time, too.
 _RECONNECT_S = 0.5

@@ -21,7 +21,7 @@ from functools import partial
 
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.wrapper import process
-from rmsplugin.wrapper.asked import Asked, read, sbatch_words
+from rmsplugin.wrapper.carry_out.asked import Asked, read, sbatch_words
 
 # A part is sent when there is so much of it, or its beginning is so old: a client that has ended by then is answered
 # in one piece, which costs the guest least.
@@ -261,7 +261,7 @@ def _pass_on(child: subprocess.Popen[bytes], output: Output) -> None:
 
 def _script_written(act: Callable[[], int], path: str, output: Output) -> int:
     """Have scontrol write a job's script, to a file or (``-``) to its output: as the job's user wrote it."""
-    from rmsplugin.wrapper import own_line
+    from rmsplugin.wrapper.carry_out import own_line
 
     if path == "-":
         output.beginning = own_line.without
@@ -278,7 +278,7 @@ def _carry_out_told(asked: Asked, argv: list[str], output: Output) -> int:
     act = partial(carry_out, asked, argv[1], output)
     if asked.client != "scontrol":
         return act()
-    from rmsplugin.wrapper import own_line, own_requeue  # only this needs them, and what they import
+    from rmsplugin.wrapper.carry_out import own_line, own_requeue  # only this needs them, and what they import
 
     if path := own_line.written_to(asked.words):
         return _script_written(act, path, output)

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 
-from rmsplugin.wrapper.libssh2 import Channel
+from rmsplugin.wrapper.session.libssh2 import Channel
 
 LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
 _CHUNK_BYTES = 1 << 16

@@ -16,8 +16,8 @@ import socket
 import time
 
 from rmsplugin.wrapper import TOOLS, process
-from rmsplugin.wrapper.answers import LOST, READY, Answer, Delivery, error_answer
-from rmsplugin.wrapper.libssh2 import Channel, Connection
+from rmsplugin.wrapper.session.answers import LOST, READY, Answer, Delivery, error_answer
+from rmsplugin.wrapper.session.libssh2 import Channel, Connection
 
 _GUEST = f"{TOOLS}/commands"
 _AT_ONCE = 16

@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.wrapper import TOOLS
-from rmsplugin.wrapper.commands import Commands
-from rmsplugin.wrapper.libssh2 import Channel, Connection
-from rmsplugin.wrapper.mailbox import Mailbox, kill_line
-from rmsplugin.wrapper.steps import Steps
-from rmsplugin.wrapper.streams import Ack, OutputFile, ReplayNeeded
+from rmsplugin.wrapper.session.commands import Commands
+from rmsplugin.wrapper.session.libssh2 import Channel, Connection
+from rmsplugin.wrapper.session.mailbox import Mailbox, kill_line
+from rmsplugin.wrapper.session.steps import Steps
+from rmsplugin.wrapper.session.streams import Ack, OutputFile, ReplayNeeded
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:
