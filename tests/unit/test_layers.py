@@ -138,7 +138,8 @@ ORDERS = {
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),
         "main",
     ),
-    "adapters": ("command", "munge", "guests", "seed", "hypervisor", "nodes", "rms", "simulated"),
+    "adapters": ("command", "munge", "guests", "seed", "platform", "nodes", "rms", "simulated"),
+    "adapters/platform": ("base", "libvirt", "factory"),
     "adapters/simulated": ("guests", "hypervisor", "nodes", "rms"),
     "wrapper": (
         *("process", "signals", "session", "engine", "carry_out", "prepare", "attach", "stand_in", "launch", "main"),
