@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rmsplugin.decision.outgrown import Shortage
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposing.quiet import Quiet
@@ -36,6 +37,7 @@ class ProposalParameters:
         previous: the hosts of the last proposal, node by VM name: a start for the search.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
         shortage: what is asked about nodes that are short of memory before it is decided who runs; None: nothing.
+        capabilities: what the platform can do; a plan with anything else is rejected (``prepare``).
         quiet: quiet hours that have begun (``prepare`` minds them); None: it is no such time.
     """
 
@@ -49,6 +51,7 @@ class ProposalParameters:
     shared_store: bool = False
     shortage: Shortage | None = None
     quiet: Quiet | None = None
+    capabilities: Capabilities = EVERYTHING
 
     def without_pauses(self) -> ProposalParameters:
         """The same, and whoever makes way is saved."""

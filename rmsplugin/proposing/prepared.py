@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rmsplugin.model.action import ActionKind
+from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -59,6 +62,21 @@ def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> 
     return replace(found, proposal=replace(found.proposal, decision=decision))
 
 
+def beyond(capabilities: Capabilities, plan: Plan) -> list[str]:
+    """What a plan asks of the platform that it cannot do, a sentence for each kind."""
+    cannot = {kind for kind, can in _needed(capabilities).items() if not can}
+    found = {action.kind for action in plan.actions()} & cannot
+    return [f"the platform has no {kind}" for kind in sorted(found)]
+
+
+def _needed(capabilities: Capabilities) -> dict[ActionKind, bool]:
+    return {
+        ActionKind.MIGRATE: capabilities.migrate,
+        ActionKind.SUSPEND: capabilities.suspend,
+        ActionKind.PAUSE: capabilities.pause,
+    }
+
+
 def _prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
     found = _prepared(source, parameters, ask)
     if found.proposal is None and found.fault:
@@ -73,7 +91,7 @@ def _prepared(source: Configuration, parameters: ProposalParameters, ask: Ask) -
     if isinstance(proposal, NoProposal):
         return Prepared(parameters, fault=proposal.sentence)
     source = proposal.decided_about(source)
-    faults = check(source, proposal)
+    faults = [*check(source, proposal), *beyond(parameters.capabilities, proposal.plan)]
     if faults:
         return Prepared(parameters, fault=f"a plan was rejected: {'; '.join(faults)}")
     try:

@@ -31,6 +31,7 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
@@ -126,6 +127,8 @@ class Mortal:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._adapter, name)
+        if not callable(method):
+            return method
 
         def call(*arguments: Any, **options: Any) -> Any:
             changes = name not in _LOOKS
@@ -185,6 +188,7 @@ class World:
         disks: bool = False,
         policy: str = "",
         network_filter: str = "",
+        capabilities: Capabilities = EVERYTHING,
         **hosts: Any,
     ) -> None:
         """Make it; ``hosts``: settings of its hosts partition, whose GraceTime is ``grace_s``.
@@ -193,7 +197,7 @@ class World:
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
         ``disks``: whether its VMs have disks. ``policy``: by which the engine decides, if not by the default.
-        ``network_filter``: who filters what VMs send, if not libvirt.
+        ``network_filter``: who filters what VMs send, if not the platform. ``capabilities``: what the platform can do.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
@@ -231,6 +235,7 @@ class World:
             clock=lambda: self.time,
             sleep=self.pass_time,
             files=self.files,
+            capabilities=capabilities,
         )
         self.rms = SimulatedRms(
             self.wall,

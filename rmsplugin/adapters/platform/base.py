@@ -4,6 +4,7 @@ Contract, for every implementation:
 
 * Calls block, and are bounded in time by ``timeout_s``; past it they raise TimedOutError and the outcome has to be
   observed with ``list_vms``. They may be called from several threads.
+* What ``capabilities`` denies is never asked of a platform, except by mistake; then it raises OperationFailedError.
 * Every action is idempotent: asked again for what is already so, it returns without harm.
 * ``node`` is a node's name in the RMS. A node whose hypervisor cannot be reached raises UnavailableError.
 * VMs are transient: a VM that is not running does not exist. ``list_vms`` shows only VMs named by
@@ -16,6 +17,8 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from rmsplugin.model.capabilities import Capabilities
 
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
@@ -126,6 +129,11 @@ class HostInfo:
 
 class Platform(Protocol):
     """What runs the VMs on all nodes of the cluster."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do with VMs, on each node alike; the same as long as the engine runs."""
+        ...
 
     def host_info(self, node: str) -> HostInfo:
         """Describe the node. Raises UnavailableError."""

@@ -210,6 +210,7 @@ class _Assessor:
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
+        suspend = self._context.capabilities.suspend
         # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
         ran_s = self._ran_s(vjob, job)
@@ -218,7 +219,7 @@ class _Assessor:
             vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
-            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
+            preemptible=preemptible and suspend and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
             priority=self._tier(vjob.partition),
             time_limit_s=_finite(job.time_limit_s) if job else None,
             ran_s=ran_s,
@@ -243,7 +244,8 @@ class _Assessor:
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)
         # If the admin has not switched context switches on, no running vjob is moved to make room.
-        if not preemptible or self._context.pinned(vjob) or self._rests(vjob, OperationKind.MIGRATE):
+        stays = self._context.pinned(vjob) or not self._context.capabilities.migrate
+        if not preemptible or stays or self._rests(vjob, OperationKind.MIGRATE):
             return here
         allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
         rest = self._resting.get("migrate")

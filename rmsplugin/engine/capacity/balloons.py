@@ -36,6 +36,8 @@ class Balloons:
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
         """Ask guests of a node to change to their shares of ``room_mib``. Returns whether any target is new."""
+        if not self._context.capabilities.resize:
+            return False
         sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
         have = _have_mib(seen, node)

@@ -24,6 +24,7 @@ from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage as KernelImageSettings
@@ -42,6 +43,7 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    capabilities: Capabilities = field(init=False)  # of the platform
     suspensions: Suspensions = field(init=False)
     slurm: SeenSlurm = field(default_factory=SeenSlurm)
     demanded_cpus: Demanded = field(default_factory=Demanded)
@@ -58,6 +60,7 @@ class Context:
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone are asked nothing."""
         object.__setattr__(self, "suspensions", Suspensions(self.clock.now()))
+        object.__setattr__(self, "capabilities", self.hypervisor.capabilities)
         object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
         object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
 

@@ -87,7 +87,7 @@ class Deciding:
             lendable: nodes of elastic partitions for which a room would be requested now.
         """
         assessment, left_out = self._assess(seen, queue, lendable)
-        parameters = proposal_parameters(self._context.settings, seen.rms)
+        parameters = proposal_parameters(self._context.settings, seen.rms, self._context.capabilities)
         shortage = self._relief.asked(seen)
         parameters = replace(parameters, previous=self._previous or None, shortage=shortage, quiet=self.quiet())
         seconds = 0.0

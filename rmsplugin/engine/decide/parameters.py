@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposer.process import Limits
@@ -15,14 +16,18 @@ _DECISION_SHARE = 0.25
 _PLACEMENT_SHARE = 0.4
 
 
-def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParameters:
+def proposal_parameters(
+    settings: Settings, rms: RmsSnapshot, capabilities: Capabilities = EVERYTHING
+) -> ProposalParameters:
     """How to decide, to place and to estimate: everything that a proposal depends on besides the configuration.
 
-    If slurm.conf has a PreemptExemptTime, a vjob is exempt from suspension for that long.
+    If slurm.conf has a PreemptExemptTime, a vjob is exempt from suspension for that long. Nothing is planned that is
+    none of the platform's ``capabilities``.
     """
     durations = settings.durations.model_dump()
     default = Parameters()
     limit_s = settings.planning.limit_s
+    may_pause = capabilities.pause and not _observes_memory(settings)
     return ProposalParameters(
         policy=settings.decision.policy,
         decision=Parameters(
@@ -30,7 +35,7 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
             exempt_s=default.exempt_s if rms.preempt_exempt_s is None else rms.preempt_exempt_s,
             patience_s=settings.decision.patience_s,
             horizon_s=settings.decision.horizon_s,
-            pause_limit_s=0.0 if _observes_memory(settings) else settings.decision.pause_limit_s,
+            pause_limit_s=settings.decision.pause_limit_s if may_pause else 0.0,
             durations=SwitchDurations.from_values(durations),
             slowdown=SlowdownParameters(
                 max_delay=settings.decision.max_delay,
@@ -44,6 +49,7 @@ def proposal_parameters(settings: Settings, rms: RmsSnapshot) -> ProposalParamet
         search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),
         durations=Durations.from_values(durations),
         shared_store=settings.nodes.shared_store is not None,
+        capabilities=capabilities,
     )
 
 

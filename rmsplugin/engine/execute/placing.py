@@ -190,8 +190,9 @@ class Placing:
         """Migrate the VMs of a running or paused vjob off some nodes, to nodes where FFD finds room.
 
         Raises:
-            RefusedError: there is no room elsewhere, or another operation is under way.
+            RefusedError: there is no room elsewhere, the platform cannot, or another operation is under way.
         """
+        self._require_of_platform(self._context.capabilities.migrate, "move a VM that runs")
         with self._lock:
             self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
@@ -290,8 +291,9 @@ class Placing:
         """Migrate one VM (or, with ``vm_name`` empty, all VMs) of a running vjob to ``to``, or elsewhere by FFD.
 
         Raises:
-            RefusedError: there is no room, nothing to do, or another operation is under way.
+            RefusedError: there is no room, nothing to do, the platform cannot, or another operation is under way.
         """
+        self._require_of_platform(self._context.capabilities.migrate, "move a VM that runs")
         with self._lock:
             self._require(vjob, VJobState.RUNNING)
             vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
@@ -315,8 +317,9 @@ class Placing:
         """Save a running or paused vjob; ``resumes``: it resumes by itself when its turn comes.
 
         Raises:
-            RefusedError: the vjob is neither, or another operation is under way.
+            RefusedError: the vjob is neither, the platform cannot, or another operation is under way.
         """
+        self._require_of_platform(self._context.capabilities.suspend, "save a VM")
         with self._lock:
             return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
 
@@ -344,6 +347,11 @@ class Placing:
         now = self._context.ledger.vjob(vjob.job_id).state
         if now not in states:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {states[0]}")
+
+    def _require_of_platform(self, can: bool, what: str) -> None:
+        """Raise RefusedError for what the platform cannot do."""
+        if not can:
+            raise RefusedError(f"{self._context.settings.hypervisor.platform} cannot {what}")
 
     def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         """Raise RefusedError if a VM would go to a node without its disk."""

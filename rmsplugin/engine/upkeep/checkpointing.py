@@ -73,6 +73,8 @@ class Checkpointing:
         return begun
 
     def _interval_s(self, vjob: VJobRow) -> float:
+        if not self._context.capabilities.checkpoint:
+            return 0.0
         partition = self._context.settings.partition.get(vjob.partition)
         return partition.checkpoint_interval_s if partition else 0.0
 

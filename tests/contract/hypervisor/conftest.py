@@ -20,13 +20,26 @@ from contract.hypervisor.worlds import (
     World,
 )
 
+from rmsplugin.model.capabilities import Capabilities
+
+
+def skip_by_capability(test: pytest.Item, can: Capabilities) -> None:
+    """Skip a test that needs (``@pytest.mark.needs``) what the platform cannot do: never by the platform's name."""
+    for mark in test.iter_markers("needs"):
+        for name in mark.args:
+            if not getattr(can, name):
+                pytest.skip(f"the platform has no {name}")
+
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if not INSIDE:
-        yield SimulatedWorld()
+        simulated = SimulatedWorld()
+        skip_by_capability(request.node, simulated.hypervisor.capabilities)
+        yield simulated
         return
     world = LibvirtWorld(Path(INSIDE))
+    skip_by_capability(request.node, world.hypervisor.capabilities)
     try:
         yield world
     finally:

@@ -102,6 +102,7 @@ def busy_s(world: World, node: str = A) -> float:
     return (found.cpu_time_ns + found.vcpu_delay_ns) / 1e9
 
 
+@pytest.mark.needs("suspend")
 def test_counters_of_a_vm_that_computes_grow_and_hardly_those_of_one_that_stands_still(world: World) -> None:
     if isinstance(world, SimulatedWorld):
         world.hypervisor.set_demand(VM, 1)
@@ -116,6 +117,7 @@ def test_counters_of_a_vm_that_computes_grow_and_hardly_those_of_one_that_stands
     assert busy_s(world) - begin < 0.2
 
 
+@pytest.mark.needs("migrate")
 def test_counters_of_a_vm_begin_anew_where_it_migrates_to(world: World) -> None:
     if isinstance(world, SimulatedWorld):
         world.hypervisor.set_demand(VM, 1)
@@ -127,6 +129,7 @@ def test_counters_of_a_vm_begin_anew_where_it_migrates_to(world: World) -> None:
     assert busy_s(world, B) < before
 
 
+@pytest.mark.needs("migrate", "suspend", "checkpoint", "pause", "resize")
 def test_what_is_not_there_is_not_found(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.hypervisor.save(A, VM, world.state_path(VM), timeout_s=20)
@@ -212,6 +215,7 @@ def test_vms_of_observed_memory_may_be_larger_together_than_their_node_and_other
 # Nodes that do not answer.
 
 
+@pytest.mark.needs("suspend", "checkpoint", "resize")
 @pytest.mark.parametrize("fault", ["ended", "silenced"])
 def test_unreachable_hypervisor(world: World, fault: str) -> None:
     boot(world)
@@ -273,6 +277,7 @@ def test_nothing_secret_is_on_the_command_line(world: World) -> None:
     assert "key=value" not in listing
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_qemu_has_no_rights_of_root_and_cannot_get_at_saved_states(world: World) -> None:
     assert isinstance(world, LibvirtWorld)

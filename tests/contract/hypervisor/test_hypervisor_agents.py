@@ -38,6 +38,7 @@ from rmsplugin.errors import (
 )
 
 
+@pytest.mark.needs("suspend")
 def test_node_agent_tells_what_is_wrong(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.nodes.seal(A, VM)
@@ -58,6 +59,7 @@ def test_node_agent_tells_what_is_wrong(world: World) -> None:
     assert world.nodes.stat(A, VM).final_bytes is None
 
 
+@pytest.mark.needs("suspend")
 def test_seal_asked_again_says_the_same(world: World) -> None:
     boot(world)
     world.hypervisor.save(A, VM, world.state_path(VM) + ".partial", timeout_s=60)
@@ -69,6 +71,7 @@ def test_seal_asked_again_says_the_same(world: World) -> None:
     world.nodes.verify(A, VM, digest, timeout_s=20)
 
 
+@pytest.mark.needs("suspend")
 def test_newer_save_is_sealed_over_an_older_state(world: World) -> None:
     boot(world)
     older = saved(world)
@@ -79,6 +82,7 @@ def test_newer_save_is_sealed_over_an_older_state(world: World) -> None:
     world.nodes.verify(A, VM, newer, timeout_s=20)
 
 
+@pytest.mark.needs("suspend")
 def test_copy_replaces_an_older_state(world: World) -> None:
     boot(world)
     world.nodes.send(A, B, VM, saved(world), timeout_s=60)
@@ -90,6 +94,7 @@ def test_copy_replaces_an_older_state(world: World) -> None:
     world.nodes.verify(A, VM, newer, timeout_s=20)
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_node_without_the_program_is_refused_and_loses_nothing(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -114,6 +119,7 @@ def test_node_without_the_program_is_refused_and_loses_nothing(world: World) -> 
         assert not world.exists(A, world.state_path(VM) + ".partial")
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_key_of_a_node_brings_copies_and_nothing_else(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -137,6 +143,7 @@ def test_key_of_a_node_brings_copies_and_nothing_else(world: World) -> None:
     assert world.nodes.list_files(B).states == frozenset()
 
 
+@pytest.mark.needs("suspend")
 def test_send_to_a_full_node(world: World) -> None:
     have_up(world)
     digest = saved(world)

@@ -45,6 +45,7 @@ from rmsplugin.errors import (
 # Balloons.
 
 
+@pytest.mark.needs("resize")
 def test_a_balloon_takes_what_the_guest_can_do_without_and_gives_it_back(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
@@ -54,6 +55,7 @@ def test_a_balloon_takes_what_the_guest_can_do_without_and_gives_it_back(world: 
     eventually(lambda: left_mib(world, vm) == HUNGRY_MIB)
 
 
+@pytest.mark.needs("resize")
 def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothing(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, HUNGRY_NEEDS_MIB // 2, timeout_s=20)
@@ -64,6 +66,7 @@ def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothin
     eventually(lambda: left_mib(world, vm) > 180)
 
 
+@pytest.mark.needs("migrate", "suspend", "resize")
 def test_what_a_balloon_took_stays_taken_in_saved_states_and_on_other_nodes(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
@@ -78,6 +81,7 @@ def test_what_a_balloon_took_stays_taken_in_saved_states_and_on_other_nodes(worl
     eventually(lambda: left_mib(world, vm, B) == HUNGRY_MIB)
 
 
+@pytest.mark.needs("resize")
 def test_a_balloon_is_empty_when_its_vm_boots_again(world: World) -> None:
     vm = boot_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
@@ -86,6 +90,7 @@ def test_a_balloon_is_empty_when_its_vm_boots_again(world: World) -> None:
     assert left_mib(world, vm) == HUNGRY_MIB
 
 
+@pytest.mark.needs("resize")
 def test_nothing_is_asked_of_a_balloon_while_its_vm_is_saved(world: World) -> None:
     big = spec("vjob9003-0", memory_mib=512)
     boot_up(world, A, big)
@@ -114,6 +119,7 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
     eventually(lambda: held_mib() < taken - 50)
 
 
+@pytest.mark.needs("suspend", "resize")
 @only_libvirt
 def test_a_balloon_of_an_older_release_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmsplugin.adapters.platform.libvirt import platform
@@ -169,6 +175,7 @@ def settled_mib(world: World, node: str) -> int:
     return seen[-1]
 
 
+@pytest.mark.needs("suspend", "resize")
 def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can_be_saved(world: World) -> None:
     bounded(world, A)
     others, eater = calm(world), replace(hungry(world), bounded=True)
@@ -204,6 +211,7 @@ def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can
     assert power(world, A, others.name) is VMPower.RUNNING
 
 
+@pytest.mark.needs("migrate", "suspend")
 @pytest.mark.parametrize("first", [A, B])
 def test_bounded_vms_start_and_move_where_there_is_a_bound_and_where_there_is_none(world: World, first: str) -> None:
     second = B if first == A else A

@@ -37,6 +37,7 @@ from rmsplugin.errors import (
 )
 
 
+@pytest.mark.needs("migrate")
 def test_live_migration(world: World) -> None:
     boot_up(world)
     steps: list[tuple[int, int]] = []
@@ -50,6 +51,7 @@ def test_live_migration(world: World) -> None:
     assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
 
 
+@pytest.mark.needs("migrate")
 @pytest.mark.parametrize("fault", ["ended", "silenced"])
 def test_migration_to_an_unreachable_node(world: World, fault: str) -> None:
     boot(world)
@@ -59,6 +61,7 @@ def test_migration_to_an_unreachable_node(world: World, fault: str) -> None:
     assert world.hypervisor.list_vms(B) == {}
 
 
+@pytest.mark.needs("migrate")
 def test_migration_past_its_time_is_aborted(world: World) -> None:
     big = spec("vjob9004-0", memory_mib=512)
     boot_up(world, A, big)
@@ -69,6 +72,7 @@ def test_migration_past_its_time_is_aborted(world: World) -> None:
     eventually(lambda: world.hypervisor.list_vms(B) == {})
 
 
+@pytest.mark.needs("migrate")
 @only_libvirt
 def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +96,7 @@ def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
 # VMs that write.
 
 
+@pytest.mark.needs("migrate")
 @pytest.mark.parametrize("converge", ["auto-converge", "post-copy", "abort"])
 def test_migration_of_a_vm_that_writes_faster_than_can_be_sent(world: World, converge: Converge) -> None:
     vm = have_writer(world)
@@ -107,6 +112,7 @@ def test_migration_of_a_vm_that_writes_faster_than_can_be_sent(world: World, con
     eventually(lambda: world.hypervisor.list_vms(B) == {})
 
 
+@pytest.mark.needs("migrate")
 def test_an_emulated_vm_that_writes_arrives_for_it_stands_still_meanwhile(world: World) -> None:
     if not isinstance(world, LibvirtWorld):
         pytest.skip("nothing is emulated there")
@@ -118,6 +124,7 @@ def test_an_emulated_vm_that_writes_arrives_for_it_stands_still_meanwhile(world:
     assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
 
 
+@pytest.mark.needs("migrate", "suspend")
 def test_post_copy_that_breaks_off_leaves_half_a_vm_that_can_only_be_ended(world: World) -> None:
     vm = have_writer(world)
     failures: list[Exception] = []

@@ -48,6 +48,7 @@ from rmsplugin.errors import (
 # Save and restore.
 
 
+@pytest.mark.needs("suspend")
 def test_save_and_restore_on_the_same_node(world: World) -> None:
     boot(world)
     saved(world)
@@ -66,6 +67,7 @@ def test_save_and_restore_on_the_same_node(world: World) -> None:
     assert world.exists(A, path), "a state is kept until its VM was seen running"
 
 
+@pytest.mark.needs("suspend")
 def test_restore_on_another_node(world: World) -> None:
     boot(world)
     digest = saved(world)
@@ -79,6 +81,7 @@ def test_restore_on_another_node(world: World) -> None:
     assert power(world, A) is None
 
 
+@pytest.mark.needs("suspend")
 def test_save_of_a_paused_vm_stays_paused_when_it_fails(world: World) -> None:
     have_up(world)
     saved(world)
@@ -87,6 +90,7 @@ def test_save_of_a_paused_vm_stays_paused_when_it_fails(world: World) -> None:
     assert power(world, A) is VMPower.PAUSED
 
 
+@pytest.mark.needs("suspend")
 def test_failed_save_leaves_the_vm_running_and_no_whole_state(world: World) -> None:
     have_up(world)
     path = world.state_path(VM) + ".partial"
@@ -96,6 +100,7 @@ def test_failed_save_leaves_the_vm_running_and_no_whole_state(world: World) -> N
     saved(world)
 
 
+@pytest.mark.needs("suspend")
 def test_save_past_its_time_is_aborted(world: World) -> None:
     big = spec("vjob9002-0", memory_mib=512)
     have_up(world, big)
@@ -106,6 +111,7 @@ def test_save_past_its_time_is_aborted(world: World) -> None:
     assert no_whole_state(world, big.name)
 
 
+@pytest.mark.needs("suspend")
 def test_abort_of_a_save(world: World) -> None:
     big = spec("vjob9002-0", memory_mib=512)
     have_up(world, big)
@@ -129,6 +135,7 @@ def test_abort_of_a_save(world: World) -> None:
     assert power(world, A, big.name) is VMPower.RUNNING
 
 
+@pytest.mark.needs("suspend")
 @pytest.mark.parametrize("start", ["boot", "restore"])
 def test_start_past_its_time_leaves_none(world: World, start: str) -> None:
     boot(world)
@@ -144,6 +151,7 @@ def test_start_past_its_time_leaves_none(world: World, start: str) -> None:
     assert world.exists(A, world.state_path(VM))
 
 
+@pytest.mark.needs("suspend")
 @pytest.mark.parametrize("how", ["garbage", "header", "truncated"])
 def test_unusable_state_is_never_restored(world: World, how: str) -> None:
     if how == "truncated":
@@ -159,6 +167,7 @@ def test_unusable_state_is_never_restored(world: World, how: str) -> None:
     assert world.exists(A, path), "it is for the engine to decide what becomes of it"
 
 
+@pytest.mark.needs("suspend")
 def test_state_of_another_vm_is_refused(world: World) -> None:
     boot(world)
     saved(world)
@@ -167,6 +176,7 @@ def test_state_of_another_vm_is_refused(world: World) -> None:
     assert world.hypervisor.list_vms(A) == {}
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_restore_that_qemu_refuses_leaves_nothing(world: World) -> None:
     boot(world)
@@ -178,6 +188,7 @@ def test_restore_that_qemu_refuses_leaves_nothing(world: World) -> None:
     world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -200,6 +211,7 @@ def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
     assert world.exists(A, "/tmp/console")
 
 
+@pytest.mark.needs("suspend", "checkpoint")
 @only_libvirt
 def test_states_are_compressed_and_those_of_before_can_be_restored(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -222,6 +234,7 @@ def test_states_are_compressed_and_those_of_before_can_be_restored(world: World)
     assert power(world, B, big.name) is VMPower.RUNNING
 
 
+@pytest.mark.needs("suspend")
 @only_libvirt
 def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -255,6 +268,7 @@ def test_crash_of_libvirtd_in_a_save_leaves_the_vm_running(world: World) -> None
 # Templates.
 
 
+@pytest.mark.needs("template")
 def test_vms_that_differ_in_who_they_are_have_one_template_key_and_those_of_another_size_another(world: World) -> None:
     key = world.hypervisor.template_key(A, spec())
     assert re.fullmatch("[0-9a-f]{32}", key)
@@ -272,6 +286,7 @@ def template_path(name: str) -> str:
     return f"/var/lib/rmsplugin/vm/{name}.template"
 
 
+@pytest.mark.needs("migrate", "suspend", "template")
 def test_a_saved_vm_is_restored_as_others_beside_each_other(world: World) -> None:
     first, sisters = spec(), [spec("vjob9002-0"), spec("vjob9003-1")]
     template = Template(world.hypervisor.template_key(A, first), "default")
@@ -302,6 +317,7 @@ def test_a_saved_vm_is_restored_as_others_beside_each_other(world: World) -> Non
 # Standing still.
 
 
+@pytest.mark.needs("pause")
 def test_a_vm_stands_still_and_goes_on_when_who_asked_is_ready_and_not_before(world: World) -> None:
     have_up(world)
     before: list[VMPower] = []
@@ -321,6 +337,7 @@ def test_a_vm_stands_still_and_goes_on_when_who_asked_is_ready_and_not_before(wo
 # Checkpoints.
 
 
+@pytest.mark.needs("checkpoint", "pause")
 @pytest.mark.usefixtures("without_checkpoints")
 @pytest.mark.parametrize("before", [VMPower.RUNNING, VMPower.PAUSED])
 def test_a_checkpoint_leaves_the_vm_as_it_was(world: World, before: VMPower) -> None:
@@ -335,6 +352,7 @@ def test_a_checkpoint_leaves_the_vm_as_it_was(world: World, before: VMPower) -> 
     assert power(world, A) is VMPower.RUNNING
 
 
+@pytest.mark.needs("suspend", "checkpoint")
 @pytest.mark.usefixtures("without_checkpoints")
 def test_what_dies_goes_on_from_its_checkpoint_on_another_node_as_often_as_it_dies(world: World) -> None:
     have_up(world)
@@ -353,6 +371,7 @@ def test_what_dies_goes_on_from_its_checkpoint_on_another_node_as_often_as_it_di
         world.hypervisor.stop(B, VM, timeout_s=20)
 
 
+@pytest.mark.needs("checkpoint")
 @pytest.mark.usefixtures("without_checkpoints")
 def test_checkpoints_of_two_instants_differ_and_are_no_states_of_the_vm(world: World) -> None:
     have_up(world)
@@ -365,6 +384,7 @@ def test_checkpoints_of_two_instants_differ_and_are_no_states_of_the_vm(world: W
     world.nodes.verify(A, VM, newer, timeout_s=20, checkpoint=2)
 
 
+@pytest.mark.needs("checkpoint", "pause")
 @pytest.mark.parametrize("before", [VMPower.RUNNING, VMPower.PAUSED])
 def test_failed_checkpoint_leaves_the_vm_as_it_was_and_no_whole_state(world: World, before: VMPower) -> None:
     have_up(world)
@@ -376,6 +396,7 @@ def test_failed_checkpoint_leaves_the_vm_as_it_was_and_no_whole_state(world: Wor
     assert (info.power, info.job_running) == (before, False)
 
 
+@pytest.mark.needs("checkpoint")
 def test_checkpoint_past_its_time_is_aborted(world: World) -> None:
     big = spec("vjob9002-0", memory_mib=512)
     have_up(world, big)
@@ -387,6 +408,7 @@ def test_checkpoint_past_its_time_is_aborted(world: World) -> None:
     assert no_whole_state(world, big.name, checkpoint=1)
 
 
+@pytest.mark.needs("checkpoint")
 def test_a_vm_with_disks_is_refused_a_checkpoint(world: World) -> None:
     disk = DiskImage(overlay=f"/var/lib/rmsplugin/vm/{VM}.qcow2", seed=f"/var/lib/rmsplugin/vm/{VM}.iso")
     if isinstance(world, LibvirtWorld):

@@ -54,6 +54,7 @@ from rmsplugin.errors import (
     TimedOutError,
     UnavailableError,
 )
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 
 DomainType = Literal["auto", "kvm", "qemu"]
 
@@ -106,6 +107,11 @@ class LibvirtPlatform:
         self._detected: dict[str, Literal["kvm", "qemu"]] = {}
         self._lock = threading.Lock()
         start_event_loop()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """See ``base.Platform``."""
+        return EVERYTHING
 
     # Observation.
 

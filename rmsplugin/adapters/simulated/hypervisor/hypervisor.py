@@ -37,11 +37,23 @@ from rmsplugin.errors import (
     TimedOutError,
     UnavailableError,
 )
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 
 MIB = 1 << 20
 
 #: How many times as long the migration of a VM takes whose CPUs have to be slowed down for it.
 _CONVERGES_AFTER = 3.0
+
+#: Method -> the capabilities that it needs one of; the others need none.
+_NEEDS = {
+    "migrate": ("migrate",),
+    "save": ("suspend", "template"),
+    "restore": ("suspend", "template"),
+    "checkpoint": ("checkpoint",),
+    "pause": ("pause", "checkpoint"),
+    "set_memory": ("resize",),
+    "template_key": ("template",),
+}
 
 
 class SimulatedHypervisor:
@@ -56,6 +68,7 @@ class SimulatedHypervisor:
         durations_s: Mapping[str, float] | None = None,
         files: SimulatedFiles | None = None,
         converge: Converge = "auto-converge",
+        capabilities: Capabilities = EVERYTHING,
     ) -> None:
         """Make a cluster without VMs.
 
@@ -66,7 +79,9 @@ class SimulatedHypervisor:
             durations_s: how long each of the acting methods takes; 0 where not given. May change on the way.
             files: the nodes' state files, shared with SimulatedNodes.
             converge: what is done for VMs that ``set_writing`` says write their memory too fast for a migration.
+            capabilities: what the platform can do; what else is asked of it fails, and is a breach of its contract.
         """
+        self.capabilities = capabilities
         self.machines = SimulatedMachines(nodes, clock)
         self.faults = SimulatedFaults()
         self.files = files or SimulatedFiles()
@@ -405,6 +420,10 @@ class SimulatedHypervisor:
         if node in self._unreachable:
             raise UnavailableError(f"the hypervisor of {node} does not answer")
         vm = words[0] if words else None
+        needs = _NEEDS.get(method, ())
+        if needs and not any(getattr(self.capabilities, name) for name in needs):
+            self.machines.violations.append(f"{method} was asked of a platform that has no {' nor '.join(needs)}")
+            raise OperationFailedError(f"the platform has no {method}")
         if method in ("host_info", "list_vms", "has_vm", "statistics"):
             self.faults.raise_failure(method, vm)
         self.faults.call_hook(method, Point.BEFORE, vm)

@@ -46,7 +46,7 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
         UnavailableError: the node does not answer.
     """
     context = task.context
-    if not context.settings.start.template or not waits(task):
+    if not (context.capabilities.template and context.settings.start.template and waits(task)):
         return None
     if vm.name in context.hypervisor.list_vms(vm.host):
         _end(task, vm)  # an engine was killed, and it is not known how far the VM had come

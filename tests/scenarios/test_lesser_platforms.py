@@ -1,0 +1,124 @@
+"""Platforms that cannot do everything: nothing is planned, begun or asked of them that they cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from scenarios.world import World
+from unit.queues import Queue, nodes
+
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.requests import Requests
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.action import ActionKind
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import prepare
+from rmsplugin.proposing.propose import propose
+
+S, K = VJobState, OperationKind
+WITHOUT_MIGRATIONS = replace(EVERYTHING, migrate=False)
+
+
+@contextmanager
+def lesser(directory: Path, capabilities: Capabilities, **options: object) -> Iterator[World]:
+    world = World(directory, capabilities=capabilities, **options)  # type: ignore[arg-type]
+    yield world
+    # A plan that is rejected harms nobody, but nobody starts by it either: none is to be proposed in the first place.
+    assert "no-context-switch" not in {event.kind for event in world.context.ledger.events(limit=100_000)}
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def asked(world: World) -> set[str]:
+    """What the engine has asked of the platform."""
+    return {call[0] for call in world.hypervisor.calls}
+
+
+def planned(world: World) -> set[str]:
+    plans = world.context.ledger.plans
+    return {step.kind for plan in plans.plans(1000) for step in plans.steps(plan.id)}
+
+
+def running(world: World, count: int, **options: object) -> list[int]:
+    jobs = [world.submit(**{"vms": 1, "cpus": 1, "memory_mib": 256, **options}) for _ in range(count)]  # type: ignore[arg-type]
+    for job in jobs:
+        world.until(job, S.RUNNING)
+        world.context.ledger.update_vjob(job, script_started=True)
+    return jobs
+
+
+@pytest.mark.parametrize("capabilities", [EVERYTHING, WITHOUT_MIGRATIONS], ids=["all", "no migrations"])
+def test_a_node_is_left_by_a_migration_or_where_there_is_none_asleep(
+    directory: Path, capabilities: Capabilities
+) -> None:
+    with lesser(directory, capabilities) as world:
+        [job] = running(world, 1)
+        [vm] = world.context.ledger.vms(job)
+        world.rms.set_node(vm.host, draining=True, reason="new disk")
+        for _ in range(30):
+            world.tick(5.0)
+        [moved] = world.context.ledger.vms(job)
+        assert moved.host not in ("", vm.host) and world.state(job) is S.RUNNING
+        assert world.context.ledger.vjob(job).losses == 0
+        assert asked(world) & {"migrate", "save"} == ({"migrate"} if capabilities.migrate else {"save"})
+
+
+@pytest.mark.parametrize("capabilities", [EVERYTHING, WITHOUT_MIGRATIONS], ids=["all", "no migrations"])
+def test_room_is_made_by_migrations_only_where_there_are_any(directory: Path, capabilities: Capabilities) -> None:
+    with lesser(directory, capabilities, policy="mixed", nodes={"n1": (2, 1024), "n2": (2, 1024)}) as world:
+        four = running(world, 4)
+        at = {world.context.ledger.vms(job)[0].host: job for job in four}
+        for job in at.values():  # each node is half free, and whoever wants a whole one waits for a migration
+            world.rms.cancel(job)
+            world.until(job, S.TERMINATED)
+        world.pass_time(400)
+        wide = world.submit(vms=1, cpus=2, memory_mib=256)
+        for _ in range(10):
+            world.tick(5.0)
+        assert (world.state(wide) is S.RUNNING) == capabilities.migrate
+        assert ("migrate" in planned(world)) == ("migrate" in asked(world)) == capabilities.migrate
+
+
+def test_what_the_platform_cannot_do_is_refused_by_name_to_those_who_ask_for_it(directory: Path) -> None:
+    nothing = Capabilities(*[False] * 7)
+    with lesser(directory, nothing) as world:
+        [job] = running(world, 1)
+        vjob = world.context.ledger.vjob(job)
+        requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+        with pytest.raises(RefusedError, match="libvirt cannot save a VM"):
+            requests.suspend(0, vjob.display_id)
+        with pytest.raises(RefusedError, match="libvirt cannot move a VM that runs"):
+            requests.migrate(0, vjob.display_id, "", "")
+        assert world.state(job) is S.RUNNING
+
+
+def test_nobody_makes_way_or_starts_from_a_template_where_nothing_can_be_saved(directory: Path) -> None:
+    nothing = Capabilities(*[False] * 7)
+    with lesser(directory, nothing, urgent=True, policy="mixed", templates=True) as world:
+        low = running(world, 3, cpus=2)
+        world.pass_time(4000)
+        world.submit(vms=1, cpus=2, partition="urgent")
+        for _ in range(10):
+            world.tick(30.0)
+        assert [world.state(job) for job in low] == [S.RUNNING] * 3
+        assert not asked(world) & {"save", "migrate", "pause", "checkpoint", "restore", "set_memory", "template_key"}
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "mixed", "slowdown"])
+def test_a_plan_that_needs_what_the_platform_lacks_is_rejected(policy: str) -> None:
+    halves = Queue(*nodes(2, cpus=2)).add("a", "n1").add("b", "n2").add("wide", cpus=2).configuration
+    search = Search(time_limit_s=3600, deterministic_limit=0.02)
+    able = prepare(halves, ProposalParameters("rjsp", search=search), propose)
+    assert able.proposal is not None
+    assert ActionKind.MIGRATE in {action.kind for action in able.proposal.plan.actions()}
+    unable = prepare(halves, ProposalParameters(policy, search=search, capabilities=WITHOUT_MIGRATIONS), propose)
+    acts = [] if unable.proposal is None else [action.kind for action in unable.proposal.plan.actions()]
+    assert ActionKind.MIGRATE not in acts
+    assert unable.proposal is not None or "the platform has no migrate" in unable.fault
