@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import os
 import pwd
@@ -18,6 +17,8 @@ import sdnotify
 from rmsplugin import __version__
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
+from rmsplugin.adapters.lease.base import Lease
+from rmsplugin.adapters.lease.lock_file import LockFile
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.factory import open_platform
 from rmsplugin.adapters.rms.factory import open_rms
@@ -36,7 +37,7 @@ from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
-from rmsplugin.errors import LedgerError, RmspluginError, SettingsError, UnavailableError
+from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
 from rmsplugin.proposer.proposer import Proposer
@@ -59,12 +60,13 @@ def main(settings: Settings) -> int:
     switch_threads_often()
     try:
         state_dir = prepare_state_dir(settings)
-        lock = _only_one(state_dir)
+        lease = LockFile(state_dir)
+        lease.acquire()
     except RmspluginError as error:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
     try:
-        daemon = Daemon(settings, state_dir)
+        daemon = Daemon(settings, state_dir, lease)
         keep_for_good()
         asyncio.run(daemon.run())
     except LedgerError as error:
@@ -74,7 +76,7 @@ def main(settings: Settings) -> int:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 1
     finally:
-        os.close(lock)
+        lease.release()
     # Threads that wait on a hypervisor are bounded, but may exceed the patience of a service's stop. Their operations
     # are in the ledger, and are taken up at the next start.
     logging.shutdown()
@@ -84,7 +86,8 @@ def main(settings: Settings) -> int:
 class Daemon:
     """One engine."""
 
-    def __init__(self, settings: Settings, state_dir: Path) -> None:
+    def __init__(self, settings: Settings, state_dir: Path, lease: Lease) -> None:
+        """Put it together; ``lease``: that of this process, held."""
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir)
@@ -242,16 +245,6 @@ def prepare_state_dir(settings: Settings) -> Path:
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SettingsError(f"engine.state_dir {path} holds keys: chown it to {user} and chmod 700 it")
     return path
-
-
-def _only_one(state_dir: Path) -> int:
-    """Keep out a second engine on the same ledger; returns the descriptor that holds the lock."""
-    descriptor = os.open(state_dir / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise UnavailableError(f"another engine runs on {state_dir}; stop it first") from None
-    return descriptor
 
 
 def _log_to_stderr() -> None:

@@ -138,7 +138,7 @@ ORDERS = {
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),
         "main",
     ),
-    "adapters": ("command", "munge", "guests", "seed", "platform", "nodes", "rms", "simulated"),
+    "adapters": ("command", "munge", "lease", "guests", "seed", "platform", "nodes", "rms", "simulated"),
     "adapters/platform": ("base", "libvirt", "factory"),
     "adapters/simulated": ("guests", "hypervisor", "nodes", "rms"),
     "wrapper": (
