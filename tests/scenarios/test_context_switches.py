@@ -183,20 +183,20 @@ def test_with_nothing_changed_the_next_cycles_do_nothing(world: World) -> None:
 def test_who_is_held_for_a_moment_keeps_the_room_that_others_make(world: World) -> None:
     """Else the room of the first that made way is given away before the second has made way."""
     low = running(world, 3, memory_mib=FULL_MIB)
-    world.pass_time(400)
+    world.tick(400)  # exempt no more, and the wrappers were heard
     released = threading.Event()
     world.hypervisor.hook_next("save", Point.DURING, lambda: released.wait(PATIENCE_S), vm=f"vjob{low[2]}-0")
     high = world.submit(vms=2, cpus=2, memory_mib=FULL_MIB, partition="urgent")
     try:
         while high not in known(world) or world.state(low[1]) is not S.SLEEPING:
-            world.cycle_beside()
+            world.cycle_beside(0.001)
         world.rms.user_hold(high)
         seen = []
         for _ in range(4):
-            world.cycle_beside()
+            world.cycle_beside(0.001)
             seen.append(states(world, low))
         world.rms.release(high)
-        world.cycle_beside()
+        world.cycle_beside(0.001)
     finally:
         released.set()
     assert seen == [[S.RUNNING, S.SLEEPING, S.SUSPENDING]] * 4
