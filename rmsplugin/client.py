@@ -47,6 +47,9 @@ _ERRORS: dict[int, type[RmspluginError]] = {
     409: RefusedError,
 }
 
+#: States of a vjob whose VMs will come up for the run that Slurm is preparing: its prolog goes on waiting.
+COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
+
 #: How many words ``EngineClient.words`` makes.
 WORDS = 5
 

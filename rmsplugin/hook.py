@@ -1,8 +1,8 @@
 """Hook: what Slurm runs when a job starts and ends; here it mostly tells the engine, and always exits 0.
 
 A hook that fails has Slurm requeue the job or drain the node, which the plugin's own faults must never do. Standard
-library only, and nothing but tomllib is imported for a job that is no vjob and no room: every job of the cluster passes
-here. What the hooks do for rooms is in ``rmsplugin.room_hook``.
+library only, and nothing but tomllib and a few constants is imported for a job that is no vjob and no room: every job
+of the cluster passes here. What the hooks do for rooms is in ``rmsplugin.room_hook``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmsplugin import defaults
+
 if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
-
-DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
-DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
-DEFAULT_USER = "slurm"
-DEFAULT_PROLOG_WAIT_S = 120.0
 
 #: One request of the prolog waits no longer than this, so that a lost connection is noticed.
 _WAIT_SLICE_S = 20.0
@@ -32,9 +29,6 @@ _RETRY_S = 0.5
 _NOTICE_TIMEOUT_S = 5.0
 #: How long the front's prolog tries to tell who the user is. Then the job runs with what the controller knows.
 _ACCOUNT_S = 15.0
-
-#: States of a vjob whose VMs will come up, so that the prolog goes on waiting.
-_COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
 
 _JOB_ID = re.compile(r"[0-9]{1,10}")
 
@@ -53,7 +47,7 @@ def main() -> int:
 
 def run(name: str, environment: Mapping[str, str]) -> None:
     """Do what the hook ``name`` does for the job that Slurm describes in its environment."""
-    path = environment.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
+    path = environment.get("RMSPLUGIN_CONFIG") or defaults.CONFIG
     with open(path, "rb") as file:
         settings = tomllib.load(file)
     partition = environment.get("SLURM_JOB_PARTITION")
@@ -76,7 +70,7 @@ def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | Non
     """Whether the job is the engine's own in a hosts partition."""
     tables = _table(settings, "partition").values()
     hosts = {table.get("hosts") for table in tables if isinstance(table, dict)}
-    return partition in hosts and user == _table(settings, "engine").get("user", DEFAULT_USER)
+    return partition in hosts and user == _table(settings, "engine").get("user", defaults.USER)
 
 
 def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
@@ -85,9 +79,10 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
     When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
     that the engine sends back is not waited for: Slurm would not clean it up before this has ended.
     """
+    from rmsplugin.client import COMING
     from rmsplugin.errors import ForbiddenError, RmspluginError
 
-    deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", DEFAULT_PROLOG_WAIT_S))
+    deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", defaults.PROLOG_WAIT_S))
     starts = None
     while (left_s := deadline - time.monotonic()) > 0:
         wait_s = min(left_s, _WAIT_SLICE_S)
@@ -103,7 +98,7 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
             problem = str(error)
         else:
             starts = answer.get("starts") if starts is None else starts
-            if state not in _COMING or answer.get("nearly_up") or answer.get("starts") != starts:
+            if state not in COMING or answer.get("nearly_up") or answer.get("starts") != starts:
                 return
             problem = f"its VMs are not up yet (vjob {state})"
         time.sleep(max(0.0, min(_RETRY_S, deadline - time.monotonic())))
@@ -159,7 +154,7 @@ def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
     """A client where slurmctld runs: over TCP if no engine listens on this host, as on a backup controller."""
     from rmsplugin.client import EngineClient
 
-    path = _table(settings, "engine").get("socket", DEFAULT_SOCKET)
+    path = _table(settings, "engine").get("socket", defaults.SOCKET)
     return (None if _listens(path) else _node_client(settings)) or EngineClient.unix(path)
 
 
@@ -187,7 +182,7 @@ def _node_client(settings: Mapping[str, Any]) -> EngineClient | None:
     engine = _table(settings, "engine")
     if not engine.get("url"):
         return None
-    return EngineClient.tcp(engine["url"], pwd.getpwnam(engine.get("user", DEFAULT_USER)).pw_uid)
+    return EngineClient.tcp(engine["url"], pwd.getpwnam(engine.get("user", defaults.USER)).pw_uid)
 
 
 def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmsplugin import defaults
+
 if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
-
-DEFAULT_STORE = "/var/lib/rmsplugin/store"
 
 _LOCAL = "qemu:///system"
 _VIRSH_TIMEOUT_S = 15.0
@@ -107,7 +107,7 @@ def _tell_later(client: EngineClient, path: str, body: dict[str, Any], seen: flo
 def unfit(settings: Mapping[str, Any]) -> str:
     """Why no VM can be hosted here, in a sentence; empty if VMs can."""
     nodes = settings.get("nodes", {})
-    store = Path(nodes.get("shared_store") or nodes.get("store") or DEFAULT_STORE)
+    store = Path(nodes.get("shared_store") or nodes.get("store") or defaults.STORE)
     if not store.is_dir():
         return f"the store {store} is not there: is it mounted?"
     try:

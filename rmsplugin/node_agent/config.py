@@ -11,9 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rmsplugin import defaults
 from rmsplugin.node_agent.errors import AgentError
-
-DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
 
 
 class AgentConfig(NamedTuple):
@@ -44,7 +43,7 @@ class AgentConfig(NamedTuple):
 
 def load(argument: str | None) -> AgentConfig:
     """Read the file named by the argument, else by $RMSPLUGIN_CONFIG, else the default one."""
-    path = argument or os.environ.get("RMSPLUGIN_CONFIG") or DEFAULT_PATH
+    path = argument or os.environ.get("RMSPLUGIN_CONFIG") or defaults.CONFIG
     try:
         with open(path, "rb") as file:
             document = tomllib.load(file)
@@ -65,7 +64,7 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
     files_of = {name: _files_of(image) for name, image in document.get("image", {}).items()}
     shared = nodes.get("shared_store")
     return AgentConfig(
-        store=_absolute(nodes.get("store", "/var/lib/rmsplugin/store")),
+        store=_absolute(nodes.get("store", defaults.STORE)),
         vm_dir=_absolute(nodes.get("vm_dir", "/var/lib/rmsplugin/vm")),
         shared_store=_absolute(shared) if shared else None,
         node_key=str(nodes.get("node_key", "/etc/rmsplugin/node_key")),

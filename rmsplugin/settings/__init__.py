@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, model_validator
 
+from rmsplugin import defaults
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, Tokens
 from rmsplugin.settings.engine import Engine
@@ -22,7 +23,7 @@ from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
 
-DEFAULT_PATH = "/etc/rmsplugin/rmsplugin.toml"
+DEFAULT_PATH = defaults.CONFIG
 
 
 class Settings(Section):

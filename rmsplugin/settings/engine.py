@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from rmsplugin import defaults
 from rmsplugin.settings.section import Seconds, Section
 
 
@@ -30,10 +31,10 @@ class Engine(Section):
     """The engine itself."""
 
     state_dir: Path = Field(Path("/var/lib/rmsplugin"), description="ledger and keys; owned by engine.user, mode 0700")
-    socket: Path = Field(Path("/run/rmsplugin/engine.sock"), description="service socket on the controller")
+    socket: Path = Field(Path(defaults.SOCKET), description="service socket on the controller")
     listen: str = Field("", description="ADDRESS:PORT for wrappers on batch hosts, authenticated by munge; empty: none")
     url: str = Field("", description="how batch hosts reach `listen`: http://ADDRESS:PORT")
-    user: str = Field("slurm", description="account the engine runs as; must be Slurm's SlurmUser")
+    user: str = Field(defaults.USER, description="account the engine runs as; must be Slurm's SlurmUser")
     operators: tuple[str, ...] = Field(
         (), description="users who may act on any vjob and have reports of all, besides root and engine.user"
     )

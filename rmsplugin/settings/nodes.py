@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from rmsplugin import defaults
 from rmsplugin.settings.section import Seconds, Section
 
 NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
@@ -61,7 +62,7 @@ class Nodes(Section):
         Path("/etc/rmsplugin/node_key"), description="a node's private key for the other nodes' agents"
     )
     known_hosts: Path = Field(Path("/etc/rmsplugin/known_hosts"), description="host keys of all nodes")
-    store: Path = Field(Path("/var/lib/rmsplugin/store"), description="saved states on each node; root, mode 0700")
+    store: Path = Field(Path(defaults.STORE), description="saved states on each node; root, mode 0700")
     vm_dir: Path = Field(
         Path("/var/lib/rmsplugin/vm"),
         description="configuration files of VMs on each node; root, mode 0711",

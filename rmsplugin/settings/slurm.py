@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from rmsplugin import defaults
 from rmsplugin.settings.section import Seconds, Section
 from rmsplugin.settings.slurm_time import slurm_time_s
 
@@ -23,7 +24,7 @@ class Slurm(Section):
     bin_dir: str = Field("", description="directory of squeue, scontrol, ...; empty: PATH")
     command_timeout_s: Seconds = Field(30.0, description="bound of one Slurm command")
     prolog_wait_s: Seconds = Field(
-        120.0, description="how long PrologSlurmctld waits for the VMs (the job's limit does not run)"
+        defaults.PROLOG_WAIT_S, description="how long PrologSlurmctld waits for the VMs (the job's limit does not run)"
     )
     start_timeout_s: Seconds = Field(
         60.0, description="a job that Slurm has not started so long after its gate was opened goes back to waiting"

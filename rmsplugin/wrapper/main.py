@@ -12,14 +12,11 @@ import sys
 import tomllib
 from collections.abc import Mapping
 
+from rmsplugin import defaults
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import RefusedError, SettingsError
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.wrapper import process, signals
-
-DEFAULT_CONFIG = "/etc/rmsplugin/rmsplugin.toml"
-DEFAULT_SOCKET = "/run/rmsplugin/engine.sock"
-DEFAULT_USER = "slurm"
 
 
 def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
@@ -47,7 +44,7 @@ def settings_words(environ: Mapping[str, str]) -> list[str]:
     Raises:
         SettingsError: the file cannot be read, or names an account that does not exist.
     """
-    path = environ.get("RMSPLUGIN_CONFIG") or DEFAULT_CONFIG
+    path = environ.get("RMSPLUGIN_CONFIG") or defaults.CONFIG
     try:
         with open(path, "rb") as file:
             sections = tomllib.load(file)
@@ -57,10 +54,10 @@ def settings_words(environ: Mapping[str, str]) -> list[str]:
         settings = sections.get("engine", {})
         url = settings.get("url", "")
         if not url:
-            return [clients, *EngineClient.unix(str(settings.get("socket", DEFAULT_SOCKET))).words()]
+            return [clients, *EngineClient.unix(str(settings.get("socket", defaults.SOCKET))).words()]
         import pwd
 
-        return [clients, *EngineClient.tcp(url, pwd.getpwnam(settings.get("user", DEFAULT_USER)).pw_uid).words()]
+        return [clients, *EngineClient.tcp(url, pwd.getpwnam(settings.get("user", defaults.USER)).pw_uid).words()]
     except (OSError, tomllib.TOMLDecodeError, AttributeError, KeyError, RefusedError) as error:
         raise SettingsError(f"{path}: {error}") from None
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from rmsplugin import hook
-from rmsplugin.client import EngineClient
+from rmsplugin import defaults, hook
+from rmsplugin.client import COMING, EngineClient
 from rmsplugin.errors import ForbiddenError
+from rmsplugin.model.vjob import VJobState
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "hooks"
@@ -136,7 +137,7 @@ def test_prolog_gives_up_in_time(config: Path, engine: FakeEngine, capsys: pytes
     engine.answers = [(200, {"state": "starting"})]
     begin = time.monotonic()
     hook.run("prolog_slurmctld", job(config))
-    assert 1.4 <= time.monotonic() - begin < hook.DEFAULT_PROLOG_WAIT_S
+    assert 1.4 <= time.monotonic() - begin < defaults.PROLOG_WAIT_S
     assert len(engine.seen) >= 2
     assert "job 12 starts and waits for its VMs: its VMs are not up yet (vjob starting)" in capsys.readouterr().err
 
@@ -180,14 +181,8 @@ def test_node_epilog_asks_over_tcp(config: Path, monkeypatch: pytest.MonkeyPatch
     assert calls == [("http://head:7", 0), ("POST", "/v1/jobs/12/epilog")]
 
 
-def test_defaults_are_those_of_the_settings() -> None:
-    from rmsplugin import settings
-
-    engine, slurm = settings.Engine(), settings.Slurm(partitions=("vjob",))
-    assert str(engine.socket) == hook.DEFAULT_SOCKET
-    assert engine.user == hook.DEFAULT_USER
-    assert slurm.prolog_wait_s == hook.DEFAULT_PROLOG_WAIT_S
-    assert settings.DEFAULT_PATH == hook.DEFAULT_CONFIG
+def test_the_prolog_waits_in_each_state_in_which_vms_come_up() -> None:
+    assert {state for state in VJobState if state.is_live} - {VJobState.RUNNING, VJobState.STOPPING} == COMING
 
 
 def run_module(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

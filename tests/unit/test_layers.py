@@ -34,8 +34,8 @@ ALLOWED = {
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
-    "node_agent": {"model", "adapters"},
-    "wrapper": {"model", "adapters", "client", "settings"},
+    "node_agent": {"defaults", "model", "adapters"},
+    "wrapper": {"defaults", "model", "adapters", "client", "settings"},
     "cli": {
         "adapters",
         "calibration",
@@ -56,15 +56,16 @@ ALLOWED = {
         "workload",
     },
     "client": {"adapters"},
-    "hook": {"accounts", "client", "room_hook"},
-    "room_hook": {"client"},
+    "hook": {"accounts", "client", "defaults", "room_hook"},
+    "room_hook": {"client", "defaults"},
     "instance": {"model", "input_file"},
     "input_file": set(),
     "presence": set(),
-    "settings": {"cron", "model"},
+    "settings": {"cron", "defaults", "model"},
     "cron": set(),
     "child_process": set(),
     "latency": set(),
+    "defaults": set(),
     "errors": set(),
 }
 
@@ -104,7 +105,7 @@ IMPURE = {
 }
 
 #: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
-STANDARD_LIBRARY_ONLY = ("client", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
+STANDARD_LIBRARY_ONLY = ("client", "defaults", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
 #: What a node runs of the platforms' packages, likewise.
 STANDARD_LIBRARY_ONLY += ("adapters/platform/libvirt/vm_shape",)
 

@@ -30,7 +30,7 @@ from rmsplugin.engine.capacity.observed_memory import real_capacity
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.capacity.weights import accrues_from, beyond_age, normalised
 from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
@@ -114,9 +114,7 @@ class _Assessor:
         self._failures = context.ledger.failures.of_vjobs()
         self._jobs = seen.jobs
         self._promises = promises(context.ledger.plans.open_steps())
-        self._vms: dict[int, list[VMRow]] = {}
-        for vm in context.ledger.live_vms():
-            self._vms.setdefault(vm.job_id, []).append(vm)
+        self._vms = by_job(context.ledger.live_vms())
 
     def assess(self, queue: Sequence[Waiting]) -> Assessment:
         seen, refused = self._seen, {}
@@ -297,8 +295,7 @@ class _Assessor:
     def _ran_s(self, vjob: VJobRow, job: RmsJob | None) -> float:
         if job is not None and job.state is JobState.RUNNING and job.end_time and math.isfinite(job.time_limit_s):
             return max(0.0, job.time_limit_s - (job.end_time - self._seen.taken))
-        runs = vjob.state is VJobState.RUNNING
-        return vjob.ran_s + (max(0.0, self._seen.taken - vjob.state_since) if runs else 0.0)
+        return vjob.ran_by(self._seen.taken)
 
 
 def _finite(seconds: float) -> float | None:

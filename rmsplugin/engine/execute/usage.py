@@ -59,7 +59,7 @@ def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S
 def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
     """The answer of `rmsplugin usage` for a vjob. Sums are over its VMs; null if nothing is known."""
     known = context.ledger.usage.of_vjob(vjob.job_id)
-    geometry, elapsed_s = vjob.geometry, _ran_s(context, vjob)
+    geometry, elapsed_s = vjob.geometry, vjob.ran_by(context.clock.now())
     used = [each.used for each in known]
     cpu_s = sum(each.cpu_us for each in used) / 1e6 if used else None
     memory_mib = sum(each.memory_bytes for each in used) / 2**20 if used else None
@@ -90,11 +90,6 @@ def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
         "read_mib": _rounded(sum(each.read_bytes for each in used) / 2**20, 1) if used else None,
         "written_mib": _rounded(sum(each.written_bytes for each in used) / 2**20, 1) if used else None,
     }
-
-
-def _ran_s(context: Context, vjob: VJobRow) -> float:
-    running = max(0.0, context.clock.now() - vjob.state_since) if vjob.state is VJobState.RUNNING else 0.0
-    return vjob.ran_s + running
 
 
 def _state(vjob: VJobRow) -> str:

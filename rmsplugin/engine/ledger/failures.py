@@ -108,6 +108,11 @@ class Failures(Chapter):
         rows = self._rows("select * from vjob_failures where job_id = ? and kind = ?", [job_id, kind])
         return _failure(rows[0]) if rows else None
 
+    def vjob_rests(self, job_id: int, kind: str, at: float) -> bool:
+        """Whether the last operation of this kind failed too short a time before ``at``."""
+        failed = self.of_vjob(job_id, kind)
+        return failed is not None and failed.rests(at)
+
     def of_vjobs(self) -> Mapping[tuple[int, str], VJobFailure]:
         """The failures of all vjobs, by job id and kind."""
         return {(row["job_id"], row["kind"]): _failure(row) for row in self._rows("select * from vjob_failures")}

@@ -28,7 +28,7 @@ from rmsplugin.engine.ledger.node_book import NodeBook
 from rmsplugin.engine.ledger.plans import Plans
 from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
-from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow, by_job
 from rmsplugin.engine.ledger.samples import Samples
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -287,14 +287,14 @@ class Ledger:
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""
-        found: dict[int, list[VMRow]] = {}
+        found: list[VMRow] = []
         wanted = list(job_ids)
         for start in range(0, len(wanted), _CHUNK):
             chunk = wanted[start : start + _CHUNK]
             marks = ",".join("?" * len(chunk))
             for row in self._rows(f"select * from vms where job_id in ({marks}) order by job_id, idx", chunk):
-                found.setdefault(row["job_id"], []).append(records.read_vm(row))
-        return found
+                found.append(records.read_vm(row))
+        return by_job(found)
 
     def live_vms(self) -> list[VMRow]:
         """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""

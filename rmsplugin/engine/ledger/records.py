@@ -16,7 +16,7 @@ def ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
     """The seconds that a vjob has run since its start, when it leaves its state for ``target``."""
     if target in (VJobState.WAITING, VJobState.STARTING):
         return 0.0
-    return vjob.ran_s + (now - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
+    return vjob.ran_by(now)
 
 
 def vjob_record(vjob: VJobRow) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rmsplugin.model.operation import OperationKind as OperationKind  # a part of many rows
@@ -51,6 +52,15 @@ class VJobRow:
     begins_anew: bool = False  # its script asked to begin anew, or ended before the next run: that run starts it again
     paused: bool = False  # its VMs stand still: the vjob is *paused*, or *suspending* after a pause
 
+    def ran_by(self, moment: float) -> float:
+        """The seconds that the vjob has run by ``moment``, since its start; sleeps and pauses do not count.
+
+        Args:
+            moment: seconds since the epoch, in its present state.
+        """
+        runs = self.state is VJobState.RUNNING
+        return self.ran_s + (max(0.0, moment - self.state_since) if runs else 0.0)
+
 
 @dataclass(frozen=True, slots=True)
 class VMRow:
@@ -75,6 +85,14 @@ class VMRow:
     observed: bool = False  # it takes of its node the memory that it is seen to need, not all of its own
     #: The memory with which it was booted: the requested memory and, since decision 0043, its image's own.
     memory_mib: int = field(kw_only=True)
+
+
+def by_job(vms: Iterable[VMRow]) -> dict[int, list[VMRow]]:
+    """The VMs of each vjob, by job id, in their order; a vjob without VMs is left out."""
+    found: dict[int, list[VMRow]] = {}
+    for vm in vms:
+        found.setdefault(vm.job_id, []).append(vm)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rmsplugin.adapters.platform.base import VMInfo
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.ledger.node_book import Left
-from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.engine.ledger.rows import VMRow, by_job
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -106,9 +106,7 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
     ledger = context.ledger
     with ledger.transaction():
         ledger.nodes.set_gone(node, by)
-        vms: dict[int, list[VMRow]] = {}
-        for vm in ledger.live_vms():
-            vms.setdefault(vm.job_id, []).append(vm)
+        vms = by_job(ledger.live_vms())
         begin_again, wait = [], []
         for vjob in ledger.vjobs():
             rows = vms.get(vjob.job_id, [])

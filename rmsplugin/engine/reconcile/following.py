@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from rmsplugin.engine.execute.operations.allocation import suspend_job
 from rmsplugin.engine.execute.operations.go_on import last_heard, stands_still
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.single import ENGINE
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
 from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
 from rmsplugin.engine.observe.gone import require_answers
@@ -79,14 +78,12 @@ class Following:
         self._missing.begin()
         self._states = StateFinder(context, seen)
         self._unclear = {}
-        vms: dict[int, list[VMRow]] = defaultdict(list)
-        for vm in context.ledger.vms():
-            vms[vm.job_id].append(vm)
+        vms = by_job(context.ledger.vms())
         gone = context.ledger.nodes.gone()
         doubtful = []
         for vjob in vjobs.values():
             with report.alone(f"vjob {vjob.display_id}"):
-                held = self._reconcile_one(seen, vjob, vms[vjob.job_id], gone, jobs, busy, report)
+                held = self._reconcile_one(seen, vjob, vms.get(vjob.job_id, []), gone, jobs, busy, report)
                 if held is not None:
                     doubtful.append(held)
         with report.alone("what is held back"):

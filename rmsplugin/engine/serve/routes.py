@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
+from rmsplugin.client import COMING
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
@@ -162,7 +163,7 @@ class Routes:
         def enough(answer: Reply) -> bool:
             # After a start that was given up another may follow at once; Slurm runs a prolog of its own for that.
             first[:] = first or [answer["starts"]]
-            return answer["state"] not in _COMING or answer["nearly_up"] or answer["starts"] != first[0]
+            return answer["state"] not in COMING or answer["nearly_up"] or answer["starts"] != first[0]
 
         return await self._waits.until(
             ("vjob", job_id),
@@ -434,10 +435,6 @@ _ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "grou
 _VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
 _ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
 _REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
-#: States of a vjob whose VMs will come up for the run that Slurm is preparing.
-_COMING = frozenset(
-    state for state in VJobState if state.is_live and state not in (VJobState.RUNNING, VJobState.STOPPING)
-)
 
 
 def _runs(answer: Reply) -> bool:

@@ -45,7 +45,7 @@ def vjob_view(
         "submitted": vjob.submitted,
         "state_since": vjob.state_since,
         "resumes": vjob.resumes,
-        "ran_s": round(_ran_s(context, vjob), 1),
+        "ran_s": round(vjob.ran_by(context.clock.now()), 1),
         "losses": vjob.losses,
         "returns": vjob.returns,
         "repeated_s": round(vjob.repeated_s, 1),
@@ -71,12 +71,6 @@ def _reason(vjob: VJobRow) -> str:
     turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
     waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
     return f"{vjob.reason}; {waits}"
-
-
-def _ran_s(context: Context, vjob: VJobRow) -> float:
-    """The seconds that the vjob has run since its start, sleeps not counted."""
-    running = max(0.0, context.clock.now() - vjob.state_since) if vjob.state is VJobState.RUNNING else 0.0
-    return vjob.ran_s + running
 
 
 def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:

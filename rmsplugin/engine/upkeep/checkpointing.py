@@ -13,7 +13,7 @@ from rmsplugin.engine.execute.checkpoint_rules import COPIES, Covered, due
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointState, CheckpointVM
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
@@ -43,7 +43,7 @@ class Checkpointing:
             if vjob.state is not VJobState.RUNNING:
                 # The operation under way lets paused VMs go on by itself.
                 ledger.checkpoints.retire_one(left.id)
-            elif not self._rests(vjob, seen.taken):
+            elif not ledger.failures.vjob_rests(vjob.job_id, OperationKind.CHECKPOINT, seen.taken):
                 self._executor.begin(left.job_id, OperationKind.CHECKPOINT, "its VMs go on")
                 begun.append(f"checkpoint {vjob.display_id}: taken up again")
         return begun
@@ -53,9 +53,7 @@ class Checkpointing:
         context, ledger = self._context, self._context.ledger
         if ledger.checkpoints.in_state(CheckpointState.OLD):
             self._executor.chore(lambda: drop_old(context))  # in the background: a silent node delays nothing here
-        rows: dict[int, list[VMRow]] = {}
-        for vm in ledger.live_vms():
-            rows.setdefault(vm.job_id, []).append(vm)
+        rows = by_job(ledger.live_vms())
         planned = {step.vjob for step in ledger.plans.open_steps()}
         vjobs = {
             vjob.job_id: vjob
@@ -93,12 +91,8 @@ class Checkpointing:
             and not job.completing
             and bool(vms)
             and all(not vm.destination and _runs(seen, vm) for vm in vms)
-            and not self._rests(vjob, seen.taken)
+            and not self._context.ledger.failures.vjob_rests(vjob.job_id, OperationKind.CHECKPOINT, seen.taken)
         )
-
-    def _rests(self, vjob: VJobRow, now: float) -> bool:
-        failed = self._context.ledger.failures.of_vjob(vjob.job_id, OperationKind.CHECKPOINT)
-        return failed is not None and failed.not_before > now
 
     def _covered(self, seen: Observation, vjob: VJobRow, vms: Collection[VMRow], newest: Checkpoint | None) -> Covered:
         gone = self._context.ledger.nodes.gone()
@@ -109,7 +103,7 @@ class Checkpointing:
             job_id=vjob.job_id,
             nodes=frozenset(vm.host for vm in vms),
             interval_s=self._interval_s(vjob),
-            ran_s=vjob.ran_s + max(0.0, seen.taken - vjob.state_since),
+            ran_s=vjob.ran_by(seen.taken),
             saved_s=newest.ran_s if newest else 0.0,
             took_s=newest.whole_at - newest.began if newest else 0.0,
             copies=copies,

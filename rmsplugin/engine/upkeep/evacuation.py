@@ -84,9 +84,7 @@ class Evacuation:
             return [f"suspend {vjob.display_id}: {reason}"]
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
-        """Whether the last operation of this kind failed too short a time ago."""
-        failed = self._context.ledger.failures.of_vjob(vjob.job_id, kind)
-        return failed is not None and failed.rests(self._context.clock.now())
+        return self._context.ledger.failures.vjob_rests(vjob.job_id, kind, self._context.clock.now())
 
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]

@@ -29,7 +29,6 @@ from rmsplugin.errors import (
     RmspluginError,
     UnavailableError,
 )
-from rmsplugin.model.vjob import VJobState
 
 T = TypeVar("T")
 
@@ -155,7 +154,7 @@ def _write_all(task: Task, number: int, vms: Sequence[VMRow]) -> tuple[float, fl
     if len(vms) > 1:  # a single VM is stopped, and let go on, by its hypervisor
         errors = task.each(vms, lambda vm: context.hypervisor.pause(vm.host, vm.name, timeout_s=bound))
     vjob, taken = task.vjob(), context.clock.now()
-    ran_s = vjob.ran_s + (taken - vjob.state_since if vjob.state is VJobState.RUNNING else 0.0)
+    ran_s = vjob.ran_by(taken)
     if not errors:
         errors = task.each(vms, lambda vm: _write(task, number, vm))
     stuck = task.each(vms, lambda vm: _let_go_on(task, vm))
