@@ -32,6 +32,8 @@ def zone_of(name: str) -> tzinfo:
 class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
     """The times of one expression. What was missed while time went on is one time and not many."""
 
+    expression: str
+
     @classmethod
     def parse(cls, expression: str, zone: tzinfo) -> Cron:
         """Read an expression.
@@ -46,6 +48,7 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
                 f"{expression!r} is no cron expression ({str(error).rstrip('.')}); write five fields (minute, hour, "
                 "day of month, month, day of week) as in '30 2 * * sun'"
             ) from None
+        found.expression = " ".join(expression.split())
         if found.get_next_fire_time(None, datetime(2024, 1, 1, tzinfo=zone)) is None:
             raise ValueError(f"{expression!r} never comes: no year has such a day")
         return found

@@ -29,5 +29,6 @@ def add_command(commands: options.Commands) -> None:
 def _engine(arguments: argparse.Namespace) -> int:
     # OR-Tools, libvirt and the like are the engine's only: no other command waits for them.
     from rmsplugin.engine import daemon
+    from rmsplugin.settings import settings_path
 
-    return daemon.main(read_settings(arguments.config))
+    return daemon.main(read_settings(arguments.config), settings_path(arguments.config))

@@ -24,6 +24,7 @@ from rmsplugin.cli.live import (
     nodes,
     pause,
     resume,
+    schedule,
     ssh,
     states,
     status,
@@ -52,7 +53,7 @@ _WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryE
 
 #: In the order in which `--help` lists them.
 _COMMANDS = (
-    *(vjobs, vms, nodes, events, status, cycles, decisions),
+    *(vjobs, vms, nodes, events, status, cycles, decisions, schedule),
     *(suspend, resume, migrate, states, usage, confirm, node, ssh, pause, unpause),
     *(plan, pack, simulate, report, compare, check, engine, ledger, calibrate),
 )

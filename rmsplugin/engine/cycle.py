@@ -59,7 +59,7 @@ class Cycle:
         self._executor = executor
         self._first_sight = FirstSight(context)
         self.identity = JobIdentity(context)
-        self._gate = Gate(context)
+        self.gate = Gate(context)
         self._waiting = WaitingVJobs(context, self._first_sight, self.identity)
         self._following = Following(context, executor, placing, self._first_sight, self.identity)
         self.brake = self._following.brake
@@ -109,7 +109,7 @@ class Cycle:
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += filter(None, [self._context.clock.problem()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
-        if gate := self._gate.keep(seen.rms):
+        if gate := self.gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
         self._waiting.look(seen)

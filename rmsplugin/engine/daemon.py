@@ -35,6 +35,10 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.periodic import Periodic
+from rmsplugin.engine.schedule.jobs import jobs_of
+from rmsplugin.engine.schedule.programs import Programs
+from rmsplugin.engine.schedule.runs import Runs
+from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
@@ -45,17 +49,23 @@ from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_DAY_S = 86400.0
 #: Seconds between two checks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
 #: Seconds between two checks whether wrappers that are to go on were heard of.
 _WRAPPERS_S = 1.0
+#: Seconds between two checks whether the host's clock was set.
+_CLOCK_S = 10.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.1
 
 
-def main(settings: Settings) -> int:
-    """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code."""
+def main(settings: Settings, config: Path) -> int:
+    """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code.
+
+    Args:
+        settings: as they were read.
+        config: the file that they were read from, for the commands that the engine runs.
+    """
     _log_to_stderr()
     switch_threads_often()
     try:
@@ -66,7 +76,7 @@ def main(settings: Settings) -> int:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
     try:
-        daemon = Daemon(settings, state_dir, lease)
+        daemon = Daemon(settings, state_dir, config.absolute(), lease)
         keep_for_good()
         asyncio.run(daemon.run())
     except LedgerError as error:
@@ -86,8 +96,8 @@ def main(settings: Settings) -> int:
 class Daemon:
     """One engine."""
 
-    def __init__(self, settings: Settings, state_dir: Path, lease: Lease) -> None:
-        """Put it together; ``lease``: that of this process, held."""
+    def __init__(self, settings: Settings, state_dir: Path, config: Path, lease: Lease) -> None:
+        """Put it together; ``config``: the settings file; ``lease``: that of this process, held."""
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir)
@@ -97,8 +107,8 @@ class Daemon:
             Periodic("watch", queue.look, settings.engine.watch_s, most=MOST),
             Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
-            Periodic("prune", self._prune, _DAY_S),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
+            Periodic("clock", self._watch_clock, _CLOCK_S),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         self.memory_care = MemoryCare(self.context)
@@ -106,9 +116,12 @@ class Daemon:
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)
         self.proposer = Proposer(proposer_limits(settings))
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
-        self.service = Service(
-            self.context, Requests(self.context, self.executor, placing, self.cycle, self.wake), self.cycle
-        )
+        self._programs = Programs(config)
+        jobs = jobs_of(self.context, self._programs, self.cycle.gate, lambda: self.cycle.seen)
+        runs, clock = Runs(self.context.ledger, self.context.clock), self.context.clock
+        self.timetable = Timetable(jobs, runs, self.context.ledger.schedule.last, clock.of_the_host)
+        requests = Requests(self.context, self.executor, placing, self.cycle, self.wake)
+        self.service = Service(self.context, requests, self.cycle, self.timetable)
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""
@@ -130,6 +143,7 @@ class Daemon:
         await self.service.open()
         self.proposer.warm_up()
         adopted = self.executor.adopt()
+        self.timetable.start()
         for periodic in (self._cycles, *self._others):
             periodic.start()
         log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
@@ -139,6 +153,8 @@ class Daemon:
         notifier.notify("STOPPING=1")
         for periodic in (self._cycles, *self._others):
             periodic.close()
+        self.timetable.close()
+        self._programs.close()
         self.switch.close()
         ended.clear()
         await self._let_end(ended)
@@ -170,14 +186,12 @@ class Daemon:
         if self.context.suspensions.news(self.context.signs.last, self.context.clock.now()):
             self.wake()
 
-    def _prune(self) -> None:
+    def _watch_clock(self) -> None:
+        """Keep the schedule right where the host's clock was set."""
         try:
-            forgotten = self.context.ledger.prune(self.context.clock.now() - self._settings.engine.keep_days * 86400)
+            self.timetable.look()
         except RmspluginError as error:
-            log.warning("nothing is forgotten today: %s", error)
-            return
-        if forgotten:
-            log.info("forgot %d vjobs that ended more than %d days ago", forgotten, self._settings.engine.keep_days)
+            log.warning("the schedule is not looked after now: %s", error)
 
     def _run_cycle(self) -> None:
         with self.cycle.lock:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -35,6 +36,10 @@ Cron = Annotated[str, AfterValidator(_cron)]
 CronOrNever = Annotated[str, AfterValidator(_cron_or_never)]
 
 
+_Address = Annotated[str, Field(pattern=r"^[^@\s,;<>()]+@[^@\s,;<>()]+$")]
+_Server = Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$")]
+
+
 class QuietHours(Section):
     """A window of quiet hours: no vjob that runs makes way or moves, unless its node has to be left.
 
@@ -61,5 +66,46 @@ class Schedule(Section):
         "",
         description="name of the time zone of all times here, as in Europe/Prague; empty: that of the host. In cron "
         "expressions name days of the week (mon ... sun): as numbers they count from 0 for Monday",
+    )
+    ledger_backup: CronOrNever = Field(
+        "15 2 * * *",
+        description="the ledger is copied, and the copy checked; empty, as for all that follow: never. By default "
+        "each night: a ledger is lost with its disk, and its copies cost little",
+    )
+    backup_dir: Path | None = Field(
+        None,
+        description="where the copies lie, which hold private keys; none: `backups` in engine.state_dir. On another "
+        "disk they outlive that of the ledger. The unit of the engine has to be let write there (ReadWritePaths=)",
+    )
+    backup_keep: int = Field(7, ge=1, le=10000, description="the number of copies that are kept")
+    ledger_retention: CronOrNever = Field(
+        "45 2 * * *",
+        description="what ended more than engine.keep_days ago is forgotten, the ledger's file made smaller where much "
+        "of it is empty (VACUUM), and the ledger checked. Without it the ledger grows for ever",
+    )
+    report: CronOrNever = Field(
+        "0 6 * * *", description="the summary of yesterday is mailed to report_to; by default it names nobody"
+    )
+    report_to: tuple[_Address, ...] = Field((), description="addresses to which reports are mailed")
+    mail_server: _Server = Field(
+        "localhost", description="HOST or HOST:PORT of the server that takes mail from the engine's host by SMTP"
+    )
+    mail_from: _Address | Literal[""] = Field(
+        "", description="address from which mail comes; empty: rmsplugin at the engine's host"
+    )
+    calibration: CronOrNever = Field(
+        "30 3 * * sun",
+        description="the durations of actions are compared with what was measured, and others proposed in an event "
+        "where they miss; nothing is changed",
+    )
+    sweep: CronOrNever = Field(
+        "0 4 * * *",
+        description="saved states of vjobs that ended, and old checkpoints, are removed from the nodes; only what the "
+        "ledger knows that nobody needs",
+    )
+    gate: CronOrNever = Field(
+        "30 4 * * *",
+        description="the reservation of the gate is renewed when it ends within half a year. A cycle makes it at once "
+        "where it is missing, or ends within 120 days",
     )
     quiet: tuple[QuietHours, ...] = Field((), description="windows of quiet hours; see [[schedule.quiet]]")

@@ -14,15 +14,30 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from apscheduler.schedulers.base import BaseScheduler
 from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.schedule.jobs import jobs_of
+from rmsplugin.engine.schedule.programs import Programs
+from rmsplugin.engine.schedule.runs import Runs
+from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 
 ME = os.getuid()
+
+
+class Still(BaseScheduler):
+    """A scheduler that knows the times of all jobs, and begins none."""
+
+    def wakeup(self) -> None:
+        """Do nothing."""
+
+    def shutdown(self, wait: bool = True) -> None:
+        super().shutdown(wait)
 
 
 class Served:
@@ -41,7 +56,13 @@ class Served:
         self.ledger = self.context.ledger
         cycle = self.world.cycle
         requests = Requests(self.context, self.world.executor, self.world.placing, cycle, lambda: None)
-        self.service = Service(self.context, requests, cycle)
+        programs = Programs(directory / "rmsplugin.toml")
+        jobs = jobs_of(self.context, programs, cycle.gate, lambda: cycle.seen)
+        clock, last = self.context.clock, self.ledger.schedule.last
+        self.runs = Runs(self.ledger, clock)
+        self.timetable = Timetable(jobs, self.runs, last, clock.of_the_host, Still(timezone="UTC"))
+        self.timetable.start()
+        self.service = Service(self.context, requests, cycle, self.timetable)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="event loop")
         self._thread.start()

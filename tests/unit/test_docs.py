@@ -175,7 +175,7 @@ def test_manual_pages_have_no_fault_for_groff(page: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("unit", ["rmsplugin-engine.service", "rmsplugin-report.service", "rmsplugin-report.timer"])
+@pytest.mark.parametrize("unit", ["rmsplugin-engine.service"])
 def test_the_systemd_units_are_understood(unit: str) -> None:
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(ROOT / "contrib/systemd" / unit)],
@@ -186,32 +186,6 @@ def test_the_systemd_units_are_understood(unit: str) -> None:
     # The program is not installed where the tests run; anything else is a fault of the unit.
     complaints = [line for line in done.stderr.splitlines() if unit.partition(".")[0] in line]
     assert [line for line in complaints if "is not executable" not in line] == []
-
-
-@pytest.mark.parametrize("recipient", ["", "ops@example.org"])
-def test_the_summary_of_the_timer_is_printed_or_mailed(recipient: str, tmp_path: Path) -> None:
-    unit = (ROOT / "contrib/systemd/rmsplugin-report.service").read_text().replace("\\\n", "")
-    [command] = re.findall(r"^ExecStart=/bin/sh -euc '(.*)'$", unit, re.MULTILINE)
-    # As systemd reads it.
-    script = command.replace("$$", "$").replace("%%", "%").replace("\\\\", "\\")
-    assert "/usr/bin/rmsplugin " in script
-    (tmp_path / "rmsplugin").write_text('#!/bin/sh\nprintf "%s|" "$@"\nprintf "two\nlines\n"\n')
-    (tmp_path / "mail").write_text('#!/bin/sh\n{ printf "%s|" "$@"; cat; } > mailed\n')
-    for program in tmp_path.iterdir():
-        program.chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-euc", script.replace("/usr/bin/rmsplugin", "rmsplugin")],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "MAILTO": recipient},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    summary = "report|--since|yesterday|--until|today|--email-format|two\nlines\n"
-    if recipient:
-        assert done.stdout == "" and (tmp_path / "mailed").read_text().endswith(f"|{recipient}|{summary}")
-    else:
-        assert done.stdout == summary and not (tmp_path / "mailed").exists()
 
 
 def test_decisions_are_numbered_and_have_their_parts() -> None:

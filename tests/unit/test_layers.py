@@ -132,8 +132,8 @@ INSTALLED = {
 #: By layer, its packages and modules in their order: each imports only from those before it.
 ORDERS = {
     "engine": (
-        *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep", "cycle"),
-        *("serve", "periodic", "daemon"),
+        *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep"),
+        *("schedule", "cycle", "serve", "periodic", "daemon"),
     ),
     "cli": (
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),

@@ -144,5 +144,5 @@ def test_an_engine_refuses_a_newer_ledger_with_exit_code_2(
             "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
         }
     )
-    assert daemon.main(settings) == 2
+    assert daemon.main(settings, tmp_path / "rmsplugin.toml") == 2
     assert "newer release" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.parameters import proposal_parameters
-from rmsplugin.engine.decide.quiet_hours import QuietHours
+from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
 from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.rows import Plan, PlanState
@@ -73,6 +73,11 @@ class Deciding:
         self._previous: dict[str, str] = {}
         self._fault = ""
         self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows of quiet hours."""
+        return self._quiet_hours.windows
 
     def quiet(self) -> Quiet | None:
         """The quiet hours that have begun; None if it is no such time."""

@@ -30,6 +30,7 @@ from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
 from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow, by_job
 from rmsplugin.engine.ledger.samples import Samples
+from rmsplugin.engine.ledger.schedule_book import ScheduleBook
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, parse
@@ -85,6 +86,8 @@ class Ledger:
         self.usage = UsageBook(self._write, self._rows, clock)
         #: The nodes that are reserved for VMs that have outgrown their own.
         self.reservations = ReservationBook(self._write, self._rows, clock)
+        #: The runs of what is done at times of day.
+        self.schedule = ScheduleBook(self._write, self._rows, clock)
 
     def newest_time(self) -> float:
         """The latest time at which, by the ledger, anything happened; 0 if it has nothing."""
@@ -239,6 +242,7 @@ class Ledger:
             db.execute("delete from room_reports where time < ?", [before])
             self.plans.prune(before)
             self.checkpoints.forget_before(before)
+            self.schedule.forget_before(before)
             db.execute("delete from samples where time < ?", [before])
             db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)

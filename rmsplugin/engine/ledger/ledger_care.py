@@ -14,6 +14,12 @@ from rmsplugin.errors import LedgerError, OperationFailedError
 from rmsplugin.presence import is_file, is_there
 
 _TOLD = 5
+#: The share of empty pages from which on a ledger is rewritten, if these are so many bytes, too.
+_MANY_EMPTY, _MANY_EMPTY_BYTES = 0.25, 8 << 20
+#: A ledger that has more than this is not rewritten while others wait.
+_MOST_COMPACTED_BYTES = 512 << 20
+#: How long a rewrite waits for a writer.
+_COMPACT_BUSY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,33 @@ def backup(path: Path, copy: Path | None = None) -> Path:
         copy.unlink()
         raise OperationFailedError(f"no copy is kept of {path}, for it is no good: {health.sentence}")
     return copy
+
+
+def compact(path: Path) -> int:
+    """Give back the room of the ledger's empty pages (VACUUM), if they are many. Returns how many bytes that were.
+
+    Who writes meanwhile waits, for about a second for each 100 MB that stay. So a large ledger is left as it is: its
+    empty pages are filled again.
+
+    Raises:
+        OperationFailedError: the ledger cannot be rewritten now; it is as it was.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=_COMPACT_BUSY_S, isolation_level=None)) as connection:
+            size, pages, empty = (
+                connection.execute(f"pragma {name}").fetchone()[0]
+                for name in ("page_size", "page_count", "freelist_count")
+            )
+            few = empty < _MANY_EMPTY * pages or empty * size < _MANY_EMPTY_BYTES
+            if few or (pages - empty) * size > _MOST_COMPACTED_BYTES:
+                return 0
+            connection.execute("vacuum")
+            left = connection.execute("pragma page_count").fetchone()[0]
+            # The file itself gets shorter when the log of changes is written back.
+            connection.execute("pragma wal_checkpoint(passive)")
+            return int((pages - left) * size)
+    except sqlite3.Error as error:
+        raise OperationFailedError(f"{path} cannot be rewritten now: {error}") from error
 
 
 def require_there(path: Path) -> None:

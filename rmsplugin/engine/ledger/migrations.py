@@ -281,3 +281,15 @@ def m020_codes_of_failures(db: Database) -> None:
     """What kind of failure it was: its error, by which that was told until now, is for people."""
     db.execute("alter table vjob_failures add column code text not null default ''")
     db.execute("update vjob_failures set code = 'not-started' where error like 'Slurm does not start it%'")
+
+
+@migrations()
+def m021_scheduled_runs(db: Database) -> None:
+    """The runs of what is done at times of day."""
+    db.execute(
+        """create table scheduled_runs (
+            id integer primary key, job text not null, cron text not null, host_time real not null,
+            began real not null, ended real not null, state text not null, result text not null,
+            failures integer not null)"""
+    )
+    db.execute("create index scheduled_runs_job on scheduled_runs (job)")

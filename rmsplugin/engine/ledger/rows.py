@@ -248,6 +248,30 @@ class RoomReport:
     ended: tuple[str, ...]  # VMs that the epilog had to end
 
 
+class RunState(enum.StrEnum):
+    """What has become of a run of a job of the schedule."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"  # the engine ended, or was killed, meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRun:
+    """A run of a job of the schedule."""
+
+    id: int
+    job: str
+    cron: str  # the expression by which it ran
+    host_time: float  # when it began, by the host's clock; all else is the ledger's
+    began: float
+    ended: float  # 0: it has not
+    state: RunState
+    result: str  # a sentence on what was done, or why not
+    failures: int  # of the job in a row, with this run
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened, in a sentence for a person."""

@@ -12,12 +12,14 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
+from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve import parsing, plan_views, views
 from rmsplugin.engine.serve.asked import Asked, Door, Reply, Route
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.requests import Requests, Several
+from rmsplugin.engine.serve.schedule_view import schedule_views
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
@@ -34,7 +36,14 @@ class Routes:
     """Answers requests in the event loop; work that reads or changes the ledger is done in threads, by turns."""
 
     def __init__(
-        self, context: Context, requests: Requests, cycle: Cycle, turns: Turns, slow_turns: Turns, waits: Waits
+        self,
+        context: Context,
+        requests: Requests,
+        cycle: Cycle,
+        turns: Turns,
+        slow_turns: Turns,
+        waits: Waits,
+        timetable: Timetable | None,
     ) -> None:
         """``slow_turns``: for users' requests that wait for a guest, a node or an operation."""
         self._context = context
@@ -45,6 +54,7 @@ class Routes:
         self._turns = turns
         self._slow_turns = slow_turns
         self._waits = waits
+        self._timetable = timetable
         # In threads of their own: a proof of origin, a hook or an order about a node is heard, whatever others do.
         self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
         self._previews = Previews(context, cycle, turns)
@@ -91,6 +101,7 @@ class Routes:
             Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
             Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
             Route("GET", "/v1/reports/{number}", self._report, Door.LOGIN, query=wait | {"from"}, long=True),
+            Route("GET", "/v1/schedule", self._schedule, long=True),
             Route("GET", "/v1/status", self._status),
         ]
 
@@ -410,6 +421,12 @@ class Routes:
             return [asdict(event) for event in events]
 
         return {"events": await self._do(asked, read)}
+
+    async def _schedule(self, asked: Asked) -> Reply:
+        def look() -> list[dict[str, Any]]:
+            return schedule_views(self._context, self._timetable, self._cycle.deciding.windows)
+
+        return {"schedule": await self._do(asked, look)}
 
     async def _status(self, asked: Asked) -> Reply:
         report, quiet = self._cycle.report, self._cycle.deciding.quiet()

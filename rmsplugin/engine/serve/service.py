@@ -18,6 +18,7 @@ from aiohttp import web
 from rmsplugin.client import SEALED_TYPE
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.asked import Asked, Reply, Route
 from rmsplugin.engine.serve.connections import Connections, Limits
 from rmsplugin.engine.serve.doors import LOCAL, Origin
@@ -72,13 +73,13 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 class Service:
     """Serves requests until closed. Runs in the event loop of the caller; the work is done in threads, by turns."""
 
-    def __init__(self, context: Context, requests: Requests, cycle: Cycle) -> None:
+    def __init__(self, context: Context, requests: Requests, cycle: Cycle, timetable: Timetable | None = None) -> None:
         self._settings = context.settings.engine
         self._turns = Turns("service")
         self._slow_turns = Turns("slow service")
         self._sealing = Turns("munge")
         self._waits = Waits()
-        self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits)
+        self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits, timetable)
         self._routes = self._answers.table()
         self._engine_uids = requests.rights.engine_uids
         self._rare = RareLog(log)

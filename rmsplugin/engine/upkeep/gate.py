@@ -6,8 +6,10 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.context.context import Context
 from rmsplugin.errors import RmspluginError
 
-#: Slurm gives a reservation without an end 365 days: it is renewed when less than this is left.
+#: Slurm gives a reservation without an end 365 days: the schedule renews it when less than this is left, ...
 _RENEW_S = 180 * 86400.0
+#: ... and a cycle where that was not done.
+_LATE_S = 120 * 86400.0
 _RETRY_S = 30.0
 
 
@@ -19,24 +21,47 @@ class Gate:
         self._not_before = 0.0
 
     def keep(self, rms: RmsSnapshot) -> str:
-        """Make or renew the reservation if that is needed. Returns a sentence about a fault; empty if there is none."""
+        """Make the reservation if it is missing, or about to end. Returns a sentence about a fault; empty: none."""
         slurm, now = self._context.settings.slurm, self._context.clock.now()
         if not rms.licenses.get(slurm.gate):
             return (
                 f"slurm.conf has no licence {slurm.gate}, so Slurm keeps no vjob waiting: "
                 f"add Licenses={slurm.gate}:1, and restart slurmctld"
             )
-        found = rms.reservations.get(slurm.gate_reservation)
-        if found is not None and slurm.gate in found.licenses and found.end_time - now > _RENEW_S:
+        if self._left_s(rms) > _LATE_S:
             return ""
         if now < self._not_before:
             return (
                 f"reservation {slurm.gate_reservation}, which keeps vjobs waiting, is missing; it is tried again soon"
             )
         try:
-            self._context.rms.reserve_gate()
+            self._reserve()
         except RmspluginError as error:
             self._not_before = now + _RETRY_S
             return f"reservation {slurm.gate_reservation} cannot be made, so Slurm keeps no vjob waiting: {error}"
-        self._context.ledger.event("gate-reserved", f"reservation {slurm.gate_reservation} was made or renewed")
         return ""
+
+    def renew(self, rms: RmsSnapshot) -> str:
+        """Renew the reservation if it ends within half a year. Returns what was done.
+
+        Raises:
+            RmspluginError: Slurm does not renew it.
+        """
+        name, left_s = self._context.settings.slurm.gate_reservation, self._left_s(rms)
+        if left_s > _RENEW_S:
+            return f"reservation {name} lasts for {left_s / 86400:.0f} days more"
+        self._reserve()
+        return f"reservation {name} was renewed"
+
+    def _reserve(self) -> None:
+        self._context.rms.reserve_gate()
+        name = self._context.settings.slurm.gate_reservation
+        self._context.ledger.event("gate-reserved", f"reservation {name} was made or renewed")
+
+    def _left_s(self, rms: RmsSnapshot) -> float:
+        """For how long the licence is reserved; 0 or less: it is not."""
+        slurm = self._context.settings.slurm
+        found = rms.reservations.get(slurm.gate_reservation)
+        if found is None or slurm.gate not in found.licenses:
+            return 0.0
+        return found.end_time - self._context.clock.now()

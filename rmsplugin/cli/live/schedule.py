@@ -1,0 +1,68 @@
+"""Schedule: what the engine does at times of day, when next, when last, and what came of it."""
+
+from __future__ import annotations
+
+import argparse
+
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.table import (
+    Field,
+    Row,
+    add_table_options,
+    columns_of,
+    duration,
+    print_rows,
+    text_of,
+    time_of,
+)
+
+
+def _took(row: Row) -> str:
+    return "" if row.get("took_s") is None else duration(row["took_s"])
+
+
+FIELDS = (
+    Field("job", "its name", text_of("job")),
+    Field("what", "what it does", text_of("what")),
+    Field("cron", "when: minute, hour, day of month, month, day of week; of quiet hours both ends", text_of("cron")),
+    Field("next", "its next run", time_of("next")),
+    Field("last", "its last run", time_of("last")),
+    Field("took", "how long that took", _took, right=True),
+    Field(
+        "state",
+        "waiting (for its first run), running, done, failed, interrupted (the engine ended meanwhile), or off",
+        text_of("state"),
+    ),
+    Field("failures", "how often in a row it has failed", text_of("failures"), right=True),
+    Field("result", "what came of the last run, or why it is off", text_of("result")),
+)
+_COLUMNS = "job,cron,next,last,took,state,result"
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add schedule to the command line."""
+    parser = options.add_command(
+        commands,
+        "schedule",
+        "show what the engine does at times of day: when next, when last, and what came of it",
+        _schedule,
+        """
+        The times are in section [schedule] of the settings, in its time zone. What was missed while no engine ran, or
+        because the host's clock was set, is done once. What fails is told as an event, too, and tried again at its next
+        time; from the second failure in a row on it rests for two minutes, then longer, up to six hours.
+
+        examples:
+          rmsplugin schedule
+          rmsplugin schedule --format job,what,next
+          rmsplugin schedule --json
+        """,
+    )
+    add_table_options(parser, FIELDS, _COLUMNS)
+
+
+def _schedule(arguments: argparse.Namespace) -> int:
+    columns = columns_of(arguments, FIELDS)
+    answer = connect(read_settings(arguments.config)).request("GET", "/v1/schedule")
+    print_rows(arguments, columns, "schedule", answer["schedule"])
+    return 0

@@ -1,0 +1,1 @@
+"""What is done at times of day: the jobs of the schedule, their runs, and the scheduler."""

@@ -1,0 +1,93 @@
+"""Jobs: all that the schedule of the settings has done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rmsplugin.cron import Cron, zone_of
+from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.schedule.calibration import propose_durations
+from rmsplugin.engine.schedule.job import ScheduledJob
+from rmsplugin.engine.schedule.ledger_jobs import back_up, retain
+from rmsplugin.engine.schedule.programs import Programs
+from rmsplugin.engine.schedule.report_mail import mail_report
+from rmsplugin.engine.schedule.sweep import Sweep
+from rmsplugin.engine.upkeep.gate import Gate
+from rmsplugin.errors import UnavailableError
+
+_NOT_SET = "there are no times for it in [schedule]"
+
+
+def jobs_of(
+    context: Context, programs: Programs, gate: Gate, seen: Callable[[], Observation | None]
+) -> tuple[ScheduledJob, ...]:
+    """All jobs, also those that never run.
+
+    Args:
+        context: settings, ledger, adapters and clock.
+        programs: runs commands.
+        gate: of the cycle.
+        seen: the last look at the cluster; None: there was none yet.
+    """
+    settings, schedule, clock = context.settings, context.settings.schedule, context.clock
+    path = settings.engine.state_dir / LEDGER_NAME
+
+    def renew() -> str:
+        look = seen()
+        if look is None:
+            raise UnavailableError("no cycle has looked at Slurm yet")
+        return gate.renew(look.rms)
+
+    return tuple(
+        _timed(schedule.timezone, *each)
+        for each in (
+            (
+                "ledger-backup",
+                "copies the ledger, and checks the copy",
+                schedule.ledger_backup,
+                lambda: back_up(path, backups(settings.engine.state_dir, schedule.backup_dir), schedule.backup_keep),
+            ),
+            (
+                "ledger-retention",
+                "forgets what ended long ago, makes the ledger smaller, checks it",
+                schedule.ledger_retention,
+                lambda: retain(context.ledger, path, clock.now(), settings.engine.keep_days),
+            ),
+            (
+                "report",
+                "mails the summary of yesterday",
+                schedule.report,
+                lambda: mail_report(
+                    programs, schedule.mail_server, schedule.mail_from, schedule.report_to, schedule.timezone
+                ),
+                "" if schedule.report_to else "schedule.report_to names nobody",
+            ),
+            (
+                "calibration",
+                "proposes other durations of actions",
+                schedule.calibration,
+                lambda: propose_durations(context.ledger, path, clock.now(), settings.durations.model_dump()),
+            ),
+            (
+                "sweep",
+                "removes saved states that nobody needs any more from nodes",
+                schedule.sweep,
+                Sweep(context, seen).run,
+            ),
+            ("gate", "renews the reservation of the gate", schedule.gate, renew),
+        )
+    )
+
+
+def backups(state_dir: Path, chosen: Path | None) -> Path:
+    """The directory of backups of the ledger."""
+    return chosen or state_dir / "backups"
+
+
+def _timed(timezone: str, name: str, what: str, expression: str, act: Callable[[], str], off: str = "") -> ScheduledJob:
+    off = off if expression else _NOT_SET
+    cron = None if off else Cron.parse(expression, zone_of(timezone))
+    return ScheduledJob(name, what, expression, act, off, cron)
