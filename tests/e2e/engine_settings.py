@@ -13,11 +13,15 @@ BY_QUEUE = ("decision", 'policy = "mixed"')
 
 @contextmanager
 def configured(cluster: Cluster, section: str, *lines: str) -> Iterator[None]:
-    """An engine that has these lines in a section of its settings, in place of others of the same keys."""
+    """An engine that has these lines in a section of its settings, in place of others of the same keys.
+
+    A section that is not there is added.
+    """
     path = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml")
     before = path.read_text()
-    assert before.count(f"[{section}]\n") == 1, f"[{section}] in {path}"
-    head, header, rest = before.partition(f"[{section}]\n")
+    assert before.count(f"[{section}]\n") <= 1, f"[{section}] in {path}"
+    with_it = before if f"[{section}]\n" in before else f"{before}\n[{section}]\n"
+    head, header, rest = with_it.partition(f"[{section}]\n")
     body, mark, tail = rest.partition("\n[")
     keys = {_key(line) for line in lines}
     kept = [line for line in body.splitlines() if _key(line) not in keys]

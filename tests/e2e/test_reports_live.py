@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from e2e.cluster import PROGRAM, Cluster
+from e2e.engine_settings import configured
 from e2e.queued import LOOP, SMALL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -60,6 +61,27 @@ def test_a_job_that_slept_has_the_times_that_slurm_has(cluster: Cluster) -> None
     assert {node["name"] for node in document["nodes"]} == set(cluster.nodes)
     assert told["without"]["easy"]["end"] - told["without"]["easy"]["start"] == pytest.approx(told["run_s"], abs=0.2)
     assert document["costs"]["suspend"]["actions"] == document["costs"]["resume"]["actions"] == 1
+
+
+def test_what_is_due_each_minute_is_done_and_shown(cluster: Cluster) -> None:
+    jobs = ("ledger_backup", "ledger_retention", "calibration", "sweep", "gate")
+    with configured(cluster, "schedule", *(f'{job} = "* * * * *"' for job in jobs)):
+
+        def done() -> dict[str, Any] | None:
+            rows = {row["job"]: row for row in (cluster.ask("/v1/schedule") or {"schedule": []})["schedule"]}
+            ran = [row for row in rows.values() if row["state"] == "done"]
+            return rows if len(ran) == len(jobs) else None
+
+        rows = cluster.wait("all jobs of the schedule", done, 180, lambda: cluster.plugin("schedule").out)
+        shown = cluster.plugin("schedule")
+    assert shown.code == 0
+    assert rows["report"]["state"] == "off"
+    assert "gate lasts for" in rows["gate"]["result"] and "3 nodes: removed 0" in rows["sweep"]["result"], rows
+    backup = rows["ledger-backup"]["result"].partition(":")[0]
+    assert backup in shown.out or "running" in shown.out
+    checked = cluster.plugin("ledger", "check", backup)
+    assert checked.code == 0 and "is whole; its schema" in checked.out
+    assert rows["ledger-backup"]["next"] % 60 == 0 and rows["ledger-backup"]["next"] > rows["ledger-backup"]["last"]
 
 
 def _is_told_as_ended(cluster: Cluster, job: int) -> bool:
