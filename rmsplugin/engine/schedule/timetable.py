@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 #: A clock that was set back by no more is corrected, and not set: what was done in these seconds is not done again.
 _CORRECTED_S = 60.0
 
+#: What was missed while no engine ran is done so long after the start: by then a cycle has looked at the cluster.
+_FIRST_LOOK_S = 60.0
+
 #: Whatever was missed is done once, however late that is.
 DEFAULTS = {"coalesce": True, "misfire_grace_time": None, "max_instances": 1}
 
@@ -71,11 +74,12 @@ class Timetable:
         self._scheduler.start()
 
     def _first(self, job: ScheduledJob, cron: Cron) -> float:
-        """When a job runs first; never later than now if it was missed."""
+        """When a job runs first; soon if it was missed."""
         now, last = self._host_time(), self._last(job.name)
         if last is None or last.cron != job.expression or last.host_time > now + _CORRECTED_S:
             return cron.next_after(now)
-        return max(now, cron.next_after(last.host_time)) if last.host_time <= now else cron.next_after(last.host_time)
+        planned = cron.next_after(last.host_time)
+        return planned if planned > now else now + _FIRST_LOOK_S
 
     def look(self) -> None:
         """See to it that nothing is late because the host's clock was set."""
