@@ -71,6 +71,10 @@ class OperationFailedError(RmspluginError):
     """The hypervisor, the RMS or a guest could not do what was asked."""
 
 
+class DeposedError(OperationFailedError):
+    """The turn of this engine is over: one of a higher epoch acts now, and nodes obey that one alone."""
+
+
 class GuestFailedError(OperationFailedError):
     """A VM runs, but its guest does not come up or cannot be configured: its node may be to blame, or its image."""
 

@@ -43,6 +43,7 @@ from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.presence import is_there
 from rmsplugin.proposer.proposer import Proposer
 from rmsplugin.settings import Settings
@@ -100,7 +101,7 @@ class Daemon:
         """Put it together; ``config``: the settings file; ``lease``: that of this process, held."""
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
-        self.context = open_context(settings, state_dir)
+        self.context = open_context(settings, state_dir, lease.epoch)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
@@ -200,8 +201,8 @@ class Daemon:
             self.cycle.run()
 
 
-def open_context(settings: Settings, state_dir: Path) -> Context:
-    """Open the ledger and the adapters."""
+def open_context(settings: Settings, state_dir: Path, epoch: int = FIRST_EPOCH) -> Context:
+    """Open the ledger and the adapters, for the engine of this epoch."""
     private, public = root_keys(state_dir)
     slurm, nodes = settings.slurm, settings.nodes
     steady = SteadyClock()
@@ -219,9 +220,10 @@ def open_context(settings: Settings, state_dir: Path) -> Context:
             gate_reservation=slurm.gate_reservation,
         ),
         hypervisor=open_platform(settings),
-        nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts)),
+        nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch),
         guests=SshGuests(private),
         root_public_key=public,
+        epoch=epoch,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
-Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "failed"]
+Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "failed"]
 
 
 class AgentError(Exception):

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard, Reply, VMName
@@ -30,6 +31,7 @@ _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
 #: A checkpoint's, with a VM's index, is a place in the file of locks.
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
+_EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 _BYTES = re.compile(r"[0-9]{1,18}")
 _KEY = re.compile(r"[0-9a-f]{32}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -104,9 +106,10 @@ def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     shared = rest[-1:] == ["--shared"]
     if shared:
         del rest[-1]
+    epoch = _take_epoch(rest)
     guard = _take_guard(rest)
     checkpoint = _take_checkpoint(rest)
-    if peer and (shared or (verb, len(rest)) not in _PEER_CALLS):
+    if peer and (shared or epoch is not None or (verb, len(rest)) not in _PEER_CALLS):
         raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     call = _CALLS.get((verb, len(rest)))
     if (
@@ -116,7 +119,11 @@ def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
         or (guard and verb not in _GUARDED)
     ):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
-    return call(Agent(load(config_path)), rest, Options(shared, checkpoint, guard))
+    agent = Agent(load(config_path))
+    # Another node brings copies for an engine whose epoch its own agent has looked at.
+    if not (peer or _is_look(verb, rest)):
+        agent.obey(FIRST_EPOCH if epoch is None else epoch)
+    return call(agent, rest, Options(shared, checkpoint, guard))
 
 
 class Options(NamedTuple):
@@ -125,6 +132,20 @@ class Options(NamedTuple):
     shared: bool  # the store that all nodes mount is meant
     checkpoint: int  # the checkpoint with this number is meant; 0: the VM's state
     guard: Guard | None  # what the VM's interface is pinned to
+
+
+def _is_look(verb: str, rest: list[str]) -> bool:
+    """Whether the call changes nothing: an engine whose turn is over may look."""
+    return verb in _LOOKS or (verb == "bound-memory" and not int(_matching(_MIB, rest[0], "a number of MiB")))
+
+
+def _take_epoch(rest: list[str]) -> int | None:
+    """The epoch of the engine that asks; None if it says none."""
+    if rest[-2:-1] != ["--epoch"]:
+        return None
+    epoch = int(_matching(_EPOCH, rest[-1], "an epoch"))
+    del rest[-2:]
+    return epoch
 
 
 def _take_guard(rest: list[str]) -> Guard | None:
@@ -228,6 +249,8 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
 }
 #: What the key of another node may call. Neither takes anything away, nor gives out more than room and marker.
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
+#: What changes nothing.
+_LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
 _GUARDED = frozenset({"put-config", "use-template"})

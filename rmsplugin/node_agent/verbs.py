@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin import __version__
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
-from rmsplugin.node_agent import compression, files, store
+from rmsplugin.node_agent import compression, epoch, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
@@ -49,6 +50,10 @@ class Agent:
             raise AgentError("no_store", f"{directory} shows no {store.MARKER}: is it mounted?")
         files.make_private(directory, _STORE_MODE)
         return directory
+
+    def obey(self, of_engine: int) -> None:
+        """Refuse an engine of this epoch if one of a higher epoch has acted here."""
+        epoch.obey(self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir(), of_engine)
 
     def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Reply:
         """Set up the store; one that has a marker keeps it. ``expected``: a state that must be there to be seen."""

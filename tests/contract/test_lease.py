@@ -13,9 +13,10 @@ from typing import Protocol
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.lease.base import FIRST_EPOCH, Lease
+from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.lock_file import LockFile
 from rmsplugin.errors import UnavailableError
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class Engines(Protocol):

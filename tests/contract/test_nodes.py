@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from rmsplugin.adapters.nodes import ssh
-from rmsplugin.adapters.nodes.base import Digest, Nodes
+from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
-from rmsplugin.errors import CorruptStateError, NoStoreError, NotFoundError, OperationFailedError
+from rmsplugin.errors import CorruptStateError, DeposedError, NoStoreError, NotFoundError, OperationFailedError
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.node_agent.files import STATE_MAGIC
 
 NODE, VM = "n1", "vjob12-0"
@@ -28,13 +29,13 @@ WRONG = Digest(5, "0" * 128)
 class LocalAgents(NodeAgents):
     """The agent of a node as a process of ours; sshd does no more than start it."""
 
-    def __init__(self, config: Path) -> None:
-        super().__init__("root", "", "")
+    def __init__(self, config: Path, epoch: int = FIRST_EPOCH) -> None:
+        super().__init__("root", "", "", epoch=epoch)
         self._config = config
 
     def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
         command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config)]
-        words = [*words, *(["--shared"] if shared else [])]
+        words = self._in_full(words, shared)
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
         content = more.get("content", b"")
         done = subprocess.run([*command, *words], env=environment, capture_output=True, input=content, timeout=30)
@@ -47,8 +48,15 @@ class LocalAgents(NodeAgents):
 class World:
     """Nodes, and what libvirt and disks do behind their back."""
 
-    def __init__(self, nodes: Nodes, save: Callable[[str, bytes], None], wipe: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        save: Callable[[str, bytes], None],
+        wipe: Callable[[bool], None],
+        of_epoch: Callable[[int], Nodes],
+    ) -> None:
         self.nodes = nodes
+        self.of_epoch = of_epoch  # the nodes as an engine of this epoch sees them
         self.save = save  # a sealed or partial state of this name, of this content
         self.wipe = wipe  # a store loses its marker
 
@@ -66,7 +74,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
         def simulate(name: str, content: bytes) -> None:
             files.put(NODE, f"/store/{name}", SimulatedState(VM, len(content), content[0]))
 
-        return World(SimulatedNodes(files), simulate, lambda shared: files._markers.clear())
+        nodes = SimulatedNodes(files)
+        return World(nodes, simulate, lambda shared: files._markers.clear(), nodes.of_epoch)
     stores = {False: tmp_path / "store", True: tmp_path / "shared"}
     stores[True].mkdir()
     config = tmp_path / "rmsplugin.toml"
@@ -77,7 +86,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def save(name: str, content: bytes) -> None:
         (stores[False] / name).write_bytes(STATE_MAGIC + content)
 
-    return World(LocalAgents(config), save, lambda shared: (stores[shared] / ".rmsplugin-store").unlink())
+    def wipe(shared: bool) -> None:
+        (stores[shared] / ".rmsplugin-store").unlink()
+
+    return World(LocalAgents(config), save, wipe, lambda epoch: LocalAgents(config, epoch))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -183,3 +195,60 @@ def test_a_checkpoint_takes_no_other_states_place(world: World) -> None:
     with pytest.raises(OperationFailedError):
         world.nodes.use_checkpoint(NODE, VM, 7)
     world.nodes.verify(NODE, VM, state, timeout_s=10)
+
+
+def acts(nodes: Nodes, digest: Digest) -> list[Callable[[], object]]:
+    """All that changes something on a node."""
+    template = Template("0" * 32, "default")
+    return [
+        lambda: nodes.put_config(NODE, VM, b"key=value"),
+        lambda: nodes.put_seed(NODE, VM, b"seed"),
+        lambda: nodes.make_overlay(NODE, VM, "/base"),
+        lambda: nodes.drop_config(NODE, VM),
+        lambda: nodes.seal(NODE, VM),
+        lambda: nodes.send(NODE, "n2", VM, digest, timeout_s=10),
+        lambda: nodes.drop_state(NODE, VM),
+        lambda: nodes.drop_state(NODE, VM, shared=True),
+        lambda: nodes.use_checkpoint(NODE, VM, 1),
+        lambda: nodes.put_aside(NODE, VM, 7),
+        lambda: nodes.take_back(NODE, VM, 7),
+        lambda: nodes.drop_aside(NODE, VM, 7),
+        lambda: nodes.init_store(NODE, OTHER),
+        lambda: nodes.bound_memory(NODE, 512),
+        lambda: nodes.use_template(NODE, VM, template, f"{'0' * 8}{'-0000' * 3}-{'0' * 12}", "52:54:00:00:00:01", b"a"),
+        lambda: nodes.keep_disk(NODE, VM, template),
+        lambda: nodes.settle_template(NODE, VM, template),
+        lambda: nodes.refuse_template(NODE, VM, template),
+    ]
+
+
+def test_an_engine_whose_turn_is_over_does_nothing_and_may_look(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    digest = world.saved()
+    world.of_epoch(3).put_config(NODE, VM, b"of the third")
+    for epoch in (FIRST_EPOCH, 2):
+        deposed = world.of_epoch(epoch)
+        for act in acts(deposed, digest):
+            with pytest.raises(DeposedError, match=rf"turn of this engine \(epoch {epoch}\) is over"):
+                act()
+        assert deposed.stat(NODE, VM).final_bytes is not None
+        deposed.verify(NODE, VM, digest, timeout_s=10)
+        assert deposed.marker(NODE) == MARKER
+        assert deposed.list_files(NODE).configs == {VM}
+    world.of_epoch(3).drop_state(NODE, VM)
+    assert world.nodes.stat(NODE, VM).final_bytes is None
+
+
+def test_an_engine_that_says_no_epoch_is_of_the_first(world: World) -> None:
+    world.of_epoch(FIRST_EPOCH).init_store(NODE, MARKER)
+    world.nodes.put_config(NODE, VM, b"a")
+    world.of_epoch(2).drop_config(NODE, VM)
+    with pytest.raises(DeposedError):
+        world.nodes.put_config(NODE, VM, b"a")
+
+
+def test_a_look_is_no_turn(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    world.of_epoch(9).list_files(NODE)
+    world.of_epoch(9).free_bytes(NODE)
+    world.nodes.put_config(NODE, VM, b"a")

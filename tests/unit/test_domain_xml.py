@@ -15,12 +15,15 @@ from rmsplugin.adapters.platform.libvirt.domain_xml import (
     Machine,
     balloon_gives_back,
     domain_xml,
+    epoch_of,
     is_bounded,
     neutral,
     with_partition,
     with_paths_of,
 )
 from rmsplugin.adapters.platform.libvirt.values import offered_machines, statistics
+from rmsplugin.adapters.platform.libvirt.vm_shape import strange
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
 
 #: Comes with Debian's package libvirt0.
@@ -285,3 +288,14 @@ def test_the_machine_types_that_a_node_offers_are_those_with_a_version() -> None
 
 def test_the_vm_is_of_the_machine_type_that_was_asked_for() -> None:
     assert parse(domain_xml(SPEC, TCG)).find("os/type").get("machine") == "pc-q35-8.0"  # type: ignore[union-attr]
+
+
+def test_a_vm_says_the_epoch_of_the_engine_that_created_or_restored_it() -> None:
+    first = domain_xml(SPEC, KVM)
+    assert "epoch" not in first and epoch_of(first) == FIRST_EPOCH
+    second = domain_xml(replace(SPEC, epoch=2), KVM)
+    assert epoch_of(second) == 2
+    for saved, epoch in ((first, 3), (second, 3), (second, FIRST_EPOCH)):
+        assert epoch_of(with_paths_of(saved, replace(SPEC, epoch=epoch))) == epoch
+    assert neutral(replace(SPEC, epoch=2)) == neutral(SPEC)
+    assert strange(second.replace('epoch="2"', 'epoch="two"')) and not strange(second)

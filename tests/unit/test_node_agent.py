@@ -888,3 +888,46 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_each_verb_is_known_to_change_something_or_nothing() -> None:
+    """A verb that is new is an act, unless it is said to be a look: an engine whose turn is over must not call it."""
+    acts = {"put-config", "put-seed", "make-overlay", "drop-config", "seal", "send", "receive", "init-store"}
+    acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
+    acts |= {"keep-disk", "settle-template", "refuse-template"}
+    assert {verb for verb, _ in main._CALLS} == acts | main._LOOKS
+    assert not acts & main._LOOKS
+
+
+def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    assert "error" not in node.call(f"put-config {VM}", b"a=b")
+    assert not (node.vm_dir / ".epoch").exists(), "a single engine leaves nodes as they are"
+    assert "error" not in node.call(f"drop-config {VM} --epoch 12")
+    assert (node.vm_dir / ".epoch").read_text() == "12\n"
+    assert node.call(f"put-config {VM} --epoch 11", b"a=b") == {
+        "error": "the turn of this engine (epoch 11) is over: an engine of epoch 12 has acted here",
+        "kind": "deposed",
+    }
+    assert node.call("list")["configs"] == []
+    assert "error" not in node.call("list --epoch 1 --shared")
+    assert "error" not in node.call(f"put-config {VM} --epoch 12", b"a=b")
+
+
+def test_an_epoch_that_is_none_is_refused(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for word in ("0", "-1", "x", "1e3", "9" * 19):
+        answer = node.call(f"drop-config {VM} --epoch {word}")
+        assert (answer["kind"], answer["error"]) == ("failed", f"not an epoch: {word!r}")
+    (node.vm_dir).mkdir(parents=True)
+    (node.vm_dir / ".epoch").write_text("what?\n")
+    assert "holds no epoch: 'what?'" in node.call(f"drop-config {VM}")["error"]
+
+
+def test_another_node_neither_says_an_epoch_nor_is_asked_for_one(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    assert "error" not in node.call(f"drop-config {VM} --epoch 12")
+    receive = f"receive {VM} {len(CONTENT)} {DIGEST}"
+    assert "not for the key of a node" in node.call(f"{receive} --epoch 99", CONTENT, flags=("--peer",))["error"]
+    assert "error" not in node.call(receive, CONTENT, flags=("--peer",))
+    assert "error" not in node.call(f"drop-state {VM} --epoch 12")

@@ -14,9 +14,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-#: The epoch of a single engine, and of all that was done or made before there were epochs.
-FIRST_EPOCH = 1
-
 
 class Lease(Protocol):
     """The right to act, for one process."""
@@ -35,7 +32,10 @@ class Lease(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The number of this holder's turn, from FIRST_EPOCH on. Raises UnavailableError while it is not held."""
+        """The number of this holder's turn, from FIRST_EPOCH (``model/epochs.py``) on.
+
+        Raises UnavailableError while it is not held.
+        """
         ...
 
     def release(self) -> None:

@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from rmsplugin.adapters.lease.base import FIRST_EPOCH
 from rmsplugin.errors import UnavailableError
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class LockFile:

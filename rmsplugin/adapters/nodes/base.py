@@ -11,6 +11,8 @@ Contract of ``Nodes``, for every implementation:
   was set up. So NotFoundError of a state says that a store which has one does not have the state.
 * A saved state is that of a suspend, or, where ``checkpoint`` is not 0, the checkpoint with this number. Each has files
   of its own, and a verb on one kind does not wait for one on the other.
+* An engine of a lower epoch than the highest that has acted on a node is refused each act there (DeposedError), and may
+  look. One that says no epoch is of the first.
 * What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
   CorruptStateError, anything else OperationFailedError.
 """

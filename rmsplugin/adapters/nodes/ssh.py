@@ -29,6 +29,7 @@ from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
 from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.errors import (
     CorruptStateError,
+    DeposedError,
     NoSpaceError,
     NoStoreError,
     NotFoundError,
@@ -37,6 +38,7 @@ from rmsplugin.errors import (
     TimedOutError,
     UnavailableError,
 )
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class _ExistsError(OperationFailedError):
@@ -49,6 +51,7 @@ _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "no_space": NoSpaceError,
     "corrupt": CorruptStateError,
     "exists": _ExistsError,
+    "deposed": DeposedError,
     "failed": OperationFailedError,
 }
 
@@ -68,6 +71,7 @@ class NodeAgents:
         *,
         connect_timeout_s: float = 10.0,
         call_timeout_s: float = 30.0,
+        epoch: int = FIRST_EPOCH,
     ) -> None:
         """Connect to nothing yet.
 
@@ -77,11 +81,13 @@ class NodeAgents:
             known_hosts_path: host keys of all nodes; an unknown or changed one is refused.
             connect_timeout_s: bound of a connection; twice that when it turns out to have broken unnoticed.
             call_timeout_s: bound of the verbs that take no ``timeout_s``, and of a node's silence in a seal.
+            epoch: of the engine that asks.
         """
         self.key_path = key_path
         self.known_hosts_path = known_hosts_path
         self._target = Target(user, key_path, known_hosts_path, connect_timeout_s)
         self._call_timeout_s = call_timeout_s
+        self._epoch = epoch
         self._links: dict[str, Link] = {}
         self._lock = threading.Lock()
 
@@ -307,7 +313,7 @@ class NodeAgents:
             link = self._links.setdefault(node, Link(node, self._target))
         timeout_s = self._call_timeout_s if timeout_s is None else timeout_s
         with link.slot(words[0] in _LONG_CALLS, timeout_s):
-            command = shlex.join([*words, *(["--shared"] if shared else [])])
+            command = shlex.join(self._in_full(words, shared))
             answer = self._ask(
                 link, f"{words[0]} on {node}", command, content, patience or Patience(timeout_s), advance
             )
@@ -317,6 +323,11 @@ class NodeAgents:
                 message += "; install the engine's release of rmsplugin there"
             raise _ERROR_KINDS.get(str(answer.get("kind")), OperationFailedError)(message)
         return answer
+
+    def _in_full(self, words: list[str], shared: bool) -> list[str]:
+        """The words of a call. The first epoch is not said: agents of older releases know of none."""
+        epoch = ["--epoch", str(self._epoch)] if self._epoch > FIRST_EPOCH else []
+        return [*words, *epoch, *(["--shared"] if shared else [])]
 
     @staticmethod
     def _ask(

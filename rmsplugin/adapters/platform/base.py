@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from rmsplugin.model.capabilities import Capabilities
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
@@ -84,6 +85,7 @@ class VMSpec:
     console_log: str  # where the serial console is logged; "" for nowhere
     address: str = ""  # its IPv4 address, for the filter
     network_filter: str = ""  # what its interface lets out and in: a filter of the platform or NODE_FILTER; "" for all
+    epoch: int = FIRST_EPOCH  # of the engine that creates it
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
 
 

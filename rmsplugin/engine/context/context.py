@@ -25,6 +25,7 @@ from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.model.capabilities import Capabilities
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage as KernelImageSettings
@@ -41,6 +42,7 @@ class Context:
     nodes: Nodes
     guests: Guests
     root_public_key: str  # the engine's own key, root in every guest
+    epoch: int = FIRST_EPOCH  # of this engine
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
     capabilities: Capabilities = field(init=False)  # of the platform
@@ -151,5 +153,6 @@ class Context:
             ),
             config_path=f"{directory}/{vm.name}.config",
             console_log=f"{directory}/{vm.name}.console",
+            epoch=self.epoch,
             bounded=vm.observed,
         )

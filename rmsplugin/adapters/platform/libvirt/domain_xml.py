@@ -10,6 +10,7 @@ from lxml import etree
 
 from rmsplugin.adapters.platform.base import NODE_FILTER, DiskImage, KernelImage, VMSpec
 from rmsplugin.adapters.platform.libvirt.vm_shape import strange
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name, tap_of
 
 #: Namespace of what we keep in a domain's <metadata>.
@@ -86,6 +87,7 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
         _add(domain, event, "destroy")
     _add_devices(domain, spec)
     set_paths(domain, spec)
+    _set_epoch(domain, spec.epoch)
     _set_bounded(domain, spec.bounded)
     return etree.tostring(domain, encoding="unicode", pretty_print=True)
 
@@ -103,6 +105,7 @@ def neutral(spec: VMSpec) -> VMSpec:
         image=image,
         config_path="/config",
         console_log="/console",
+        epoch=FIRST_EPOCH,
         bounded=False,
     )
 
@@ -134,6 +137,7 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
             for child in element.findall(tag):
                 element.remove(child)
     set_paths(domain, spec)
+    _set_epoch(domain, spec.epoch)
     _set_bounded(domain, spec.bounded)
     return etree.tostring(domain, encoding="unicode")
 
@@ -166,6 +170,12 @@ def _kib(memory: etree._Element | None) -> int:
     if memory is None or not memory.text:
         return 0
     return int(memory.text) * (1024 if memory.get("unit") == "MiB" else 1)
+
+
+def epoch_of(xml: str) -> int:
+    """The epoch of the engine that created the VM of this XML, or restored it last; the first if the XML says none."""
+    vjob = etree.fromstring(xml.encode()).find(f"metadata/{{{NAMESPACE}}}vjob")
+    return FIRST_EPOCH if vjob is None else int(vjob.get("epoch", FIRST_EPOCH))
 
 
 def is_bounded(xml: str) -> bool:
@@ -272,6 +282,14 @@ def _set_filter(interface: etree._Element, spec: VMSpec) -> None:
         if spec.address:
             _add(reference, "parameter", name="IP", value=spec.address)
         _find(interface, "mac").addnext(reference)
+
+
+def _set_epoch(domain: etree._Element, epoch: int) -> None:
+    vjob = _find(domain, f"metadata/{{{NAMESPACE}}}vjob")
+    if epoch > FIRST_EPOCH:
+        vjob.set("epoch", str(epoch))
+    elif "epoch" in vjob.attrib:  # hooks of older releases know no epoch, and take VMs that say none
+        del vjob.attrib["epoch"]
 
 
 def _set_bounded(domain: etree._Element, bounded: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 from rmsplugin.adapters.nodes.base import (
@@ -23,13 +24,18 @@ from rmsplugin.adapters.simulated.nodes.bounds import SimulatedBounds
 from rmsplugin.adapters.simulated.nodes.templates import SimulatedTemplates
 from rmsplugin.errors import (
     CorruptStateError,
+    DeposedError,
     NoStoreError,
     NotFoundError,
     OperationFailedError,
     RmspluginError,
     UnavailableError,
 )
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
+
+#: What changes nothing, and is open to an engine whose turn is over.
+_LOOKS = {"stat", "verify", "verify_aside", "list_files", "marker", "free_bytes", "check", "reach", "await_guest"}
 
 
 class SimulatedNodes:
@@ -54,6 +60,14 @@ class SimulatedNodes:
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
+        self._epoch = FIRST_EPOCH
+        self._highest: dict[str, int] = {}  # by node, the epoch that has acted there
+
+    def of_epoch(self, epoch: int) -> SimulatedNodes:
+        """The same nodes as an engine of this epoch sees them."""
+        other = copy.copy(self)
+        other._epoch = epoch
+        return other
 
     def set_reachable(self, node: str, reachable: bool) -> None:
         """Cut the node's agent off from us, or back on."""
@@ -317,6 +331,11 @@ class SimulatedNodes:
         self.calls.append((method, node, *words))
         if node in self._unreachable:
             raise UnavailableError(f"the node agent of {node} cannot be reached")
+        highest = self._highest.get(node, FIRST_EPOCH)
+        if method not in _LOOKS:
+            if self._epoch < highest:
+                raise DeposedError(f"{node}: the turn of this engine (epoch {self._epoch}) is over")
+            self._highest[node] = max(highest, self._epoch)
         for failure in self._failures:
             if failure[0] == method:
                 self._failures.remove(failure)

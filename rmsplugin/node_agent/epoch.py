@@ -1,0 +1,61 @@
+"""Epoch: this node obeys no engine whose turn is over, which is one of a lower epoch than the highest that acted here.
+
+The highest is kept in a file beside the VMs' configurations, which a restart of node or agent leaves as it is. On a
+node without disks it is forgotten, as all else is: such a node obeys whoever comes first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rmsplugin.model.epochs import FIRST_EPOCH
+from rmsplugin.node_agent import files
+from rmsplugin.node_agent.errors import AgentError
+
+_FILE = ".epoch"
+
+
+def obey(directory: Path, epoch: int) -> None:
+    """Return if an act of this epoch is to be done here, and remember the epoch.
+
+    Args:
+        directory: the VMs' one, which is there if the epoch is not the first.
+        epoch: of the engine that asks.
+
+    Raises:
+        AgentError: kind ``deposed``: an engine of a higher epoch has acted here.
+    """
+    if epoch > highest(directory):
+        with _locked(directory):
+            if epoch > highest(directory):
+                files.write_whole(directory / _FILE, f"{epoch}\n".encode("ascii"))
+    found = highest(directory)
+    if epoch < found:
+        raise AgentError(
+            "deposed", f"the turn of this engine (epoch {epoch}) is over: an engine of epoch {found} has acted here"
+        )
+
+
+def highest(directory: Path) -> int:
+    """The highest epoch that has acted here; the first if nobody said any."""
+    try:
+        text = (directory / _FILE).read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return FIRST_EPOCH
+    if not text.isdecimal():
+        raise AgentError("failed", f"{directory / _FILE} holds no epoch: {text[:40]!r}")
+    return int(text)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
