@@ -138,8 +138,8 @@ class Guard:
     address: str
 
 
-class Nodes(Protocol):
-    """The node agents of all nodes of the cluster."""
+class VMFiles(Protocol):
+    """What a VM needs on its node besides its state."""
 
     def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
         """Write the VM's configuration file, when the interface that the VM will have is pinned, if it is to be.
@@ -160,6 +160,10 @@ class Nodes(Protocol):
     def drop_config(self, node: str, vm: str) -> None:
         """Remove the VM's configuration, seed, overlay and console log."""
         ...
+
+
+class SavedStates(Protocol):
+    """The saved states and checkpoints of VMs."""
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """What there is of the VM's state."""
@@ -210,6 +214,14 @@ class Nodes(Protocol):
         """
         ...
 
+    def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
+        """All VMs that the node has files of."""
+        ...
+
+
+class AsideStates(Protocol):
+    """Saved states that were put aside, under names that nothing else uses."""
+
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
         """Give the VM's final state, and its disk on the node, names that nothing else uses. Undone by ``take_back``.
 
@@ -232,9 +244,9 @@ class Nodes(Protocol):
         """Read the state that was put aside. Raises as ``verify``."""
         ...
 
-    def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
-        """All VMs that the node has files of."""
-        ...
+
+class StateStores(Protocol):
+    """The stores of saved states."""
 
     def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
         """Set up the store, with a marker of 32 hexadecimal digits; one that has a marker keeps it.
@@ -259,31 +271,9 @@ class Nodes(Protocol):
         """Room in the store."""
         ...
 
-    def check(self, node: str) -> NodeCheck:
-        """Version, directories and images of the node."""
-        ...
 
-    def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """Bound what all VMs of the node whose memory is observed take together, their hypervisor processes included.
-
-        Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
-        the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
-        bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
-        are outside of it until they start or arrive anew: it is to be set before.
-
-        Each call gives each VM what it takes and a share of what the bound leaves, and most of that to those that wait;
-        without one, since it has just started, a VM may take what is others'. With version 1 a VM that waits is lost
-        when its hypervisor is asked something: to save it or to move it, the bound is raised first.
-
-        Args:
-            node: where.
-            mib: the bound; 0 to leave it as it is.
-
-        Raises:
-            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
-                agent says.
-        """
-        ...
+class Templates(Protocol):
+    """What VMs start from in place of a boot."""
 
     def use_template(
         self,
@@ -335,9 +325,47 @@ class Nodes(Protocol):
         """
         ...
 
+
+class MemoryBounds(Protocol):
+    """The memory that observed VMs of a node take together."""
+
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
+        """Bound what all VMs of the node whose memory is observed take together, their hypervisor processes included.
+
+        Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
+        the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
+        bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
+        are outside of it until they start or arrive anew: it is to be set before.
+
+        Each call gives each VM what it takes and a share of what the bound leaves, and most of that to those that wait;
+        without one, since it has just started, a VM may take what is others'. With version 1 a VM that waits is lost
+        when its hypervisor is asked something: to save it or to move it, the bound is raised first.
+
+        Args:
+            node: where.
+            mib: the bound; 0 to leave it as it is.
+
+        Raises:
+            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
+                agent says.
+        """
+        ...
+
+
+class NodeLooks(Protocol):
+    """What `rmsplugin check` asks."""
+
+    def check(self, node: str) -> NodeCheck:
+        """Version, directories and images of the node."""
+        ...
+
     def reach(self, node: str, other: str) -> Reach:
         """Try the other node's agent and libvirt from ``node``."""
         ...
+
+
+class Nodes(VMFiles, SavedStates, AsideStates, StateStores, Templates, MemoryBounds, NodeLooks, Protocol):
+    """The node agents of all nodes of the cluster."""
 
     def close(self) -> None:
         """Drop all connections."""

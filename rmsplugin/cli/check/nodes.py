@@ -18,7 +18,7 @@ _SKEW_WARNING_S = 2.0
 _SKEW_ERROR_S = 60.0
 #: Formats of saved states that keep pace with a disk, first the one that every libvirt knows; those that do nothing.
 _FAST_FORMATS = ("lzop", "zstd")
-_QEMU_ACCOUNT = "libvirt-qemu"
+_VM_ACCOUNT = "libvirt-qemu"
 _UNCOMPRESSED = frozenset({"raw", "sparse"})
 
 
@@ -121,7 +121,7 @@ def _confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterat
         yield warning(
             subject,
             "QEMU runs as root: whoever breaks out of a VM is root of this node",
-            f'set user = "{_QEMU_ACCOUNT}" and group = "{_QEMU_ACCOUNT}" in /etc/libvirt/qemu.conf (Debian has these), '
+            f'set user = "{_VM_ACCOUNT}" and group = "{_VM_ACCOUNT}" in /etc/libvirt/qemu.conf (Debian has these), '
             "restart libvirtd; VMs that run keep their account until they are suspended and resumed",
         )
     if info.confined_by == "":

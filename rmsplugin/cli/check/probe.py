@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rmsplugin.adapters import munge
-from rmsplugin.adapters.nodes.base import MemoryReport, Nodes
+from rmsplugin.adapters.nodes.base import MemoryBounds, MemoryReport, NodeLooks
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts, number, words
 from rmsplugin.cli.check.host import FileFact, HostFacts
@@ -151,7 +151,7 @@ def saved_bytes_per_s(ledger: Path) -> float:
 
 
 def probe_nodes(
-    hypervisor: Platform, agents: Nodes, names: Iterable[str], *, done: Callable[[str], None]
+    hypervisor: Platform, agents: NodeLooks, names: Iterable[str], *, done: Callable[[str], None]
 ) -> list[NodeFacts]:
     """Look at each node; ``done`` is told when one has been looked at."""
 
@@ -166,13 +166,13 @@ def probe_nodes(
     return _all(look, names)
 
 
-def probe_bounds(agents: Nodes, names: Sequence[str]) -> dict[str, MemoryReport | str]:
+def probe_bounds(agents: MemoryBounds, names: Sequence[str]) -> dict[str, MemoryReport | str]:
     """What VMs whose memory is observed may take of each node; changes nothing."""
     reports = _all(lambda name: _value_or_reason(lambda: agents.bound_memory(name, 0)), names)
     return dict(zip(names, reports, strict=True))
 
 
-def probe_pairs(agents: Nodes, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:
+def probe_pairs(agents: NodeLooks, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:
     """Try the way from each node to each other one."""
 
     def look(pair: tuple[str, str]) -> PairFacts:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from rmsplugin.adapters.nodes.base import MemoryReport, Nodes
+from rmsplugin.adapters.nodes.base import MemoryBounds, MemoryReport
 from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
@@ -39,7 +39,7 @@ class _Agent:
 class Bounds:
     """The bounds of all nodes. Several threads may call."""
 
-    def __init__(self, nodes: Nodes, now: Callable[[], float]) -> None:
+    def __init__(self, nodes: MemoryBounds, now: Callable[[], float]) -> None:
         """Nothing has been bounded yet; ``now`` tells the time."""
         self._nodes = nodes
         self._now = now
