@@ -21,6 +21,7 @@ from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, at_least_n
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, Node, VJob, VMState, running_on, vm_in_transit
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing, confined_to
 from rmsplugin.model.validation import InvalidConfigurationError
 
 
@@ -134,11 +135,16 @@ def _parts(
         if vjob.name in left_out:
             found = in_transit.get(vjob.name, [])
             vjobs += found
-            locations |= {vm.name: running_on(node) for each in found for vm in each.vms for node in each.nodes or ()}
+            locations |= {vm.name: running_on(_only_node(each)) for each in found for vm in each.vms}
         else:
             vjobs.append(_vjob(vjob))
             locations |= vjob.vms.locations
     return tuple(_node(node, transits) for node in nodes), tuple(vjobs), locations
+
+
+def _only_node(vjob: VJob) -> str:
+    """Where one in transit is: it stands for what a vjob holds on one node."""
+    return min(confined_to(vjob.rules) or frozenset())
 
 
 class _Transits:
@@ -240,7 +246,7 @@ def _transit(
         name,
         tuple(vms),
         preemptible=False,
-        nodes=frozenset({node}),
+        rules=allowing(frozenset({node})),
         priority=vjob.priority,
         time_limit_s=left_s,
         in_transit=True,
@@ -279,7 +285,7 @@ def _vjob(vjob: VJobFacts) -> VJob:
         vjob.name,
         vjob.vms.as_decided_about,
         preemptible=vjob.preemptible,
-        nodes=vjob.nodes,
+        rules=allowing(vjob.nodes),
         priority=vjob.priority,
         time_limit_s=vjob.time_limit_s,
         ran_s=vjob.ran_s,

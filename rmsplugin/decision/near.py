@@ -10,6 +10,7 @@ from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import confined_to
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.repair import Repair
@@ -118,20 +119,23 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
     """The places of the vjobs that run on, and may be nowhere else: all others are packed around them."""
     found = {}
     for vjob in configuration.vjobs:
-        if (vjob.preemptible and not vjob.in_transit) or vjob.nodes is None:
+        if vjob.preemptible and not vjob.in_transit:
+            continue
+        only = confined_to(vjob.rules)
+        if only is None:
             continue
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):
             here = {name: at.node for name, at in places.items() if at.node is not None}
             # The VMs of one that is in transit stay, each on its node; those of another may change places.
-            if vjob.nodes == set(here.values()) and (vjob.in_transit or len(vjob.nodes) == 1):
+            if only == set(here.values()) and (vjob.in_transit or len(only) == 1):
                 found[vjob.name] = here
     return found
 
 
 def items_of(vjobs: Iterable[VJob]) -> list[Item]:
     """The VMs of vjobs, as packing sees them."""
-    return [Item(vm, vjob.nodes, vjob.exclude) for vjob in vjobs for vm in vjob.vms]
+    return [Item(vm, vjob.rules) for vjob in vjobs for vm in vjob.vms]
 
 
 def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node]:

@@ -25,6 +25,7 @@ from rmsplugin.decision.reservation import Note, Reconfiguration, ReservationLim
 from rmsplugin.decision.unblocking import Prices, Unblocking
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, original_vm
+from rmsplugin.model.rules import kept_off, moved_to, unadmitted
 from rmsplugin.model.vjob import VJobState
 
 
@@ -221,9 +222,7 @@ def _is_within(configuration: Configuration, node: Node, facts: MemoryFacts) -> 
 
 def _may_go_anywhere(vjob: VJob, nodes: frozenset[str]) -> bool:
     """Load sharing knows no nodes that are not allowed: who may not go everywhere is left to the policy."""
-    if not vjob.preemptible or vjob.in_transit or not vjob.exclude.isdisjoint(nodes):
-        return False
-    return vjob.nodes is None or nodes <= vjob.nodes
+    return vjob.preemptible and not vjob.in_transit and not unadmitted(vjob.rules, nodes)
 
 
 def _mean_cpus(configuration: Configuration) -> float:
@@ -296,5 +295,5 @@ def _kept_off(configuration: Configuration, vjob: VJob, closed: frozenset[str], 
     here = {node for _, node in _running(configuration, vjob)}
     guest_of = {hosts[vm.name] for vm in vjob.vms if vm.name in hosts}
     if guest_of and len(vjob.vms) == 1:
-        return replace(vjob, nodes=frozenset(guest_of), exclude=frozenset())
-    return replace(vjob, exclude=vjob.exclude | (closed - here - guest_of))
+        return replace(vjob, rules=moved_to(vjob.rules, frozenset(guest_of)))
+    return replace(vjob, rules=kept_off(vjob.rules, closed - here - guest_of))

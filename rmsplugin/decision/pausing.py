@@ -239,7 +239,7 @@ class _Rooms:
         return self.configuration.locations[vm.name].node or ""
 
     def _repair(self, left: Sequence[Node]) -> Repair:
-        items = [Item(vm, vjob.nodes, vjob.exclude) for vjob in self._loose for vm in vjob.vms]
+        items = [Item(vm, vjob.rules) for vjob in self._loose for vm in vjob.vms]
         return Repair(items, left, self._current)
 
     def _has_room(self, left: Sequence[Node]) -> bool:

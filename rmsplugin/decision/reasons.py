@@ -11,6 +11,7 @@ from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import in_the_way
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 
@@ -62,7 +63,7 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 
     Of many that wait most are alike: what is said of one is kept in the room for the others, until somebody comes.
     """
-    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.nodes, vjob.exclude, room.site.effort.is_spent)
+    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.rules, room.site.effort.is_spent)
     if alike not in room.refusals:
         room.refusals[alike] = _no_room(vjob, room, where)
     return room.refusals[alike]
@@ -71,8 +72,8 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
     demand, free = vjob.demand, room.free_for(vjob)
     sentence = f"needs {needs(vjob)}; {free} are {where}"
-    if not any(vjob.allows(name) for name in room.site.up):
-        sentence = f"needs {needs(vjob)}; no node that it may use takes VMs now"
+    if (obstacle := in_the_way(vjob.rules, room.site.up)) is not None:
+        sentence = f"needs {needs(vjob)}; {obstacle}"
     elif free.holds(demand):
         largest = room.largest_free_for(vjob)
         sentence += f", but in pieces: no node has more than {largest} free"

@@ -19,12 +19,11 @@ from rmsplugin.decision.result import Reason
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import Rules, unadmitted
 from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.packing.search import Search
 
 Item = TypeVar("Item")
-
-_Nodes = tuple[frozenset[str] | None, frozenset[str]]  # those that a vjob may use, those that it may not
 
 
 class Room(Protocol[Item]):
@@ -106,16 +105,16 @@ class Site:
         return {vjob.name: _demand(vjob) for vjob in self.configuration.vjobs}
 
     @cached_property
-    def _excludes(self) -> dict[_Nodes, bool]:
+    def _excludes(self) -> dict[Rules, bool]:
         """What ``restricts`` has found: mostly all vjobs share one set, which may be of a thousand nodes."""
         return {}
 
     def restricts(self, vjob: VJob) -> bool:
         """Whether there is a node that is up, and that a vjob may not use."""
-        nodes = (vjob.nodes, vjob.exclude)
-        if nodes not in self._excludes:
-            self._excludes[nodes] = not all(vjob.allows(name) for name in self.up)
-        return self._excludes[nodes]
+        rules = vjob.rules
+        if rules not in self._excludes:
+            self._excludes[rules] = unadmitted(rules, self.up)
+        return self._excludes[rules]
 
     @cached_property
     def _shapes(self) -> dict[str, Hashable]:
@@ -126,7 +125,7 @@ class Site:
         if vjob.name not in self._shapes:
             first = vjob.vms[0].demand
             alike = all(vm.demand is first or vm.demand == first for vm in vjob.vms)
-            which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.nodes, vjob.exclude)
+            which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.rules)
             self._shapes[vjob.name] = which if alike else vjob.name
         return self._shapes[vjob.name]
 
@@ -171,7 +170,7 @@ class NodeRoom:
         self.placement: dict[str, str] = {}
         self._packing = FirstFit.on(site.configuration.nodes)
         self._free: Resources | None = None  # on all nodes together; None: not summed up yet
-        self._free_on: dict[_Nodes, Resources] = {}  # what was asked for since a member came
+        self._free_on: dict[Rules, Resources] = {}  # what was asked for since a member came
         self.refusals: dict[Hashable, Reason] = {}  # what was said since then to those that find no room
         self.nowhere_near: set[Hashable] = set()  # and whom no few migrations make room for
         self._bare: NodeRoom | None = None  # with the pinned members only
@@ -365,11 +364,10 @@ class NodeRoom:
         """What is free on all the nodes together that a vjob may use."""
         if not self.site.restricts(vjob):
             return self.free
-        nodes = (vjob.nodes, vjob.exclude)
-        if nodes not in self._free_on:
+        if vjob.rules not in self._free_on:
             allowed = (name for name in self.site.up if vjob.allows(name))
-            self._free_on[nodes] = self._packing.total_free_on(allowed)
-        return self._free_on[nodes]
+            self._free_on[vjob.rules] = self._packing.total_free_on(allowed)
+        return self._free_on[vjob.rules]
 
     def largest_free_for(self, vjob: VJob) -> Resources:
         """The most CPUs and the most memory free on any node that a vjob may use, not necessarily the same one."""

@@ -14,6 +14,7 @@ from rmsplugin.instance.shape import Hidden, InstanceShape, VJobShape, VMShape, 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.validation import InvalidConfigurationError, Place, Problem
 from rmsplugin.model.vjob import VJobState
 
@@ -153,8 +154,7 @@ def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
         vms,
         preemptible=data.get("preemptible", True),
         target=None if target is None else VJobState(target),
-        nodes=None if nodes is None else frozenset(nodes),
-        exclude=frozenset(data.get("exclude", ())),
+        rules=allowing(None if nodes is None else frozenset(nodes), frozenset(data.get("exclude", ()))),
         priority=data.get("priority", 0),
         time_limit_s=data.get("time_limit_s"),
         ran_s=data.get("ran_s", 0.0),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
 
 #: In place of a node: a saved state that every node reaches, on storage that all of them mount.
@@ -104,8 +105,7 @@ class VJob:
     vms: tuple[VM, ...]
     preemptible: bool = True  # if not: once running it stays running
     target: VJobState | None = None  # fixes the decision for this vjob
-    nodes: frozenset[str] | None = None  # the only nodes allowed; None: all
-    exclude: frozenset[str] = frozenset()  # nodes not allowed
+    rules: Rules = ()  # what the places of its VMs have to obey
     priority: int = 0  # PriorityTier of its partition: a higher tier preempts a lower one
     time_limit_s: float | None = None  # as the user asked; None: no limit
     ran_s: float = 0.0  # how much of the limit is used up
@@ -121,7 +121,7 @@ class VJob:
 
     def allows(self, node: str) -> bool:
         """Whether VMs of this vjob may be on ``node``."""
-        return node not in self.exclude and (self.nodes is None or node in self.nodes)
+        return admit(self.rules, node)
 
     @property
     def demand(self) -> Resources:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Rule
 from rmsplugin.model.vjob import VJobState
 
 Place = tuple[str | int, ...]
 
 #: Restrictions that were found sound: of a thousand vjobs, most name the same 5,000 nodes, which are looked at once.
-_Sound = set[tuple[str, frozenset[str]]]
+_Sound = set[Rule]
 
 #: States in which a VM, or its saved state, is on a node.
 _ON_NODES = (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING)
@@ -130,16 +131,12 @@ def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
 def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Place) -> Iterator[Problem]:
     if not vjob.vms:
         yield Problem((*place, "vms"), f"vjob {vjob.name!r} has no VM; it needs at least one")
-    if vjob.nodes is not None and not vjob.nodes:
-        yield Problem((*place, "nodes"), "an empty list allows no node at all; leave it out to allow all")
-    for key, names in (("nodes", vjob.nodes or frozenset()), ("exclude", vjob.exclude)):
-        if (key, names) in sound:
-            continue
-        unknown = sorted(name for name in names if name not in nodes)
-        if unknown and (key == "exclude" or len(unknown) == len(names)):
-            yield from (Problem((*place, key), f"there is no node {name!r}") for name in unknown)
-        else:  # a node that is allowed need not be there (any more), as long as another one is
-            sound.add((key, names))
+    for rule in vjob.rules:
+        if rule not in sound:
+            faults = [Problem((*place, key), message) for key, message in rule.faults(nodes)]
+            if not faults:
+                sound.add(rule)
+            yield from faults
     if vjob.time_limit_s is not None and not (math.isfinite(vjob.time_limit_s) and vjob.time_limit_s > 0):
         yield Problem((*place, "time_limit_s"), f"must be a number of seconds above 0, not {vjob.time_limit_s}")
     for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s), ("waited_s", vjob.waited_s)):

@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.rules import Rules
 from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.ruled import Bools, mask
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 #: How many VMs of which classes one node hosts: pairs of class and number (above 0), by class.
 Load = tuple[tuple[int, int], ...]
@@ -24,17 +25,13 @@ Load = tuple[tuple[int, int], ...]
 #: A packing up to equality: how many nodes of which kind host which load.
 Loads = Mapping[tuple[int, Load], int]
 
-#: The only nodes on which a VM may be (None: all), and those on which it may not.
-Rule = tuple[frozenset[str] | None, frozenset[str]]
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A VM to be packed, and where it may be; VMs of one vjob should share the sets."""
+    """A VM to be packed, and where it may be; VMs of one vjob should share the rules."""
 
     vm: VM
-    nodes: frozenset[str] | None = None  # the only nodes allowed; None: all
-    exclude: frozenset[str] = frozenset()  # nodes not allowed
+    rules: Rules = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ def _kinds(up: Sequence[Node], allowed: Bools) -> tuple[Ints, list[list[str]], l
 
 
 def _runs(
-    items: Sequence[Item], group_of: Mapping[Rule, int]
+    items: Sequence[Item], group_of: Mapping[Rules, int]
 ) -> tuple[list[tuple[int, int]], list[list[str]], list[tuple[int, int]], list[int]]:
     """The order of first fit decreasing in runs of equal VMs; by class the names of its VMs, their demand and group."""
     index: dict[tuple[int, int, int], int] = {}
@@ -133,7 +130,7 @@ def _runs(
     order = []
     for item in sorted(items, key=lambda item: decreasing(item.vm)):
         demand = item.vm.demand
-        c = index.setdefault((demand.centi_cpus, demand.memory_mib, group_of[item.nodes, item.exclude]), len(index))
+        c = index.setdefault((demand.centi_cpus, demand.memory_mib, group_of[item.rules]), len(index))
         if c == len(members):
             members.append([])
         members[c].append(item.vm.name)
@@ -147,7 +144,7 @@ def _sound(node: Node) -> bool:
     return node.capacity.memory_mib >= 0 and node.capacity.centi_cpus >= 0
 
 
-def _groups(items: Sequence[Item], names: Sequence[str]) -> tuple[dict[Rule, int], Bools]:
+def _groups(items: Sequence[Item], names: Sequence[str]) -> tuple[dict[Rules, int], Bools]:
     """Number the different sets of nodes that VMs are allowed on; by that number and node, whether it is allowed.
 
     Rules that come to the same on the nodes that are up are one group.
@@ -155,13 +152,10 @@ def _groups(items: Sequence[Item], names: Sequence[str]) -> tuple[dict[Rule, int
     position = {name: i for i, name in enumerate(names)}
     rows: dict[bytes, int] = {}
     allowed: list[Bools] = []
-    group_of: dict[Rule, int] = {}
-    for rule in {(item.nodes, item.exclude): None for item in items}:
-        only, exclude = rule
-        row = np.full(len(names), only is None, dtype=np.bool_)
-        row[[position[name] for name in only or () if name in position]] = True
-        row[[position[name] for name in exclude if name in position]] = False
-        group = group_of[rule] = rows.setdefault(row.tobytes(), len(rows))
+    group_of: dict[Rules, int] = {}
+    for rules in {item.rules: None for item in items}:
+        row = mask(rules, position)
+        group = group_of[rules] = rows.setdefault(row.tobytes(), len(rows))
         if group == len(allowed):
             allowed.append(row)
     return group_of, np.array(allowed, dtype=np.bool_).reshape(len(allowed), len(names))

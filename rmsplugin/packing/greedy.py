@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from rmsplugin.packing.budget import CALL, Budget
-from rmsplugin.packing.classes import Bools, Classes, Floats, Ints, Loads
+from rmsplugin.packing.classes import Classes, Floats, Ints, Loads
+from rmsplugin.packing.ruled import Bools
 
 
 def first_fit(classes: Classes, runs: Iterable[tuple[int, int]], order: Ints) -> Loads | None:

@@ -17,14 +17,15 @@ import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.rules import Rules, confined_to
 from rmsplugin.packing.budget import VARIABLE, Budget
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
 
 _Ints = npt.NDArray[np.int64]
-_Rule = tuple[frozenset[str] | None, frozenset[str]]  # the only nodes allowed (None: all), and those that are not
-ItemClass = tuple[int, int, _Rule]  # demands (hundredths of a CPU, MiB), and where it may be
+ItemClass = tuple[int, int, Rules]  # demands (hundredths of a CPU, MiB), and where it may be
 
 #: The first neighbourhood has so many nodes besides the overloaded ones, each further one so many times as many.
 _NEIGHBOURS, _GROWTH = 8, 4
@@ -60,7 +61,7 @@ class Repair:
         sizes = [(node.capacity.centi_cpus, node.capacity.memory_mib) for node in self._nodes]
         self.capacity: _Ints = np.array(sizes, dtype=np.int64).reshape(-1, 2)
         self._current = current
-        self._masks: dict[_Rule, npt.NDArray[np.bool_]] = {}
+        self._masks: dict[Rules, npt.NDArray[np.bool_]] = {}
         self.on: list[list[Item]] = [[] for _ in self._nodes]
         self.homeless: list[Item] = []
         taken = [[0, 0] for _ in self._nodes]
@@ -79,7 +80,7 @@ class Repair:
 
     def _may_be(self, item: Item, node: int) -> bool:
         """Whether a VM may be on a node; nearly all may be anywhere, and there are tens of thousands of them."""
-        return (item.nodes is None and not item.exclude) or bool(self.mask(_rule(item))[node])
+        return not item.rules or bool(self.mask(item.rules)[node])
 
     # -- greedily ------------------------------------------------------------------------------------------------------
 
@@ -124,17 +125,14 @@ class Repair:
     def best_fit(self, item: Item, free: _Ints) -> int | None:
         """The node with the least room that is enough."""
         left = free - demand_of(item.vm)
-        fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(_rule(item)))
+        fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(item.rules))
         return int(fitting[(left[fitting] @ self.weights).argmin()]) if len(fitting) else None
 
-    def mask(self, rule: _Rule) -> npt.NDArray[np.bool_]:
-        """By node, whether VMs of a rule may be there."""
-        if rule not in self._masks:
-            only, exclude = rule
-            names = (node.name for node in self._nodes)
-            allowed = [(only is None or name in only) and name not in exclude for name in names]
-            self._masks[rule] = np.array(allowed, dtype=np.bool_)
-        return self._masks[rule]
+    def mask(self, rules: Rules) -> npt.NDArray[np.bool_]:
+        """By node, whether VMs with these rules may be there."""
+        if rules not in self._masks:
+            self._masks[rules] = mask(rules, self._index)
+        return self._masks[rules]
 
     # -- exactly -------------------------------------------------------------------------------------------------------
 
@@ -163,8 +161,8 @@ class Repair:
     def ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
         wanted = np.zeros(len(self._nodes), dtype=np.bool_)
-        for rule in {_rule(item) for item in self.homeless if item.nodes is not None}:
-            wanted |= self.mask(rule)
+        for rules in {item.rules for item in self.homeless if confined_to(item.rules) is not None}:
+            wanted |= self.mask(rules)
         short = set(self.overloaded.tolist())
         room = self.free @ self.weights
         return sorted(range(len(self._nodes)), key=lambda i: (i not in short, not wanted[i], -room[i], i))
@@ -296,10 +294,6 @@ def _least(item: Item) -> tuple[int, float, str]:
     return (item.vm.demand.memory_mib, item.vm.demand.cpus, item.vm.name)
 
 
-def _rule(item: Item) -> _Rule:
-    return (item.nodes, item.exclude)
-
-
 def class_of(item: Item) -> ItemClass:
     """What makes VMs equal."""
-    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, _rule(item))
+    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules)

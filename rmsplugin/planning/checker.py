@@ -16,6 +16,7 @@ from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Held, first_broken
 from rmsplugin.model.vjob import VJobState
 
 Pools = Sequence[Sequence[Action]]
@@ -28,7 +29,7 @@ class Rule(enum.StrEnum):
     STALE = "stale"  # planned for another demand than the VM has
     ILLEGAL = "illegal"  # the VM is not in the state, or not where, the action takes it from (I1)
     TWICE = "twice"  # two actions on one VM in a pool
-    DESTINATION = "destination"  # unknown, not up, not allowed for the vjob, or no move at all
+    DESTINATION = "destination"  # unknown, not up, against a rule of the vjob, or no move at all
     MEMORY = "memory"  # overcommitted while a pool is carried out (I3)
     EMPTY_POOL = "empty-pool"
     LATE = "late"  # a suspend, stop or pause after the first pool that may have it
@@ -72,6 +73,7 @@ def check_plan(
     found += _ends(source, target, run.locations)
     found += _mixtures(source, target, run.locations)
     found += _overloads(source, run.locations)
+    found += _unruly_ends(source, run.locations)
     if stated_cost is not None and (cost := recomputed_cost(source, pools)) != stated_cost:
         found.append(Violation(Rule.COST, None, None, f"it costs {cost}, and not {stated_cost} as stated"))
     return found
@@ -102,7 +104,7 @@ class _Run:
                 yield Violation(wrong[0], number, action, wrong[1])
             else:
                 begun[action.vm.name] = action
-                yield from self._misdirected(number, action)
+                yield from self._misdirected(number, action, begun)
         yield from self._overcommitted(number, begun)
         yield from self._without_cpus(number, begun)
         for name, action in begun.items():
@@ -145,24 +147,33 @@ class _Run:
                 legal = location.state is VMState.PAUSED and location.node == action.source == action.destination
         return None if legal else (Rule.ILLEGAL, f"{name} is {location} then")
 
-    def _misdirected(self, number: int, action: Action) -> Iterator[Violation]:
+    def _misdirected(self, number: int, action: Action, begun: Mapping[str, Action]) -> Iterator[Violation]:
         wrong = None
         if action.kind is ActionKind.SUSPEND:
             if action.destination not in (action.source, SHARED):
                 wrong = f"a state is saved where the VM is or on {SHARED} storage, not on {action.destination}"
         elif action.kind not in (ActionKind.STOP, ActionKind.PAUSE):
             node = self.source.node_by_name.get(action.destination or "")
-            vjob = self.source.vjob_by_vm[action.vm.name]
             if node is None:
                 wrong = f"there is no node {action.destination!r}"
             elif node.state is not NodeState.UP:
                 wrong = f"{node.name} is {node.state}: no VM may come"
-            elif node.name in vjob.exclude or (vjob.nodes is not None and node.name not in vjob.nodes):
-                wrong = f"vjob {vjob.name} may not be on {node.name}"
             elif action.kind is ActionKind.MIGRATE and node.name == action.source:
                 wrong = f"{action.vm.name} is on {node.name} already"
+            else:
+                wrong = self._unruly(action, node.name, begun)
         if wrong is not None:
             yield Violation(Rule.DESTINATION, number, action, wrong)
+
+    def _unruly(self, action: Action, node: str, begun: Mapping[str, Action]) -> str | None:
+        """Which rule of the vjob the VM breaks there, beside those that are on nodes or come in the pool, too."""
+        vjob = self.source.vjob_by_vm[action.vm.name]
+        if not vjob.rules:
+            return None
+        held = _held(vjob, self.locations)
+        held += _held(vjob, {name: _after(each) for name, each in begun.items()})
+        broken = first_broken(vjob.rules, held, [(action.vm.name, node)], at_end=False)
+        return None if broken is None else f"vjob {vjob.name}: {broken}"
 
     def _overcommitted(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
         arriving: dict[str, list[VM]] = defaultdict(list)
@@ -200,6 +211,28 @@ class _Run:
                     f"begins, and {', '.join(vm.name for vm in vms)} need {needed} there"
                 )
                 yield Violation(Rule.CPUS, number, begun[vms[0].name] if len(vms) == 1 else None, sentence)
+
+
+def _held(vjob: VJob, locations: Mapping[str, Location]) -> list[Held]:
+    """Where VMs of a vjob have memory."""
+    held: list[Held] = []
+    for vm in vjob.vms:
+        at = locations.get(vm.name)
+        if at is not None and at.node is not None and at.state in (VMState.RUNNING, VMState.PAUSED):
+            held.append((vm.name, at.node))
+    return held
+
+
+def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
+    """Rules that hold at the end only, and are broken by VMs that have come."""
+    for vjob in source.vjobs:
+        if not any(rule.discrete for rule in vjob.rules):
+            continue
+        before, held = set(_held(vjob, source.locations)), _held(vjob, locations)
+        came = [each for each in held if each not in before]
+        broken = first_broken(vjob.rules, held, came, at_end=True)
+        if broken is not None:
+            yield Violation(Rule.DESTINATION, None, None, f"vjob {vjob.name}: {broken} in the end")
 
 
 def _after(action: Action) -> Location:

@@ -69,8 +69,7 @@ def _vjob(vjob: VJob) -> str:
     parts += [] if vjob.preemptible else ["not preemptible"]
     parts += ["lost"] if vjob.lost else []
     parts += [] if vjob.target is None else [f"target {vjob.target}"]
-    parts += [] if vjob.nodes is None else [f"only on {_listed(vjob.nodes)}"]
-    parts += [f"not on {_listed(vjob.exclude)}"] if vjob.exclude else []
+    parts += map(str, vjob.rules)
     return ", ".join(parts)
 
 

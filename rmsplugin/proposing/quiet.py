@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from rmsplugin.decision.result import Decision, Reason, ReasonCode
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState, VJob
+from rmsplugin.model.rules import fenced
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.plan import Plan
 
@@ -62,7 +63,7 @@ def quietly(source: Configuration, quiet: Quiet, still: Collection[str]) -> Conf
 
 def _quietly(source: Configuration, quiet: Quiet, still: Collection[str], vjob: VJob) -> VJob:
     if vjob.name in still:
-        return replace(vjob, preemptible=False, nodes=frozenset(_hosts(source, vjob)))
+        return replace(vjob, preemptible=False, rules=fenced(vjob.rules, frozenset(_hosts(source, vjob))))
     state = source.state(vjob)
     if not quiet.starts and vjob.target is None and not vjob.lost and state in _STAY:
         return replace(vjob, target=state)

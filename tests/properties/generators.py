@@ -27,6 +27,7 @@ from rmsplugin.model.elements import (
     state_of,
 )
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 
 CPUS = (0.0, 0.05, 0.5, 1.0, 2.0)
@@ -69,8 +70,7 @@ def vjobs(draw: st.DrawFn, name: str, nodes: Sequence[Node], max_vms: int = 3, r
         name,
         tuple(VM(f"{name}-{k}", demand) for k, demand in enumerate(vms)),
         preemptible=draw(st.integers(0, 4)) < 4,
-        nodes=allowed,
-        exclude=exclude,
+        rules=allowing(allowed, exclude),
     )
 
 

@@ -36,6 +36,7 @@ from rmsplugin.model.elements import (
     state_of,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.validation import LEGAL_TARGETS
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -159,8 +160,7 @@ def _vjob(chance: Random, name: str, vms: tuple[VM, ...], found: dict[str, Locat
         name,
         vms,
         preemptible=preemptible,
-        nodes=only,
-        exclude=exclude,
+        rules=allowing(only, exclude),
         state_s=chance.choice((None, 0.0, 1e6)),
         target=_target(chance, state_of(VJob("", vms), found), preemptible),
     )

@@ -9,6 +9,7 @@ from unit.queues import Queue, nodes
 
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.rules import allowing
 
 
 def site_of(random: Random) -> tuple[Site, list[VJob]]:
@@ -20,7 +21,7 @@ def site_of(random: Random) -> tuple[Site, list[VJob]]:
             "vms": random.choice((1, 1, 2, 3)),
             "cpus": random.choice((0.0, 0.25, 1.0)),
             "memory_mib": random.choice((64, 500, 1500)),
-            "exclude": frozenset(random.sample(names, k=random.choice((0, 0, 1)))),
+            "rules": allowing(exclude=frozenset(random.sample(names, k=random.choice((0, 0, 1))))),
         }
         for _ in range(3)
     ]

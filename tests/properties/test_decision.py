@@ -19,6 +19,7 @@ from rmsplugin.decision.rounds import applied
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.validation import LEGAL_TARGETS
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
@@ -143,7 +144,8 @@ def naive_rjsp(nodes: tuple[Node, ...], locations: dict[str, Location], queue: l
         for vm in sorted(sorted(vjob.vms, key=lambda v: v.name), key=lambda v: (-v.demand.memory_mib, -v.demand.cpus)):
             for row in trial:
                 name, cpus, memory = row
-                allowed = (vjob.nodes is None or name in vjob.nodes) and name not in vjob.exclude
+                only, exclude = [{r.nodes for r in vjob.rules if isinstance(r, kind)} for kind in (Fence, Ban)]
+                allowed = all(name in each for each in only) and all(name not in each for each in exclude)
                 if allowed and cpus >= round(vm.demand.cpus * 100) and memory >= vm.demand.memory_mib:
                     row[1] -= round(vm.demand.cpus * 100)
                     row[2] -= vm.demand.memory_mib

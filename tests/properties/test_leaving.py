@@ -17,6 +17,7 @@ from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState, running_on
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing, confined_to
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.check import check
@@ -61,7 +62,9 @@ def draining(seed: int) -> Configuration:
             continue
         locations |= {vm.name: running_on(hosts[vm.name]) if vm.name in hosts else WAITING for vm in vms}
         fixed = VJobState.RUNNING if hosts and chance.random() < 0.1 else None
-        queue.append(VJob(f"v{number}", vms, preemptible=waits or chance.random() < 0.2, nodes=only, target=fixed))
+        queue.append(
+            VJob(f"v{number}", vms, preemptible=waits or chance.random() < 0.2, rules=allowing(only), target=fixed)
+        )
     return Configuration(nodes, tuple(queue), locations)
 
 
@@ -132,7 +135,7 @@ def hold_true(configuration: Configuration, decision: Decision, musts: list[VJob
         reason, stay = decision.reasons[vjob.name], behind(configuration, [vjob], decision.placement)
         if not stay:
             continue
-        if vjob.nodes is not None and vjob.nodes == {decision.placement[vm.name] for vm in vjob.vms}:
+        if confined_to(vjob.rules) == {decision.placement[vm.name] for vm in vjob.vms}:
             continue  # it may be nowhere else
         assert reason.code is ReasonCode.RESERVED_IN_PLACE
         assert "cannot leave" in reason.sentence

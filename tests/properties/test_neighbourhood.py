@@ -16,6 +16,7 @@ from properties.test_placement import Instance, instances
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
+from rmsplugin.model.rules import allowing
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.plan import Unreachable
@@ -35,7 +36,7 @@ def confined(instance: Instance) -> Instance:
     def confine(vjob: VJob) -> VJob:
         now = {source.locations[vm.name].node for vm in vjob.vms} - {None}
         then = {sample[vm.name] for vm in vjob.vms if vm.name in sample}
-        return replace(vjob, nodes=frozenset({*now, *then}) or None)  # type: ignore[arg-type]
+        return replace(vjob, rules=allowing(frozenset({*now, *then}) or None))  # type: ignore[arg-type]
 
     return Configuration(source.nodes, tuple(map(confine, source.vjobs)), source.locations), states, sample
 

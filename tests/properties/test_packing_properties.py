@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Ban, Fence, allowing
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.classes import Item, classify
 from rmsplugin.packing.diving import dive
@@ -101,7 +102,7 @@ def some_items(draw: st.DrawFn, nodes: list[Node], most: int) -> list[Item]:
     subset = st.frozensets(st.sampled_from(names)) if names else st.just(frozenset[str]())
     rule = st.just((None, frozenset[str]())) | st.tuples(st.none() | subset, subset)
     rules = draw(st.lists(rule, min_size=1, max_size=3))
-    return [Item(vm, *draw(st.sampled_from(rules))) for vm in draw(some_vms("v", most))]
+    return [Item(vm, allowing(*draw(st.sampled_from(rules)))) for vm in draw(some_vms("v", most))]
 
 
 @st.composite
@@ -140,7 +141,7 @@ def fewest_by_trying(items: Sequence[Item], nodes: Sequence[Node]) -> int | None
 
 
 def allowed(item: Item, node: str) -> bool:
-    return node not in item.exclude and (item.nodes is None or node in item.nodes)
+    return all((node in rule.nodes) is isinstance(rule, Fence) for rule in item.rules if isinstance(rule, (Fence, Ban)))
 
 
 def assert_viable(items: Sequence[Item], nodes: Sequence[Node], assignment: Mapping[str, str]) -> None:

@@ -27,6 +27,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.planning.cost import plan_cost
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.dependencies import dependency_order
@@ -61,7 +62,7 @@ def instances(draw: st.DrawFn) -> Instance:
         demands = draw(st.lists(sizes, min_size=1, max_size=4))
         vms = tuple(VM(f"j{number}-{i}", Resources(1, each)) for i, each in enumerate(demands))
         exclude = frozenset(draw(st.sets(st.sampled_from(names), max_size=len(names) // 3)))
-        vjobs.append(VJob(f"j{number}", vms, preemptible=draw(st.booleans()), exclude=exclude))
+        vjobs.append(VJob(f"j{number}", vms, preemptible=draw(st.booleans()), rules=allowing(exclude=exclude)))
     before, after = dict(memory), dict(memory)
     source: dict[str, Location] = {}
     target: dict[str, Location] = {}

@@ -19,6 +19,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 
 Pools = list[list[Action]]
 Target = dict[str, Location]
@@ -43,7 +44,7 @@ QUEUE = (
     VJob("wakes", (W1, W2)),
     VJob("cycle", (X, Y)),
     VJob("tight", (P, Q)),
-    VJob("new", (R,), nodes=frozenset({"n2", "n7", "n8", "n9", "leaving", "gone"}), exclude=frozenset({"n7"})),
+    VJob("new", (R,), rules=allowing(frozenset({"n2", "n7", "n8", "n9", "leaving", "gone"}), frozenset({"n7"}))),
     VJob("lost", (L1, L2), lost=True),
     VJob("fixed", (F1, F2), preemptible=False),  # n9 has neither the memory nor the CPUs for both, and they stay
     VJob("cancelled", (K,)),

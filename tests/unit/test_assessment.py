@@ -11,6 +11,7 @@ from rmsplugin.assessment.settled import Settled, Why, settled
 from rmsplugin.decision.result import ReasonCode
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import confined_to
 from rmsplugin.model.validation import InvalidConfigurationError
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
@@ -66,7 +67,7 @@ def test_settled_vjobs_are_in_it_in_the_order_of_the_queue_with_all_that_a_decis
     }
     _, runs, sleeps = found.configuration.vjobs
     assert (runs.preemptible, runs.time_limit_s, runs.ran_s, runs.state_s) == (False, 60.0, 3.0, 4.0)
-    assert (sleeps.priority, sleeps.nodes, sleeps.demand) == (2, BOTH, Resources(1, 1024))
+    assert (sleeps.priority, confined_to(sleeps.rules), sleeps.demand) == (2, BOTH, Resources(1, 1024))
     assert (found.left_out, found.quarantined) == ({}, {})
 
 

@@ -8,6 +8,7 @@ from unit.queues import Queue, nodes, running, states
 from rmsplugin.decision.result import ReasonCode
 from rmsplugin.model.elements import Node, NodeState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 
 
 def sized(*memory_mib: int) -> list[Node]:
@@ -80,14 +81,14 @@ def test_one_ahead_takes_nobodys_room_if_there_is_room_beside_all() -> None:
 def test_one_for_which_too_much_would_move_waits(memory_mib: int, state: str) -> None:
     """14 MiB would have to move: more than twice 6 MiB, and no more than twice 7."""
     queue = Queue(*sized(30, 19)).add("a", "n1", memory_mib=5).add("b", "n2", memory_mib=14)
-    queue.add("new", memory_mib=memory_mib, nodes=frozenset({"n2"}))
+    queue.add("new", memory_mib=memory_mib, rules=allowing(frozenset({"n2"})))
     assert states(queue.decide("mixed"))["new"] == state
 
 
 def overloaded_by_one_that_arrives(**known: object) -> Queue:
     """Six VMs of a CPU on four CPUs; ``last`` is being migrated to the second node."""
     queue = Queue(*nodes(2, cpus=2)).add("head", "n1").add("second", "n1").add("third", "n2")
-    return queue.add("last", "n2", "n2", in_transit=True, nodes=frozenset({"n2"}), preemptible=False, **known)
+    return queue.add("last", "n2", "n2", in_transit=True, rules=allowing(frozenset({"n2"})), preemptible=False, **known)
 
 
 def test_nobody_sleeps_instead_of_one_behind_it_that_is_being_migrated() -> None:
@@ -116,7 +117,9 @@ def test_who_sleeps_in_any_case_does_not_wait_for_the_one_that_is_being_migrated
 
 def test_one_in_transit_ahead_of_all_is_not_awaited() -> None:
     queue = Queue(*nodes(2, cpus=2))
-    queue.add("first", "n2", "n2", in_transit=True, yields_later=True, nodes=frozenset({"n2"}), preemptible=False)
+    queue.add(
+        "first", "n2", "n2", in_transit=True, yields_later=True, rules=allowing(frozenset({"n2"})), preemptible=False
+    )
     queue.add("second", "n1").add("third", "n1").add("last", "n2")
     assert running(queue.decide("mixed")) == {"first", "second", "third"}
 
@@ -125,7 +128,7 @@ def test_nobody_sleeps_for_cpus_that_one_still_has_which_is_being_suspended() ->
     """The head has two VMs on one CPU; the CPU that one of them would move to is not free yet."""
     queue = Queue(Node("n1", Resources(1, 4096)), *nodes(3, cpus=1)[1:])
     queue.add("head", "n1", "n1").add("second", "n2")
-    queue.add("last@n3", "n3", in_transit=True, leaves=True, nodes=frozenset({"n3"}), preemptible=False)
+    queue.add("last@n3", "n3", in_transit=True, leaves=True, rules=allowing(frozenset({"n3"})), preemptible=False)
     decision = queue.decide("mixed")
     assert running(decision) == {"head", "second", "last@n3"}
     assert decision.reasons["second"].code is ReasonCode.AWAITS
@@ -135,7 +138,7 @@ def test_nobody_sleeps_for_cpus_that_one_still_has_which_is_being_suspended() ->
 
 def test_one_that_goes_is_not_awaited_by_whom_it_would_not_help() -> None:
     queue = Queue(*nodes(2, cpus=1)).add("head", "n1").add("second", "n1").add("third", "n1")
-    queue.add("last@n2", "n2", in_transit=True, leaves=True, nodes=frozenset({"n2"}), preemptible=False)
+    queue.add("last@n2", "n2", in_transit=True, leaves=True, rules=allowing(frozenset({"n2"})), preemptible=False)
     decision = queue.decide("mixed")
     assert running(decision) == {"head", "second", "last@n2"}
     assert decision.reasons["third"].code is ReasonCode.NO_ROOM

@@ -11,6 +11,7 @@ from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDura
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.rounds import applied
+from rmsplugin.model.rules import allowing
 
 #: Booting, suspending and resuming: 10 s each, whatever the memory.
 SLOW = SwitchDurations(*[ActionDuration(10.0)] * 3)
@@ -159,7 +160,7 @@ def test_an_overloaded_cluster_suspends_from_the_end_of_the_queue() -> None:
 
 
 def test_a_present_placement_that_ffd_does_not_find_is_kept() -> None:
-    queue = Queue(*nodes(2)).add("a", "n2").add("b", "n1", nodes=frozenset({"n1"}))
+    queue = Queue(*nodes(2)).add("a", "n2").add("b", "n1", rules=allowing(frozenset({"n1"})))
     decision = queue.decide("mixed")
     assert states(decision) == {"a": "running", "b": "running"}
     assert decision.placement == {"a-0": "n2", "b-0": "n1"}

@@ -15,6 +15,7 @@ from rmsplugin.decision.unblocking import Prices
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on, vm_in_transit
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 
 NONE = Reservations()
@@ -181,7 +182,9 @@ def test_a_reservation_ends_with_its_guest() -> None:
 def test_a_guest_that_is_on_its_way_has_come() -> None:
     source = served()
     name = vm_in_transit("large", "large-0", "n1")
-    moving = VJob("large@n1", (VM(name, Resources(0.1, 1200)),), False, nodes=frozenset({"n1"}), in_transit=True)
+    moving = VJob(
+        "large@n1", (VM(name, Resources(0.1, 1200)),), False, rules=allowing(frozenset({"n1"})), in_transit=True
+    )
     vjobs = tuple(moving if each.name == "large" else each for each in source.vjobs)
     locations = {f"{v.name}-0": source.locations[f"{v.name}-0"] for v in vjobs if v is not moving}
     source = Configuration(source.nodes, vjobs, {**locations, name: running_on("n1")})
@@ -214,7 +217,7 @@ def test_a_node_that_had_no_room_in_time_is_given_up_and_that_is_said() -> None:
 
 
 def test_those_that_cannot_go_make_no_node_short() -> None:
-    stays = replace(vjob("stays", 1900), preemptible=False, nodes=frozenset({"n0"}))
+    stays = replace(vjob("stays", 1900), preemptible=False, rules=allowing(frozenset({"n0"})))
     nodes = (Node("n0", Resources(8, THRESHOLD)), Node("n1", Resources(8, THRESHOLD)))
     source = Configuration(nodes, (stays,), {"stays-0": running_on("n0")})
     found = bearable(source)
@@ -227,7 +230,9 @@ def test_those_that_cannot_go_make_no_node_short() -> None:
 def test_who_leaves_a_node_is_no_reason_for_others_to_go(grown_mib: int, borne_mib: int) -> None:
     """What is short without it is short as before."""
     name = vm_in_transit("goes", "goes-0", "n0")
-    goes = VJob("goes@n0", (VM(name, Resources(0.1, 700)),), nodes=frozenset({"n0"}), in_transit=True, leaves=True)
+    goes = VJob(
+        "goes@n0", (VM(name, Resources(0.1, 700)),), rules=allowing(frozenset({"n0"})), in_transit=True, leaves=True
+    )
     source = cluster({"n0": {"grown": grown_mib}, "n1": {}})
     vjobs = (*source.vjobs, goes)
     source = Configuration(source.nodes, vjobs, {**source.locations, name: running_on("n0")})

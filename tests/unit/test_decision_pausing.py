@@ -25,6 +25,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -142,7 +143,7 @@ def test_others_move_for_a_paused_one_only_if_that_is_less_than_it_has(memory_mi
     nodes = (Node("n", Resources(2, 1536 + memory_mib - 256)), Node("m", Resources(1, 512)))
     nodes = (*nodes, Node("full", Resources(0, 0)))
     places = {"runs0": running_on("n"), "head0": WAITING, "long0": paused_on("n")}
-    source = Configuration(nodes, (runs, replace(head, nodes=frozenset({"n"})), long), places)
+    source = Configuration(nodes, (runs, replace(head, rules=allowing(frozenset({"n"}))), long), places)
     assert decided(source)["long"] is state
 
 

@@ -12,6 +12,7 @@ from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Infeasible, ReasonCode
 from rmsplugin.model.elements import Node, NodeState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 
 
@@ -53,7 +54,7 @@ def test_reasons_say_when_what_is_free_is_in_pieces() -> None:
 
 def test_reasons_say_when_no_node_may_be_used() -> None:
     queue = Queue(*nodes(1), Node("n2", Resources(4, 4096), NodeState.DRAINING))
-    decision = queue.add("a", nodes=frozenset({"n2"})).decide("rjsp")
+    decision = queue.add("a", rules=allowing(frozenset({"n2"}))).decide("rjsp")
     assert str(decision.reasons["a"]).endswith("no node that it may use takes VMs now")
 
 
@@ -66,7 +67,7 @@ def test_what_is_not_preemptible_and_runs_is_admitted_first() -> None:
 def test_what_must_run_is_packed_exactly_when_ffd_fails() -> None:
     # FFD puts `a` on n1, where only `b` may be.
     queue = Queue(*nodes(2)).add("a", "n2", preemptible=False)
-    decision = queue.add("b", "n1", preemptible=False, nodes=frozenset({"n1"})).decide("rjsp")
+    decision = queue.add("b", "n1", preemptible=False, rules=allowing(frozenset({"n1"}))).decide("rjsp")
     assert decision.placement == {"a-0": "n2", "b-0": "n1"}
     assert {reason.code for reason in decision.reasons.values()} == {ReasonCode.NOT_PREEMPTIBLE}
 
@@ -142,7 +143,7 @@ def test_the_whole_queue_is_considered() -> None:
 
 def fragmented() -> Queue:
     """FFD puts `a` on the first node, the only one that `b` may use: an exact packing has room for both."""
-    return Queue(*nodes(2)).add("a").add("b", nodes=frozenset({"n1"})).add("c")
+    return Queue(*nodes(2)).add("a").add("b", rules=allowing(frozenset({"n1"}))).add("c")
 
 
 def test_rjsp_exact_finds_room_that_ffd_does_not() -> None:
@@ -165,7 +166,7 @@ def test_rjsp_exact_keeps_who_is_reserved_in_place_where_it_is() -> None:
 def test_the_number_of_exact_checks_is_bounded() -> None:
     queue = Queue(*nodes(4))
     for i in range(2):
-        queue.add(f"a{i}").add(f"b{i}", nodes=frozenset({f"n{2 * i + 1}"}))
+        queue.add(f"a{i}").add(f"b{i}", rules=allowing(frozenset({f"n{2 * i + 1}"})))
     assert running(queue.decide("rjsp-exact")) == {"a0", "b0", "a1", "b1"}
     one = queue.decide("rjsp-exact", exact_checks=1)
     assert len(running(one)) < 4

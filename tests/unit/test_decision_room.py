@@ -11,6 +11,7 @@ from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import WAITING, VJob
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing
 
 ALLOWED = (None, frozenset({"n1", "n3"}), frozenset({"n2", "n3", "n4"}))
 EXCLUDED = (frozenset[str](), frozenset({"n3"}), frozenset({"n1", "n2"}))
@@ -26,7 +27,7 @@ def queue(seed: int) -> list[VJob]:
             "memory_mib": dice.choice((256, 512, 1024)),
             "vms": dice.choice((1, 2)),
         }
-        made.add(f"v{number}", **size, nodes=dice.choice(ALLOWED), exclude=dice.choice(EXCLUDED))
+        made.add(f"v{number}", **size, rules=allowing(dice.choice(ALLOWED), dice.choice(EXCLUDED)))
     return made.vjobs
 
 

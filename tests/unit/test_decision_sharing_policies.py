@@ -11,6 +11,7 @@ from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, NodeState, VJob, running_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
@@ -88,7 +89,7 @@ def test_a_short_node_sends_a_vm_away_and_the_plan_is_the_cheapest_relief(policy
 def test_who_runs_is_kept_by_migrations_that_move_more_than_a_suspend_would(policy: str) -> None:
     """``mixed`` asks what it costs, and suspends the small one."""
     queue = cluster(2).add("large", "n1", cpus=6, memory_mib=1000)
-    queue.add("small", "n1", cpus=3, memory_mib=10, nodes=frozenset({"n1"}))
+    queue.add("small", "n1", cpus=3, memory_mib=10, rules=allowing(frozenset({"n1"})))
     assert running(queue.decide("mixed", **EAGER)) == {"large"}
     decision = queue.decide(policy, **EAGER)
     assert running(decision) == {"large", "small"}
@@ -107,8 +108,10 @@ def test_where_no_migrations_make_room_the_last_of_the_queue_is_suspended(policy
 def test_an_arrival_goes_where_its_vjob_may_run_and_to_no_node_that_takes_none(policy: str) -> None:
     drained = nodes(4, cpus=8, memory_mib=1024)
     drained[1] = drained[1].__class__("n2", drained[1].capacity, NodeState.DRAINING)
-    queue = Queue(*drained).add("free", vms=1).add("bound", vms=1, nodes=frozenset({"n1"}))
-    queue.add("without", vms=2, exclude=frozenset({"n4"})).add("none", vms=1, nodes=frozenset({"n2"}))
+    queue = Queue(*drained).add("free", vms=1).add("bound", vms=1, rules=allowing(frozenset({"n1"})))
+    queue.add("without", vms=2, rules=allowing(exclude=frozenset({"n4"}))).add(
+        "none", vms=1, rules=allowing(frozenset({"n2"}))
+    )
     decision = queue.decide(policy)
     assert running(decision) == {"free", "bound", "without"}
     assert {decision.placement["bound-0"]} == {"n1"}

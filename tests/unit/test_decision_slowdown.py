@@ -15,6 +15,7 @@ from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.room import Site
 from rmsplugin.model.elements import VM, VJob
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 
 #: Booting, suspending and resuming: 10 s each, whatever the memory; so that ten switches take 200 s.
 EVEN = SwitchDurations(*[ActionDuration(10.0)] * 3)
@@ -470,7 +471,7 @@ def test_room_in_pieces_is_joined_by_few_migrations() -> None:
 
 def test_one_that_may_use_few_nodes_starts_where_others_can_leave_them_to_it() -> None:
     # all that is free is where `a` may not be; `r` fits there
-    queue = Queue(*nodes(2)).add("r", "n1").add("a", nodes=frozenset({"n1"}), waited_s=1.0)
+    queue = Queue(*nodes(2)).add("r", "n1").add("a", rules=allowing(frozenset({"n1"})), waited_s=1.0)
     decision = queue.decide("slowdown", **EAGER)
     assert running(decision) == {"a", "r"}
     assert "free after few migrations" in str(decision.reasons["a"])
@@ -491,13 +492,17 @@ def test_many_vms_start_together_or_not_at_all() -> None:
 
 
 def test_only_those_make_way_whose_room_it_can_use() -> None:
-    queue = Queue(*nodes(2)).add("r", "n1", **HALF_DONE).add("s", "n2", preemptible=False, nodes=frozenset({"n2"}))
-    queue.add("a", waited_s=80000, nodes=frozenset({"n2"}))
+    queue = (
+        Queue(*nodes(2))
+        .add("r", "n1", **HALF_DONE)
+        .add("s", "n2", preemptible=False, rules=allowing(frozenset({"n2"})))
+    )
+    queue.add("a", waited_s=80000, rules=allowing(frozenset({"n2"})))
     assert running(queue.decide("slowdown", **EAGER)) == {"r", "s"}
 
 
 def test_whoever_is_in_transit_stays_and_nobody_counts_its_room_as_free() -> None:
-    queue = Queue(*nodes(1)).add("r", "n1", in_transit=True, preemptible=False, nodes=frozenset({"n1"}))
+    queue = Queue(*nodes(1)).add("r", "n1", in_transit=True, preemptible=False, rules=allowing(frozenset({"n1"})))
     queue.add("a", waited_s=80000)
     decision = queue.decide("slowdown", **EAGER)
     assert states(decision) == {"r": "running", "a": "waiting"}
@@ -506,7 +511,7 @@ def test_whoever_is_in_transit_stays_and_nobody_counts_its_room_as_free() -> Non
 
 def test_whoever_is_overdue_and_in_transit_takes_nobodys_protection() -> None:
     queue = Queue(*nodes(2)).add("r", "n1", waited_s=1601, time_limit_s=4000, ran_s=1000)
-    queue.add("t", "n2", waited_s=9e5, in_transit=True, preemptible=False, nodes=frozenset({"n2"}))
+    queue.add("t", "n2", waited_s=9e5, in_transit=True, preemptible=False, rules=allowing(frozenset({"n2"})))
     queue.add("a", waited_s=900)
     assert queue.decide("slowdown", **EAGER, slowdown=bounded()).reasons["r"].code is ReasonCode.OVERDUE
 

@@ -20,6 +20,7 @@ from rmsplugin.errors import InstanceError
 from rmsplugin.instance import parse, read
 from rmsplugin.model.elements import WAITING, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.vjob import VJobState
 
 #: All that the format has: three states of nodes, four of vjobs, every key.
@@ -81,10 +82,10 @@ def test_everything_a_file_says_is_in_the_configuration() -> None:
     assert [vjob.name for vjob in configuration.vjobs] == ["a", "b", "c", "d"]
     assert (a.preemptible, b.preemptible, a.lost) == (False, True, False)
     assert [vm.demand for vm in b.vms] == [Resources(0.29, 1024), Resources(1, 1024)]
-    assert (c.target, c.nodes, c.exclude) == (VJobState.RUNNING, frozenset({"n1", "n2"}), frozenset({"n2", "n4"}))
+    assert (c.target, c.rules) == (VJobState.RUNNING, (Fence(frozenset({"n1", "n2"})), Ban(frozenset({"n2", "n4"}))))
     assert (c.priority, c.time_limit_s, c.ran_s, c.state_s) == (7, 3600, 1.5, 60)
     assert (c.waited_s, c.weight, a.waited_s, a.weight) == (90.5, 0.25, 0, 1)
-    assert (a.target, a.nodes, a.exclude, a.priority, a.time_limit_s, a.state_s) == (None, None, set(), 0, None, None)
+    assert (a.target, a.rules, a.priority, a.time_limit_s, a.state_s) == (None, (), 0, None, None)
     assert configuration.state(d) is VJobState.TERMINATED
     assert dict(configuration.locations) | {"d-0": None} == {
         "a-0": running_on("n1"),

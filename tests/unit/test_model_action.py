@@ -35,6 +35,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 
 A = VM("a", Resources(1, 512))
 B = VM("b", Resources(1, 600))
@@ -50,7 +51,7 @@ NODES = (
 def where(a: Location, b: Location = WAITING) -> Configuration:
     """VM a (512 MiB, not allowed on ``forbidden``) and VM b (600 MiB) there."""
     return Configuration(
-        NODES, (VJob("va", (A,), exclude=frozenset({"forbidden"})), VJob("vb", (B,))), {"a": a, "b": b}
+        NODES, (VJob("va", (A,), rules=allowing(exclude=frozenset({"forbidden"}))), VJob("vb", (B,))), {"a": a, "b": b}
     )
 
 

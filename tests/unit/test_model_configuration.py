@@ -29,6 +29,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.validation import InvalidConfigurationError
 from rmsplugin.model.vjob import VJobState
 
@@ -131,7 +132,7 @@ def test_a_vjob_demands_what_its_vms_demand_together() -> None:
 def test_nodes_and_exclude_restrict_where_a_vjob_may_be(
     nodes: tuple[str, ...] | None, exclude: tuple[str, ...], allowed: list[str]
 ) -> None:
-    vjob = VJob("v", (VM1,), nodes=None if nodes is None else frozenset(nodes), exclude=frozenset(exclude))
+    vjob = VJob("v", (VM1,), rules=allowing(None if nodes is None else frozenset(nodes), frozenset(exclude)))
     assert [node.name for node in UNIPROCESSORS if vjob.allows(node.name)] == allowed
 
 
@@ -248,7 +249,7 @@ def test_thirty_thousand_vms_are_validated_in_a_second_and_a_step_costs_what_it_
     nodes = tuple(Node(f"n{i}", Resources(16, 65536)) for i in range(5000))
     everywhere = frozenset(node.name for node in nodes)
     vjobs = tuple(
-        VJob(f"v{j}", tuple(VM(f"v{j}-{k}", Resources(0.05, 512)) for k in range(10)), nodes=everywhere)
+        VJob(f"v{j}", tuple(VM(f"v{j}-{k}", Resources(0.05, 512)) for k in range(10)), rules=allowing(everywhere))
         for j in range(3000)
     )
     locations = {vm.name: running_on(f"n{k * 500}") for vjob in vjobs for k, vm in enumerate(vjob.vms)}

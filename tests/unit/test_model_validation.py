@@ -25,6 +25,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.validation import LEGAL_TARGETS, MOST_CPUS, MOST_MEMORY_MIB, InvalidConfigurationError, json_path
 from rmsplugin.model.vjob import VJobState
 
@@ -133,15 +134,15 @@ REFUSED: dict[str, tuple[Mapping[str, Any], str]] = {
     "NaN memory demand": (first_vm(memory_mib=math.nan), f"$.vjobs[0].vms[0].memory_mib: {MEMORY}nan"),
     "half a MiB": (first_vm(memory_mib=0.5), f"$.vjobs[0].vms[0].memory_mib: {MEMORY}0.5"),
     "only unknown nodes allowed": (
-        first_vjob(nodes=frozenset({"n8", "n9"})),
+        first_vjob(rules=allowing(frozenset({"n8", "n9"}))),
         "$.vjobs[0].nodes: there is no node 'n8'\n$.vjobs[0].nodes: there is no node 'n9'",
     ),
     "unknown node excluded": (
-        first_vjob(exclude=frozenset({"n8", "n2"})),
+        first_vjob(rules=allowing(exclude=frozenset({"n8", "n2"}))),
         "$.vjobs[0].exclude: there is no node 'n8'",
     ),
     "no node allowed": (
-        first_vjob(nodes=frozenset()),
+        first_vjob(rules=allowing(frozenset())),
         "$.vjobs[0].nodes: an empty list allows no node at all; leave it out to allow all",
     ),
     "no time": (first_vjob(time_limit_s=0.0), "$.vjobs[0].time_limit_s: must be a number of seconds above 0, not 0.0"),
@@ -195,9 +196,9 @@ def test_all_contradictions_are_named_at_once() -> None:
 
 def test_a_node_that_is_allowed_need_not_be_there_but_one_that_is_excluded() -> None:
     names = frozenset({"n1", "n9"})
-    vjobs = (replace(SOUND["vjobs"][0], nodes=names), *SOUND["vjobs"][1:])
+    vjobs = (replace(SOUND["vjobs"][0], rules=allowing(names)), *SOUND["vjobs"][1:])
     assert Configuration(**{**SOUND, "vjobs": vjobs}).vjobs[0].allows("n1")
-    vjobs = (vjobs[0], replace(SOUND["vjobs"][1], exclude=names), *SOUND["vjobs"][2:])
+    vjobs = (vjobs[0], replace(SOUND["vjobs"][1], rules=allowing(exclude=names)), *SOUND["vjobs"][2:])
     with pytest.raises(InvalidConfigurationError, match=r"^\$\.vjobs\[1\]\.exclude: there is no node 'n9'$"):
         Configuration(**{**SOUND, "vjobs": vjobs})
 
@@ -205,8 +206,8 @@ def test_a_node_that_is_allowed_need_not_be_there_but_one_that_is_excluded() -> 
 @pytest.mark.parametrize("key", ["nodes", "exclude"])
 def test_each_vjob_with_an_unknown_node_is_named_though_others_name_the_same_nodes(key: str) -> None:
     wrong, right = frozenset({"n9"}), frozenset({"n1"})
-    changes = [{key: right}, {key: wrong}, {key: wrong}]
-    vjobs = tuple(replace(vjob, **change) for vjob, change in zip(SOUND["vjobs"], changes, strict=True))
+    rules = [allowing(**{key: names}) for names in (right, wrong, wrong)]
+    vjobs = tuple(replace(vjob, rules=each) for vjob, each in zip(SOUND["vjobs"], rules, strict=True))
     with pytest.raises(InvalidConfigurationError) as caught:
         Configuration(**{**SOUND, "vjobs": vjobs})
     assert [json_path(problem.place) for problem in caught.value.problems] == [f"$.vjobs[1].{key}", f"$.vjobs[2].{key}"]
@@ -220,11 +221,11 @@ SOUND_CHANGES: dict[str, Mapping[str, Any]] = {
     "VMs that demand nothing": first_vm(cpus=0, memory_mib=0),
     "a node that offers nothing": first_node(cpus=0, memory_mib=0),
     "an overloaded node": first_vm(cpus=64, memory_mib=10**6),
-    "running where it may not be any more": first_vjob(exclude=frozenset({"n1"})),
+    "running where it may not be any more": first_vjob(rules=allowing(exclude=frozenset({"n1"}))),
     "a sum of hundredths": first_vm(cpus=0.1 + 0.2),
     "two decimals": first_vm(cpus=0.29),
     "the most there can be": first_node(cpus=MOST_CPUS, memory_mib=MOST_MEMORY_MIB),
-    "restricted to a down node": first_vjob(nodes=frozenset({"n3"})),
+    "restricted to a down node": first_vjob(rules=allowing(frozenset({"n3"}))),
 }
 
 

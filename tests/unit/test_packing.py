@@ -11,6 +11,7 @@ from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.packing.budget import CP_SAT_UNIT, STEPS_A_SECOND, Budget
 from rmsplugin.packing.classes import Item, classify
 from rmsplugin.packing.diving import dive
@@ -142,7 +143,7 @@ def test_a_node_from_which_more_is_taken_than_it_has_hosts_nothing() -> None:
 def test_vms_go_only_where_they_are_allowed() -> None:
     nodes = [node(f"n{i}", 2, 2048) for i in range(4)]
     everywhere = [Item(vm(f"a{i}")) for i in range(2)]
-    confined = [Item(vm(f"b{i}"), nodes=frozenset({"n2", "n3"}), exclude=frozenset({"n2"})) for i in range(2)]
+    confined = [Item(vm(f"b{i}"), rules=allowing(frozenset({"n2", "n3"}), frozenset({"n2"}))) for i in range(2)]
     found = packed(pack(everywhere + confined, nodes, SEARCH))
     assert found.assignment["b0"] == found.assignment["b1"] == "n3"
     assert (found.nodes_used, found.optimal) == (2, True)
@@ -180,13 +181,15 @@ def test_why_there_is_no_packing(demands: Sequence[tuple[float, int]], message: 
 
 
 def test_a_vm_without_any_node_allowed_is_named() -> None:
-    found = pack([Item(vm("a"), nodes=frozenset({"n2"}))], [node("n1"), node("n2", state=NodeState.DOWN)], SEARCH)
+    found = pack(
+        [Item(vm("a"), rules=allowing(frozenset({"n2"})))], [node("n1"), node("n2", state=NodeState.DOWN)], SEARCH
+    )
     assert isinstance(found, NoPacking)
     assert "VM a needs 1 CPU and 1024 MiB, and there is no node that is up and allowed for it" in found.explanation
 
 
 def test_vms_that_are_confined_to_a_few_nodes_are_told_apart_from_the_others() -> None:
-    confined = [Item(vm(f"c{i}"), nodes=frozenset({"n1"})) for i in range(3)]
+    confined = [Item(vm(f"c{i}"), rules=allowing(frozenset({"n1"}))) for i in range(3)]
     found = pack([*confined, Item(vm("free"))], [node(f"n{i}") for i in range(4)], SEARCH)
     assert isinstance(found, NoPacking)
     assert "3 VMs need 3 CPUs and 3072 MiB, and the 1 nodes that they may be on" in found.explanation
@@ -221,7 +224,7 @@ def test_the_relaxation_proves_what_sums_and_whole_numbers_do_not_within_the_lim
 def test_where_fractions_of_nodes_suffice_whole_numbers_prove_the_optimum() -> None:
     """One and a half nodes of each pair would do: three together, but each pair needs both of its nodes."""
     pairs = [frozenset({"n0", "n1"}), frozenset({"n2", "n3"})]
-    confined = [Item(vm(f"v{i}{j}"), nodes=pair) for i, pair in enumerate(pairs) for j in range(3)]
+    confined = [Item(vm(f"v{i}{j}"), rules=allowing(pair)) for i, pair in enumerate(pairs) for j in range(3)]
     nodes = [node(f"n{i}") for i in range(4)]
     classes = classify(confined, nodes)
     assert relax(classes, Pricer(classes, Budget(SEARCH)), [], classes.available, Budget(SEARCH)).bound == 3
@@ -230,7 +233,7 @@ def test_where_fractions_of_nodes_suffice_whole_numbers_prove_the_optimum() -> N
 
 
 def test_a_node_that_hosts_only_vms_that_demand_nothing_is_used_as_well() -> None:
-    confined = [Item(vm(f"v{i}", 0, 0), nodes=frozenset({f"n{i}"})) for i in range(2)]
+    confined = [Item(vm(f"v{i}", 0, 0), rules=allowing(frozenset({f"n{i}"}))) for i in range(2)]
     classes = classify(confined, [node("n0"), node("n1")])
     answer = spread(classes, Wanted(1, 2), Budget(SEARCH))
     assert answer.loads is not None

@@ -21,6 +21,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.planning.cost import local_cost, plan_cost, pool_cost
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.improve import Tries
@@ -215,7 +216,7 @@ def test_a_vm_that_the_target_does_not_name_stays() -> None:
 def test_a_contradiction_is_explained(before: Location, after: Location, explanation: str) -> None:
     cluster = {"n1": 512, "n2": 512, "draining": 512, "down": 512, "forbidden": 512, "small": 400}
     states = {"draining": NodeState.DRAINING, "down": NodeState.DOWN}
-    vjob = VJob("v", (A,), exclude=frozenset({"forbidden"}))
+    vjob = VJob("v", (A,), rules=allowing(exclude=frozenset({"forbidden"})))
     source = configuration(cluster, {A: before}, states, [vjob])
     assert build_plan(source, {"a": after}) == Unreachable(explanation)
 
@@ -354,7 +355,7 @@ def test_who_is_not_preemptible_is_suspended_last() -> None:
 )
 def test_a_pivot_takes_vms_and_those_of_this_vjob(states: dict[str, NodeState], exclude: frozenset[str]) -> None:
     vms = [vm("one", 512), vm("two", 512)]
-    vjobs = [VJob(each.name, (each,), exclude=exclude) for each in vms]
+    vjobs = [VJob(each.name, (each,), rules=allowing(exclude=exclude)) for each in vms]
     locations = {each: running_on(f"n{i}") for i, each in enumerate(vms)}
     source = configuration({"n0": 512, "n1": 512, "pivot": 4096}, locations, states, vjobs)
     plan = plan_of(source, {"one": running_on("n1"), "two": running_on("n0")})

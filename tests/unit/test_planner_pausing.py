@@ -22,6 +22,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order_checker import check_order
@@ -166,7 +167,7 @@ def test_the_memory_of_a_paused_one_is_not_given_away_but_it_makes_room() -> Non
 def test_a_cycle_of_paused_ones_is_broken_and_who_was_woken_for_that_is_paused_again() -> None:
     x, y = vm("x"), vm("y")
     nodes = (Node("n", Resources(1, 512)), Node("m", Resources(1, 512)))
-    queue = (VJob("x", (x,), nodes=frozenset({"n"})), VJob("y", (y,), nodes=frozenset({"m"})))
+    queue = (VJob("x", (x,), rules=allowing(frozenset({"n"}))), VJob("y", (y,), rules=allowing(frozenset({"m"}))))
     source = Configuration(nodes, queue, {"x": paused_on("m"), "y": running_on("n")})
     found = proposed(source, {"x": P, "y": R}, {"x": "n", "y": "m"})
     assert found.target == {"x": paused_on("n"), "y": running_on("m")}

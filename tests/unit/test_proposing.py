@@ -17,6 +17,7 @@ from rmsplugin.decision.result import Reason, ReasonCode
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.repair import Repair
 from rmsplugin.planning.order.dependencies import Order
@@ -39,7 +40,7 @@ def vm(name: str, cpus: float, memory_mib: int) -> VM:
 A = VJob("a", (vm("a-0", 1, 1024), vm("a-1", 0.5, 512)))
 B = VJob("b", (vm("b-0", 4, 2048),))
 C = VJob("c", (vm("c-0", 1, 512),))
-D = VJob("d", (vm("d-0", 1, 512),), nodes=frozenset({"n4"}))
+D = VJob("d", (vm("d-0", 1, 512),), rules=allowing(frozenset({"n4"})))
 NODES = tuple(Node(f"n{i}", Resources(3, 3072)) for i in (1, 2, 3, 4))
 LOCATIONS: Mapping[str, Location] = {
     "a-0": running_on("n1"),
@@ -182,9 +183,9 @@ HERE = {
     "c-0": changed(c=replace(C, vms=(vm("c-0", 1, 768),))),
     "a-0": changed(a=replace(A, vms=(vm("a-0", 2, 1024), A.vms[1]))),
     "vjob c": changed(c=replace(C, preemptible=False)),
-    "vjob a": changed(a=replace(A, nodes=frozenset({"n1", "n2"}))),
+    "vjob a": changed(a=replace(A, rules=allowing(frozenset({"n1", "n2"})))),
     "a-1": changed(locations={"a-1": running_on("n3")}),
-    "d-0": changed(d=replace(D, nodes=None), locations={"d-0": running_on("n1")}),
+    "d-0": changed(d=replace(D, rules=allowing(None)), locations={"d-0": running_on("n1")}),
 }
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.packing.classes import Item
 from rmsplugin.packing.repair import Repair, Repaired
 from rmsplugin.packing.search import Search
@@ -23,7 +24,7 @@ def node(name: str, cpus: float = 4, memory_mib: int = 4, state: NodeState = Nod
 
 def item(name: str, memory_mib: int, cpus: float = 0, nodes: str | None = None, exclude: str = "") -> Item:
     only = None if nodes is None else frozenset(nodes.split())
-    return Item(VM(name, Resources(cpus, memory_mib)), only, frozenset(exclude.split()))
+    return Item(VM(name, Resources(cpus, memory_mib)), allowing(only, frozenset(exclude.split())))
 
 
 def both(repair: Repair) -> list[Repaired]:

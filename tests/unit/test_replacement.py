@@ -22,6 +22,7 @@ from rmsplugin.model.action import ActionKind, migrate, resume, run, stop, suspe
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
@@ -207,7 +208,7 @@ def test_a_vjob_is_early_by_a_detour_where_that_is_cheaper_than_the_best_plan_wi
 
 
 def only_on(vjob: VJob, *nodes: str) -> VJob:
-    return dataclasses.replace(vjob, nodes=frozenset(nodes))
+    return dataclasses.replace(vjob, rules=allowing(frozenset(nodes)))
 
 
 def test_a_dearer_placement_of_two_pools_beats_one_whose_arrivals_wait_for_late_departures() -> None:

@@ -13,6 +13,7 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Rules, allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
@@ -32,13 +33,13 @@ def cluster(nodes: Sequence[tuple[float, int]], vjobs: Sequence[VJob], hosts: Se
     return Configuration(named, tuple(vjobs), {vm: running_on(f"n{host}") for vm, host in zip(vms, hosts, strict=True)})
 
 
-def vjob(name: str, *demands: tuple[float, int], nodes: frozenset[str] | None = None, preemptible: bool = True) -> VJob:
+def vjob(name: str, *demands: tuple[float, int], rules: Rules = (), preemptible: bool = True) -> VJob:
     vms = tuple(VM(f"{name}-{i}", Resources(*demand)) for i, demand in enumerate(demands))
-    return VJob(name, vms, nodes=nodes, preemptible=preemptible)
+    return VJob(name, vms, rules=rules, preemptible=preemptible)
 
 
 def test_a_bypass_ends_on_its_pivot_where_that_is_viable() -> None:
-    pinned = vjob("a", (0, 512), (0.05, 342), nodes=frozenset({"n1"}), preemptible=False)
+    pinned = vjob("a", (0, 512), (0.05, 342), rules=allowing(frozenset({"n1"})), preemptible=False)
     others = vjob("b", (0.5, 512), (0.05, 512), (1, 3584), (0.05, 512))
     source = cluster([(3, 4096), (1, 4096), (1, 2048)], [pinned, others], [0, 0, 1, 0, 1, 2])
     sample = {"a-0": "n1", "a-1": "n1", "b-0": "n1", "b-1": "n0", "b-2": "n0", "b-3": "n2"}
@@ -52,8 +53,8 @@ def test_another_target_is_taken_where_the_plan_costs_more_than_the_program_said
     vjobs = [
         vjob("a", (0.05, 3)),
         vjob("b", (1, 1)),
-        vjob("c", (1, 2), nodes=frozenset({"n1"})),
-        vjob("d", (0, 2), nodes=frozenset({"n1", "n2"})),
+        vjob("c", (1, 2), rules=allowing(frozenset({"n1"}))),
+        vjob("d", (0, 2), rules=allowing(frozenset({"n1", "n2"}))),
         vjob("e", (1, 2)),
     ]
     source = cluster([(4, 4)] * 3, vjobs, [1, 1, 0, 2, 0])
@@ -82,7 +83,10 @@ def test_the_cheapest_order_of_ten_migrations_is_found_whatever_they_are_called(
         hops.reverse()
     source = cluster(
         [(8, 12_000)] * 4,
-        [vjob(f"j{i}", (1, memory), nodes=frozenset({f"n{there}"})) for i, (memory, _, there) in enumerate(hops)],
+        [
+            vjob(f"j{i}", (1, memory), rules=allowing(frozenset({f"n{there}"})))
+            for i, (memory, _, there) in enumerate(hops)
+        ],
         [here for _, here, _ in hops],
     )
     sample = {f"j{i}-0": f"n{there}" for i, (_, _, there) in enumerate(hops)}

@@ -10,6 +10,7 @@ from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
@@ -64,7 +65,7 @@ def test_a_resume_of_several_vms_waits_for_all_that_makes_room_for_any_of_them()
 
 def test_a_migration_names_only_the_vms_that_move_and_what_waits_for_it_waits() -> None:
     half = Resources(0.5, 512)
-    moves, comes = vjob("moves", demand=half), vjob("comes", nodes=frozenset({"n1"}))
+    moves, comes = vjob("moves", demand=half), vjob("comes", rules=allowing(frozenset({"n1"})))
     found = steps(nodes(2), (comes, moves), moves=running_on("n1"))
     assert found == (
         PlannedStep("moves", K.MIGRATE, {"moves-0": "n2"}),
@@ -74,8 +75,8 @@ def test_a_migration_names_only_the_vms_that_move_and_what_waits_for_it_waits() 
 
 def swapped(preemptible: bool) -> tuple[PlannedStep, ...]:
     """Two vjobs that have to change places on nodes that are full, and there is no third one."""
-    a = vjob("a", nodes=frozenset({"n2"}), preemptible=preemptible)
-    b = vjob("b", nodes=frozenset({"n1"}), preemptible=preemptible)
+    a = vjob("a", rules=allowing(frozenset({"n2"})), preemptible=preemptible)
+    b = vjob("b", rules=allowing(frozenset({"n1"})), preemptible=preemptible)
     return steps(nodes(2), (a, b), a=running_on("n1"), b=running_on("n2"))
 
 

@@ -13,6 +13,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, paused_on, running_on
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import prepare
@@ -68,7 +69,10 @@ def test_one_is_paused_before_it_is_saved_where_another_goes_on_at_once() -> Non
 
 def cycle() -> Configuration:
     """A paused one and one that runs have to change places, and there is no third one."""
-    x, y = vjob("x", 1024, nodes=frozenset({"n1"}), state_s=0.0), vjob("y", 1024, nodes=frozenset({"n2"}))
+    x, y = (
+        vjob("x", 1024, rules=allowing(frozenset({"n1"})), state_s=0.0),
+        vjob("y", 1024, rules=allowing(frozenset({"n2"}))),
+    )
     return Configuration(NODES, (y, x), {"x-0": paused_on("n2"), "y-0": running_on("n1")})
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared.table import printable
+from rmsplugin.model.rules import confined_to
 
 if TYPE_CHECKING:
     from rmsplugin.model.configuration import Configuration
@@ -39,6 +40,6 @@ def display() -> Iterator[Callable[[str], None]]:
 def warn_of_unknown_nodes(command: str, configuration: Configuration) -> None:
     """A node that a vjob may use need not be there; but it may be a slip."""
     for vjob in configuration.vjobs:
-        for name in sorted((vjob.nodes or frozenset()) - configuration.node_by_name.keys()):
+        for name in sorted((confined_to(vjob.rules) or frozenset()) - configuration.node_by_name.keys()):
             words = f"rmsplugin {command}: warning: vjob {vjob.name} may use node {name}, but there is no such node"
             print(printable(words), file=sys.stderr)

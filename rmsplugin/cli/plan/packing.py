@@ -49,7 +49,7 @@ def pack_running(configuration: Configuration, search: Search) -> Packed:
         for vm in vjob.vms:
             location = configuration.locations[vm.name]
             if location.state is VMState.RUNNING and location.node is not None:
-                items.append(Item(vm, vjob.nodes, vjob.exclude))
+                items.append(Item(vm, vjob.rules))
                 current[vm.name] = location.node
     started = time.perf_counter()
     found = pack(items, configuration.nodes, search, current)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, NodeState, VJob, VMState
+from rmsplugin.model.rules import Rules
 from rmsplugin.planning.order.moves import Moves
 from rmsplugin.planning.order.switch import Kind, Switch
 
@@ -25,7 +26,7 @@ class Guests:
         ]
         self._names = names
         self._kinds: dict[Kind, int] = {}
-        self._nodes: dict[tuple[frozenset[str] | None, frozenset[str]], tuple[int, ...]] = {}
+        self._nodes: dict[Rules, tuple[int, ...]] = {}
         self.guests: list[tuple[int, int, VM]] = []
 
     @property
@@ -35,12 +36,11 @@ class Guests:
 
     def nodes(self, vjob: VJob) -> tuple[int, ...]:
         """The nodes that take VMs of a vjob on the way."""
-        key = (vjob.nodes, vjob.exclude)
-        if key not in self._nodes:
-            self._nodes[key] = tuple(
+        if vjob.rules not in self._nodes:
+            self._nodes[vjob.rules] = tuple(
                 index for index, name in enumerate(self._names) if self._up[index] and vjob.allows(name)
             )
-        return self._nodes[key]
+        return self._nodes[vjob.rules]
 
     def add(self, vm: VM, ends: frozenset[int]) -> None:
         """Add a guest."""

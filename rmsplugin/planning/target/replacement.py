@@ -25,6 +25,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import Rules
 from rmsplugin.model.vjob import VJobState
 
 
@@ -146,7 +147,7 @@ class _Builder:
         self._problem = Replacement([_place(node, source, node.name in keeping) for node in nodes])
         self._class_ids: dict[VMClass, int] = {}
         self._last: tuple[VJob, Resources, int] | None = None  # whose class was asked for last, and which it is
-        self._allowed: dict[tuple[frozenset[str] | None, frozenset[str]], frozenset[int] | None] = {}
+        self._allowed: dict[Rules, frozenset[int] | None] = {}
         self._stopped_m = dict.fromkeys(self._index, 0)
         self._pinned_on = keeping
 
@@ -224,11 +225,10 @@ class _Builder:
     def _class(self, vjob: VJob, vm: VM) -> int:
         if self._last is not None and self._last[0] is vjob and self._last[1] is vm.demand:
             return self._last[2]  # equal VMs of one vjob
-        key = (vjob.nodes, vjob.exclude)
-        if key not in self._allowed:
-            free = vjob.nodes is None and not vjob.exclude
-            self._allowed[key] = None if free else frozenset(i for name, i in self._index.items() if vjob.allows(name))
-        found = VMClass(vm.demand.centi_cpus, vm.demand.memory_mib, self._allowed[key])
+        if vjob.rules not in self._allowed:
+            takes = frozenset(i for name, i in self._index.items() if vjob.allows(name)) if vjob.rules else None
+            self._allowed[vjob.rules] = takes
+        found = VMClass(vm.demand.centi_cpus, vm.demand.memory_mib, self._allowed[vjob.rules])
         if found not in self._class_ids:
             self._class_ids[found] = len(self._problem.classes)
             self._problem.classes.append(found)
