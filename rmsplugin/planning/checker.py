@@ -41,6 +41,7 @@ class Rule(enum.StrEnum):
     TARGET = "target"  # a VM is not where it should be in the end (I2: nor is its saved state)
     MIXED = "mixed"  # VMs of a vjob are in different states in the end (I4)
     VIABILITY = "viability"  # a node has not what its VMs demand in the end
+    NODE = "node"  # an action of a node is impossible, or could begin too early
     COST = "cost"  # another one than stated
 
 

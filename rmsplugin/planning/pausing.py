@@ -96,7 +96,7 @@ def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan
     if walk.asleep:
         names = ", ".join(vjob.name for vjob in walk.asleep)
         return Unreachable(f"in the end the CPUs are not there with which these vjobs would go on: {names}")
-    return Plan(tuple(walk.pools))
+    return Plan(tuple(walk.pools), plan.nodes)
 
 
 class _Walk:

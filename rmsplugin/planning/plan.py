@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rmsplugin.model.action import Action
+from rmsplugin.model.node_action import NodeAction
 from rmsplugin.planning.cost import plan_cost, pool_cost
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Pools of actions, carried out one pool after the other; empty if there is nothing to do."""
+    """Pools of actions, carried out one pool after the other; empty if there is nothing to do.
+
+    Actions of nodes are in no pool, and cost nothing: a node is switched on before the first action that touches it,
+    and off after the last (``rmsplugin.planning.order.powering``).
+    """
 
     pools: tuple[tuple[Action, ...], ...]
+    nodes: tuple[NodeAction, ...] = ()
 
     @cached_property
     def cost(self) -> int:
@@ -22,7 +28,7 @@ class Plan:
         return plan_cost(self.pools)
 
     def actions(self) -> Iterator[Action]:
-        """All actions, pool after pool."""
+        """All actions of VMs, pool after pool."""
         for pool in self.pools:
             yield from pool
 

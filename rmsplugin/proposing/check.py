@@ -13,7 +13,9 @@ from rmsplugin.model.action import Action
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.node_checker import check_node_order, check_nodes
 from rmsplugin.planning.order.dependencies import Order
+from rmsplugin.planning.order.powering import switched_on
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal
@@ -21,11 +23,16 @@ from rmsplugin.proposing.proposal import Proposal
 
 def check(source: Configuration, proposal: Proposal) -> list[str]:
     """Return a sentence for each fault of a proposal for ``source``; nothing if it is right."""
-    found = [str(fault) for fault in check_plan(source, proposal.target, proposal.plan.pools, proposal.plan.cost)]
+    plan, order = proposal.plan, proposal.order
+    on = switched_on(source, plan.nodes)
+    found = [str(fault) for fault in check_plan(on, proposal.target, proposal.plan.pools, proposal.plan.cost)]
+    found += [str(fault) for fault in check_nodes(source, proposal.target, plan.nodes)]
     found += _states(source, proposal)
     found += _order(proposal)
     if not found:
-        found += [str(fault) for fault in check_order(source, proposal.order.actions, proposal.order.needs)]
+        found += [str(fault) for fault in check_order(on, order.actions, order.needs)]
+        early = check_node_order(order.actions, order.needs, plan.nodes, order.node_needs, order.needed)
+        found += [str(fault) for fault in early]
     if not found and fingerprint(source, proposal.plan) != proposal.fingerprint:
         found.append("the fingerprint is of another configuration, or of another plan")
     return found

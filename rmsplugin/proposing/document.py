@@ -79,6 +79,7 @@ def _place(location: Location) -> dict[str, str]:
 def _plan(proposal: Proposal) -> dict[str, Any]:
     needs = iter(enumerate(proposal.order.needs))
     return {
+        **_nodes(proposal),
         "pools": [[_action(action, *next(needs)) for action in pool] for pool in proposal.plan.pools],
         "cost": proposal.plan.cost,
         "lower_bound": proposal.lower_bound,
@@ -88,6 +89,14 @@ def _plan(proposal: Proposal) -> dict[str, Any]:
             "dependencies": round(proposal.estimate.by_dependencies_s, 2),
         },
     }
+
+
+def _nodes(proposal: Proposal) -> dict[str, Any]:
+    """Actions of nodes, and the ids of the VM actions after which each begins; nothing where there are none."""
+    if not proposal.plan.nodes:
+        return {}
+    each = zip(proposal.plan.nodes, proposal.order.node_needs, strict=True)
+    return {"nodes": [{"action": str(one.kind), "node": one.node, "needs": sorted(needs)} for one, needs in each]}
 
 
 def _action(action: Action, number: int, needs: Sequence[int]) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
 
 
 def _nodes(plan: Plan) -> set[str]:
-    """The nodes that its actions leave or enter."""
+    """The nodes that its actions leave or enter, and those that it switches on or off."""
     ends = (end for action in plan.actions() for end in (action.source, action.destination))
-    return {end for end in ends if end is not None and end != SHARED}
+    return {end for end in ends if end is not None and end != SHARED} | {action.node for action in plan.nodes}
 
 
 def _vjob(vjob: VJob) -> str:

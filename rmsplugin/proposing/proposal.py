@@ -85,6 +85,7 @@ def sentence(decision: Decision, plan: Plan) -> str:
     """A decision and its plan: "2 of 3 vjobs run: 1 starts; 1 action in 1 pool, cost 0 MiB."."""
     decided = decision.sentence or f"{counted(len(decision.states), 'vjob')} decided"
     count = sum(1 for _ in plan.actions())
-    if not count:
+    if not count and not plan.nodes:
         return f"{decided}; there is nothing to do."
-    return f"{decided}; {counted(count, 'action')} in {counted(len(plan.pools), 'pool')}, cost {plan.cost} MiB."
+    nodes = f", {counted(len(plan.nodes), 'action')} of nodes" if plan.nodes else ""
+    return f"{decided}; {counted(count, 'action')} in {counted(len(plan.pools), 'pool')}, cost {plan.cost} MiB{nodes}."

@@ -78,9 +78,11 @@ def steps_of(source: Configuration, proposal: Proposal) -> tuple[PlannedStep, ..
     """The steps of a proposal for ``source``, each after all that it waits for.
 
     Raises:
-        UnsuitableError: the plan stops a VM, or suspends a vjob that may not be preempted to break a cycle, or one that
-            is paused in the end.
+        UnsuitableError: the plan acts on a node, or stops a VM, or suspends a vjob to break a cycle that may not be
+            preempted, or is paused in the end.
     """
+    if proposal.plan.nodes:
+        raise UnsuitableError(f'"{proposal.plan.nodes[0]}": the engine does not switch nodes on or off')
     pools = [number for number, pool in enumerate(proposal.plan.pools) for _ in pool]
     by_vjob: dict[str, list[int]] = {}
     for index, action in enumerate(proposal.order.actions):

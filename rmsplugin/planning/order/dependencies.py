@@ -13,11 +13,13 @@ that go on there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
+from rmsplugin.planning.order.powering import Needs, needed_nodes, needs_of_nodes
 from rmsplugin.planning.plan import Plan
 
 
@@ -28,11 +30,15 @@ class Order:
     ``needs[i]`` are the indices, ascending and all below i, of the actions that must have ended before action i begins.
     ``together`` are the groups of actions that begin at the same time: the resumes of a vjob, and its suspends, in the
     order in which they are pipelined, one second apart (RR-6929 section 4.1); its pauses, and its unpauses, at once.
+    ``node_needs`` are for each action of a node of the plan the indices of the VM actions that it waits for, ``needed``
+    for each VM action those of the actions of nodes that it waits for; both empty if there are none of nodes.
     """
 
     actions: tuple[Action, ...]
     needs: tuple[tuple[int, ...], ...]
     together: tuple[tuple[int, ...], ...]
+    node_needs: tuple[tuple[int, ...], ...] = ()
+    needed: tuple[tuple[int, ...], ...] = ()
 
 
 def dependency_order(source: Configuration, plan: Plan) -> Order:
@@ -79,7 +85,24 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
         for each in group:
             needs[each] = joint
     together = tuple(tuple(group) for group in groups.values() if len(group) > 1)
-    return Order(actions, tuple(tuple(sorted(own)) for own in needs), together)
+    found = Order(actions, tuple(tuple(sorted(own)) for own in needs), together)
+    if not plan.nodes:
+        return found
+    return replace(
+        found,
+        node_needs=needs_of_nodes(actions, plan.nodes),
+        needed=_joined(needed_nodes(actions, plan.nodes), groups.values()),
+    )
+
+
+def _joined(needed: Needs, groups: Iterable[Sequence[int]]) -> Needs:
+    """Who begins together waits for the same actions of nodes, too."""
+    found = list(needed)
+    for group in groups:
+        joint = tuple(sorted(set[int]().union(*(needed[each] for each in group))))
+        for each in group:
+            found[each] = joint
+    return tuple(found)
 
 
 _IN_PLACE = (ActionKind.PAUSE, ActionKind.UNPAUSE)

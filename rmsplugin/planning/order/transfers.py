@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import SHARED
+from rmsplugin.model.node_action import NodeAction, NodeActionKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class Durations:
     pipeline_s: float = DEFAULTS["pipeline_s"]  # between the beginnings of two suspends, or resumes, of one vjob
     pause: Duration = Duration(DEFAULTS["pause_s"])
     unpause: Duration = Duration(DEFAULTS["unpause_s"])
+    power_off: Duration = Duration(30.0)  # of nodes: the same everywhere, until a site can say it
+    power_on: Duration = Duration(120.0)
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> Durations:
@@ -83,6 +86,10 @@ class Durations:
                 return self.pause
             case ActionKind.UNPAUSE:
                 return self.unpause
+
+    def of_node(self, action: NodeAction) -> Duration:
+        """How long an action on a node takes."""
+        return self.power_off if action.kind is NodeActionKind.POWER_OFF else self.power_on
 
 
 @dataclass(slots=True)
