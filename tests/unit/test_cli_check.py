@@ -20,7 +20,9 @@ from rmsplugin.adapters.platform.base import HostInfo
 from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
-from rmsplugin.cli.check.nodes import NodeFacts, PairFacts, judge_formats, judge_node, judge_pair
+from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
+from rmsplugin.cli.check.node_formats import judge_formats
+from rmsplugin.cli.check.nodes import judge_node, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
 from rmsplugin.settings import Settings
 

@@ -66,7 +66,8 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
-    from rmsplugin.cli.check.nodes import judge_formats, judge_node, judge_pair
+    from rmsplugin.cli.check.node_formats import judge_formats
+    from rmsplugin.cli.check.nodes import judge_node, judge_pair
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.settings import settings_path
 

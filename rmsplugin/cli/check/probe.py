@@ -23,7 +23,7 @@ from rmsplugin.adapters.nodes.base import MemoryBounds, MemoryReport, NodeLooks
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts, number, words
 from rmsplugin.cli.check.host import FileFact, HostFacts
-from rmsplugin.cli.check.nodes import NodeFacts, PairFacts
+from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.shared.connection import connect
