@@ -1,1 +1,1 @@
-"""Simulation: what becomes of a workload on a cluster under a policy, in virtual time. Pure."""
+"""Simulation: the course of a workload on a cluster under a policy, in virtual time. Pure."""

@@ -1,4 +1,4 @@
-"""Assess: from the simulated cluster to what can be decided; the daemon's rules, by ``rmsplugin.assessment``."""
+"""Assess: turns the simulated cluster into the input of a decision; the daemon's rules, by ``rmsplugin.assessment``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.observed_memory import shared_demand
 from rmsplugin.simulation.vjob import SimulatedVJob
 
-#: States in which a vjob gives back what its VMs hold.
+#: States in which a vjob gives back the resources that its VMs hold.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
 _READY = {
     VJobState.WAITING: (OperationKind.START, "start"),
@@ -23,12 +23,12 @@ _READY = {
     VJobState.PAUSED: (OperationKind.UNPAUSE, "unpause"),
 }
 
-#: States of a vjob in which its VMs, on their hosts, compute nothing, and those of them in which they are about to.
+#: States of a vjob in which its VMs, on their hosts, compute nothing; and those of them in which they soon will.
 _HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
 class Assessor:
-    """Assesses one cluster again and again; what has not changed is not made anew."""
+    """Assesses one cluster again and again; parts that have not changed are reused."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._nodes = nodes
@@ -36,7 +36,7 @@ class Assessor:
         self._vms: dict[SimulatedVJob, Members] = {}
 
     def changed(self, vjob: SimulatedVJob) -> None:
-        """Something has changed about the VMs of a vjob."""
+        """Note that the VMs of a vjob have changed."""
         self._vms.pop(vjob, None)
 
     def members(self, vjobs: Iterable[SimulatedVJob], steps: Iterable[PlannedStep]) -> Iterator[VMFacts]:
@@ -46,12 +46,12 @@ class Assessor:
             yield from self._vms_of(vjob, promised.get(vjob.name))
 
     def assess(self, queue: Iterable[SimulatedVJob], steps: Iterable[PlannedStep], now: float) -> Settled:
-        """What can be decided about.
+        """Return the input of a decision.
 
         Args:
             queue: all vjobs that are not terminated, head of the queue first.
-            steps: of context switches under way, those that have not ended.
-            now: the time.
+            steps: the steps of context switches under way that have not ended.
+            now: the time, in seconds.
         """
         promised = promises(steps)
         found = []

@@ -1,8 +1,8 @@
-"""Capacity: how many equal processors a cluster has for a workload, memory included; and which jobs never fit.
+"""Capacity: the number of equal processors that a cluster has for a workload, memory included; and jobs that never fit.
 
-Nodes are equal, and so are the CPUs of all VMs but those of a ledger's jobs. Memory can be counted in processors where
-it is never what is short (no VM has more than its CPUs' share of a node), and where all VMs have the same: a node then
-hosts so many.
+Nodes are equal, and so are the CPUs of all VMs but those of a ledger's jobs. Processors can stand for memory in two
+cases: memory is never short (no VM has more than its CPUs' share of a node), or all VMs have the same memory, so that
+each node hosts a fixed number of them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Cluster:
 
     Attributes:
         nodes: how many, at least 1.
-        cpus_per_node: at least 1.
-        memory_per_node_mib: None where memory is not looked at.
-        memory_per_vm_mib: of VMs whose memory the trace does not tell; None: their CPUs' share of the node.
-        cpus_per_vm: at least 1, at most those of a node.
+        cpus_per_node: CPUs of each node, at least 1.
+        memory_per_node_mib: memory of each node; None where memory is not looked at.
+        memory_per_vm_mib: memory of VMs for which the trace tells none; None: their CPUs' share of the node.
+        cpus_per_vm: CPUs of each VM, at least 1, at most those of a node.
     """
 
     nodes: int
@@ -35,16 +35,16 @@ class Cluster:
 
     @property
     def cpus(self) -> int:
-        """Of all nodes."""
+        """The CPUs of all nodes."""
         return self.nodes * self.cpus_per_node
 
     @property
     def node_names(self) -> list[str]:
-        """What the nodes are called, in their order: n1, n2, ..., each with as many digits as the last one."""
+        """The nodes' names, in their order: n1, n2, ..., each with as many digits as the last one."""
         return [f"n{number:0{len(str(self.nodes))}}" for number in range(1, self.nodes + 1)]
 
     def vm_memory_mib(self, job: Job) -> int:
-        """What each VM of a job needs; 0 where memory is not looked at."""
+        """The memory that each VM of a job needs; 0 where memory is not looked at."""
         if self.memory_per_node_mib is None:
             return 0
         if job.memory_mib is not None:
@@ -53,32 +53,32 @@ class Cluster:
         return share_mib if self.memory_per_vm_mib is None else self.memory_per_vm_mib
 
     def vm_used_mib(self, job: Job) -> int:
-        """What each VM of a job uses of its memory when it runs; all of it where the trace does not tell."""
+        """The memory that each VM of a job uses when it runs; all of its memory where the trace does not tell."""
         size_mib = self.vm_memory_mib(job)
         if job.used_mib is None:
             return size_mib
         return min(size_mib, job.used_mib * (self.cpus_per_vm if job.cpus_per_vm is None else 1))
 
     def vms_of(self, job: Job) -> int:
-        """How many VMs a job has."""
+        """The number of VMs of a job."""
         return -(-job.processors // self.vcpus_of(job))
 
     def vcpus_of(self, job: Job) -> int:
-        """How many CPUs each VM of a job has."""
+        """The number of CPUs of each VM of a job."""
         return job.cpus_per_vm or self.cpus_per_vm
 
     def vm_cpus(self, job: Job) -> float:
-        """What each VM of a job uses: by the trace's average CPU time, else all that it requested."""
+        """The CPUs that each VM of a job uses: by the trace's average CPU time, else all that it requested."""
         if job.average_cpu_s is None or job.run_s <= 0:
             return float(self.vcpus_of(job))
         return max(0.01, round(self.vcpus_of(job) * min(1.0, job.average_cpu_s / job.run_s), 2))
 
     def activity_of(self, job: Job, known: Mapping[int, Activity]) -> Activity:
-        """What the VMs of a job do: as is known, by job id, else all the time what ``vm_cpus`` says."""
+        """The activity of a job's VMs: as is known, by job id, else ``vm_cpus`` all the time."""
         return known.get(job.job_id) or (Phase(job.run_s, (self.vm_cpus(job),)),)
 
     def room_for(self, vm_mib: int, vcpus: int) -> int:
-        """How many VMs with so much memory and so many CPUs the empty nodes host."""
+        """The number of VMs with so much memory and so many CPUs that the empty nodes host."""
         by_cpus = self.cpus_per_node // vcpus
         if self.memory_per_node_mib is None or not vm_mib:
             return self.nodes * by_cpus
@@ -89,10 +89,10 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults, most_mib: int
     """The jobs that fit on the empty cluster, in their order.
 
     Args:
-        jobs: of the workload.
-        cluster: that they run on.
-        faults: those that do not fit are added there.
-        most_mib: VMs are planned up to so much of a node, and a larger one has a node to itself; None: up to all of it.
+        jobs: the jobs of the workload.
+        cluster: the cluster that they run on.
+        faults: a list to which the jobs that do not fit are added.
+        most_mib: VMs are planned up to so much of a node, and a larger VM has a node to itself; None: all of the node.
     """
     node_mib = cluster.memory_per_node_mib
     planned = cluster if most_mib is None else replace(cluster, memory_per_node_mib=most_mib)
@@ -116,10 +116,10 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults, most_mib: int
 
 
 def interchangeable(jobs: Sequence[Job], cluster: Cluster) -> int | None:
-    """How many VMs the cluster hosts, whichever of the jobs they are of.
+    """The number of VMs that the cluster hosts, of whichever jobs.
 
-    None if that depends: VMs have different numbers of CPUs, or memory is short, and they need different amounts of it,
-    which processors cannot stand for.
+    None if the number depends on the jobs: if VMs have different numbers of CPUs, or if memory is short and VMs need
+    different amounts of it, for which processors cannot stand.
     """
     amounts_mib = {cluster.vm_memory_mib(job) for job in jobs}
     vcpus = {cluster.vcpus_of(job) for job in jobs} or {cluster.cpus_per_vm}

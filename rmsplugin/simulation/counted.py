@@ -1,7 +1,7 @@
-"""Counted: where all VMs are alike, what fits is a matter of numbers: whom of the queue a decision can reach.
+"""Counted: where all VMs are alike, numbers alone tell what fits, and which vjobs of the queue a decision can reach.
 
-A node then has places, each for whichever VM, and packing is counting: a vjob finds room if no more VMs than places are
-left. So most decisions that would change nothing need not be made, and of a long queue most need not be looked at.
+A node then has places, each for any VM, and packing is counting: a vjob finds room if it has no more VMs than places
+are left. So most decisions that would change nothing need not be made, and most of a long queue need not be looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmsplugin.workload.jobs import Job
 
 
 def places_of(jobs: Sequence[Job], cluster: Cluster) -> int | None:
-    """How many VMs each node hosts, whichever of the jobs they are of; None if that depends, or some have to stay."""
+    """The number of VMs that each node hosts; None if it depends on the VMs' jobs, or some VMs have to stay."""
     if not all(job.preemptible for job in jobs):
         return None
     places = interchangeable(jobs, cluster)
@@ -27,18 +27,18 @@ def places_of(jobs: Sequence[Job], cluster: Cluster) -> int | None:
 
 
 def places_left(nodes: int, places: int, transit: Iterable[VMFacts], settled: Iterable[SimulatedVJob]) -> int | None:
-    """How many places are left beside what VMs in transit hold, as ``rmsplugin.assessment.settled`` has it.
+    """The number of places left beside those that VMs in transit hold, as ``rmsplugin.assessment.settled`` has it.
 
-    What is given back by one and promised to another is there twice.
+    A place that one VM gives back and that is promised to another counts twice.
 
     Args:
-        nodes: how many there are.
-        places: on each.
+        nodes: the number of nodes.
+        places: the places of each node.
         transit: VMs of vjobs about which nothing is decided.
-        settled: all others that run.
+        settled: all other VMs that run.
 
     Returns:
-        None where that is no matter of counting: VMs that go share CPUs with those that have come already.
+        The places; None where counting does not tell: VMs that leave share CPUs with VMs that have come already.
     """
     taken, goes = taken_by(transit)
     if goes:
@@ -49,9 +49,9 @@ def places_left(nodes: int, places: int, transit: Iterable[VMFacts], settled: It
 
 
 def taken_by(transit: Iterable[VMFacts]) -> tuple[Counter[str], Counter[str]]:
-    """How many places VMs in transit hold on each node, and how many of these they give back there.
+    """The places that VMs in transit hold on each node, and those of them that they give back there.
 
-    What is given back by one and promised to another is held once.
+    A place that one VM gives back and that is promised to another is held once.
     """
     taken: Counter[str] = Counter()
     goes: Counter[str] = Counter()
@@ -68,11 +68,11 @@ def taken_by(transit: Iterable[VMFacts]) -> tuple[Counter[str], Counter[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What vjobs hold about which nothing is decided, as ``rmsplugin.assessment.settled`` has it.
+    """The holdings of vjobs about which nothing is decided, as ``rmsplugin.assessment.settled`` has them.
 
     Attributes:
-        of_users: of whom, and what: of each vjob, in the order of the queue, for each node on which it stays.
-        twice: what is given back by one and promised to another is there twice.
+        of_users: the user and the holdings of each vjob, in the order of the queue, for each node on which it stays.
+        twice: places that one VM gives back and that are promised to another, which count twice.
     """
 
     of_users: Sequence[tuple[str, Resources]]
@@ -80,7 +80,7 @@ class Held:
 
     @classmethod
     def by(cls, transit: Iterable[tuple[str, Iterable[VMFacts]]]) -> Held:
-        """Sum up what the VMs of vjobs hold: of each its user, and its VMs."""
+        """Sum up the holdings of vjobs' VMs: of each vjob its user, and its VMs."""
         of_users: list[tuple[str, Resources]] = []
         back: dict[str, Resources] = {}
         promised: dict[str, Resources] = {}
@@ -109,16 +109,16 @@ NOTHING_HELD = Held((), NOTHING)
 def reached(
     queue: Iterable[SimulatedVJob], transit: Collection[SimulatedVJob], left: int
 ) -> tuple[list[SimulatedVJob], bool]:
-    """Who of the queue runs if whoever finds room beside those ahead of it does, and all who do not wait.
+    """The vjobs that run if each vjob that finds room beside those ahead of it does, and all that do not wait.
 
     Args:
         queue: head first.
-        transit: those of them about which nothing is decided.
+        transit: those vjobs of the queue about which nothing is decided.
         left: places for the others.
 
     Returns:
-        These, in order; and whether anybody of them is ready and finds room. If nobody is, no policy changes anything,
-        for none suspends one for another behind it.
+        These vjobs, in order; and whether any of them is ready and finds room. If none is, no policy changes anything,
+        for none suspends a vjob for another one behind it.
     """
     found, starts = [], False
     for vjob in queue:

@@ -1,8 +1,8 @@
-"""Counting: what ``slowdown`` decides where all VMs are alike, and a plan for it, without packing or searching.
+"""Counting: the decisions of ``slowdown`` where all VMs are alike, and a plan for them, without packing or searching.
 
-A vjob then is a number of places. Who goes first, who makes way and whether that pays is asked of the same functions
-as in ``rmsplugin.decision.slowdown``; a property compares whole replays. Where the VMs go is plain, too: to their
-saved states if there is room, else anywhere. No VM ever has to move for another.
+A vjob then is a number of places. The functions of ``rmsplugin.decision.slowdown`` tell which vjob goes first, which
+makes way and whether that pays; a property test compares whole replays. The VMs' nodes are plain, too: the nodes of
+their saved states if there is room, else any. No VM ever has to move for another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 @dataclass
 class _Run:
-    """The course of a decision: places that are free, who may be suspended, and what is decided so far."""
+    """The course of a decision: places that are free, vjobs that may be suspended, and the decisions so far."""
 
     free: int
     may_yield: list[Standing]
@@ -45,12 +45,12 @@ class Counting:
     """Decides about one cluster again and again."""
 
     def __init__(self, nodes: Sequence[str], places: int, capacity: Resources, parameters: Parameters) -> None:
-        """Know the cluster: names of nodes, the places of each, and what all have together."""
+        """Know the cluster: the names of nodes, the places of each, and the total."""
         self._nodes, self._places, self._capacity = nodes, places, capacity
         self._parameters = parameters
         self._shares = parameters.slowdown.user_share < 1
-        self._whole = capacity  # as the decision that is being made has it
-        self.quiet_s = 0.0  # after a decision by which nobody starts: for so long time alone lets nobody start
+        self._whole = capacity  # the total as of the decision that is being made
+        self.quiet_s = 0.0  # after a decision by which no vjob starts: for so many seconds, time alone lets none start
 
     def find(
         self,
@@ -60,14 +60,14 @@ class Counting:
         now: float,
         held: Held = NOTHING_HELD,
     ) -> tuple[list[SimulatedVJob], list[SimulatedVJob]]:
-        """Who is suspended, and who starts or is resumed.
+        """Decide which vjobs are suspended, and which start or are resumed.
 
         Args:
-            queue: all that have not ended, in the order of their submissions.
-            transit: those of them about which nothing is decided.
-            left: places for the others.
+            queue: all vjobs that have not ended, in the order of their submissions.
+            transit: those vjobs of the queue about which nothing is decided.
+            left: places for the other vjobs.
             now: the time.
-            held: what those about which nothing is decided hold.
+            held: the holdings of the vjobs about which nothing is decided.
         """
         settled = [vjob for vjob in queue if vjob not in transit]
         ready = [vjob for vjob in settled if vjob.state in _READY and not self._rests(vjob, now)]
@@ -84,10 +84,10 @@ class Counting:
         run = _Run(free, [stand[v] for v, left_s in zip(running, exempt_s, strict=True) if not left_s], then)
         for number in range(self._parameters.rounds):
             before = then.copy()
-            if number and self._shares:  # who is beyond a share, or protected, is not the same any more
+            if number and self._shares:  # other vjobs may now be beyond a share, or protected
                 stand = standings(decided, now, then, held, self._parameters, self._whole)
                 run.may_yield = [stand[each.vjob] for each in run.may_yield]
-            # Who makes way may find room all the same, now that wider ones have made way, too, or others for it.
+            # A vjob that makes way may still find room, now that wider ones have made way, too, or others for it.
             waiting = sorted(
                 (stand[vjob] for vjob in [*ready, *then.goes] if vjob not in then.starts), key=lambda each: each.rank
             )
@@ -106,9 +106,9 @@ class Counting:
         return vjob.rests(OperationKind.START, now) or vjob.rests(OperationKind.RESUME, now)
 
     def _quiet_for_s(self, waiting: Iterable[Standing], running: Iterable[Standing]) -> float:
-        """For how long time alone lets nobody start: until one can have enough of whoever has waited least, or is due.
+        """The seconds for which time alone lets no vjob start: until one may replace the least waiting one, or is due.
 
-        What one that runs still needs is the most when it has run for a twentieth of its limit, if it has not yet.
+        A running vjob is taken to need the most when it has run for a twentieth of its limit, if it has not yet.
         """
         least = min(
             (1 + each.waited_s / max(each.needed_s, each.vjob.job.estimate_s) for each in running), default=math.inf
@@ -129,7 +129,7 @@ class Counting:
         return part_of(each.demand, self._whole)
 
     def _consider(self, each: Standing, behind: Iterable[Standing], run: _Run) -> None:
-        """Start one if there is room, or if those that yield make room and that pays."""
+        """Start a vjob if there is room, or if the vjobs that yield make room and that pays."""
         if each.places <= run.free:
             run.free -= each.places
             run.then.goes_on(each.vjob)
@@ -165,13 +165,13 @@ class Counting:
         return each.expansion >= slowdown.factor * member.expansion
 
     def _by_share(self, each: Standing, member: Standing) -> bool:
-        """Whether one gets what another user has beyond his share."""
+        """Whether a vjob gets what another user has beyond his share."""
         if not member.beyond or each.beyond or member.user == each.user:
             return False
         return each.waited_s >= self._parameters.slowdown.user_share_s
 
     def _pays(self, each: Standing, victims: Sequence[Standing], room: int, behind: Iterable[Standing]) -> bool:
-        """Whether it pays for one to have these make way, with those behind it that get what it leaves free."""
+        """Whether it pays that these make way for a vjob, and for those behind it that get the places left free."""
         lost = [(self._part(other), switch_s(other.vjob, self._parameters)) for other in victims]
         most = max(other.expansion for other in victims)
         durations = self._parameters.durations
@@ -192,7 +192,7 @@ class Counting:
         return borne(each, self._follow(behind, victims, room), self._part, bears)[0]
 
     def _follow(self, behind: Iterable[Standing], victims: Sequence[Standing], room: int) -> Iterable[Standing]:
-        """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
+        """The next vjobs in order for which these make way, too, as far as they find room beside the first one."""
         for other in behind:
             if room <= 0 or not all(self._yields(victim, other) for victim in victims):
                 return
@@ -209,13 +209,13 @@ class Counting:
         running: Iterable[SimulatedVJob],
         transit: Iterable[VMFacts],
     ) -> list[PlannedStep]:
-        """The steps of the context switch: suspends, then what waits for the places that they free.
+        """The steps of the context switch: suspends, then the steps that wait for the places that these free.
 
         Args:
-            goes: who is suspended.
-            starts: who starts, or is resumed.
-            running: who runs and is decided about, those that go among them.
-            transit: VMs of those about which nothing is decided.
+            goes: the vjobs that are suspended.
+            starts: the vjobs that start, or are resumed.
+            running: the vjobs that run and are decided about, those of ``goes`` among them.
+            transit: VMs of vjobs about which nothing is decided.
         """
         free = dict.fromkeys(self._nodes, self._places)
         for node, count in taken_by(transit)[0].items():
@@ -224,14 +224,14 @@ class Counting:
             for node in vjob.hosts.values():
                 free[node] -= 1
         found = [PlannedStep(vjob.name, OperationKind.SUSPEND, {}) for vjob in goes]
-        freed: dict[str, list[int]] = {}  # places by node, each by the number of the step that frees it
+        freed: dict[str, list[int]] = {}  # places by node, each as the number of the step that frees it
         for number, vjob in enumerate(goes):
             for node in vjob.hosts.values():
                 freed.setdefault(node, []).append(number)
         open_nodes = [node for node in self._nodes if free[node] > 0]
         at_once = sum(count for count in free.values() if count > 0)
         waits = []
-        for vjob in starts:  # whoever need not wait for a suspend does not
+        for vjob in starts:  # vjobs that need not wait for a suspend do not wait
             if len(vjob.names) > at_once:
                 waits.append(vjob)
             else:
@@ -246,7 +246,7 @@ class Counting:
 def _placed(
     vjob: SimulatedVJob, free: dict[str, int], freed: dict[str, list[int]], open_nodes: list[str]
 ) -> tuple[dict[str, str], set[int]]:
-    """A node for each VM, and for which steps it waits: on its saved state, on a free node, on one that will be."""
+    """A node for each VM, and the steps that it waits for: its saved state's node, a free node, or one free later."""
     hosts: dict[str, str] = {}
     needs: set[int] = set()
     for name, node in vjob.images.items():
@@ -269,7 +269,7 @@ def _placed(
 
 
 def foreseen(steps: Sequence[PlannedStep], live: Mapping[str, SimulatedVJob], durations: Durations) -> Foreseen:
-    """What the steps cost and how long they take, as of the plan of two pools that they are: suspends go first."""
+    """The cost and the duration of the steps, as of a plan of two pools, which they are: suspends go first."""
     pools: tuple[list[Action], list[Action]] = ([], [])
     ends_s: list[float] = []
     for step in steps:

@@ -24,13 +24,13 @@ class Deciding:
         self._previous: dict[str, str] = {}
         self.decisions = 0
         self.faults: Counter[str] = Counter()
-        self.barred: Mapping[str, Barred] | None = None  # by the last decision; None: it changed something, perhaps
+        self.barred: Mapping[str, Barred] | None = None  # by the last decision; None: it may have changed something
 
     def find(self, source: Configuration) -> Prepared | None:
-        """What is to be done; None if nothing is.
+        """The decision and its plan; None if nothing is to be done.
 
-        The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none;
-        but on fewer nodes there may always be room.
+        The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none.
+        On fewer nodes there may always be room.
         """
         self.decisions += 1
         self.barred = None
@@ -63,7 +63,7 @@ class Deciding:
 
 
 def _without_waiting(source: Configuration, decision: Decision) -> tuple[Configuration, Decision]:
-    """The same without those that wait and go on waiting: no plan is other for them, and they may have most VMs."""
+    """The same without the vjobs that go on waiting: the plan is the same without them, and they may have most VMs."""
     waiting, states = VJobState.WAITING, decision.states
     acts = tuple(v for v in source.vjobs if states[v.name] is not waiting or source.state(v) is not waiting)
     if len(acts) == len(source.vjobs):

@@ -1,8 +1,8 @@
-"""Feedback: jobs that are submitted only once another one has ended and its user has thought (SWF, fields 17 and 18).
+"""Feedback: jobs that are submitted only after another job has ended and its user has thought (SWF, fields 17 and 18).
 
-A trace may say of a job which one precedes it: it is submitted as long after the end of that as its user thinks, and
-not before its own submit time. The one that precedes has to be simulated, and to stand before it in the queue; else
-nothing is known of its end, and the job is submitted at its submit time.
+A trace may name for a job the one that precedes it. The job is then submitted a think time after the end of the
+preceding one, and not before its own submit time. The preceding job has to be simulated, and to stand before it in the
+queue; otherwise its end is unknown, and the job is submitted at its submit time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmsplugin.workload.jobs import Job
 
 
 class Link(NamedTuple):
-    """What a job waits for before it is submitted."""
+    """The wait of a job before its submission."""
 
     preceding: int  # the place of a job in the queue
     think_s: float
@@ -32,7 +32,7 @@ def links_of(jobs: Sequence[Job], following: Mapping[int, tuple[int, float]]) ->
 
     Args:
         jobs: in the order of the queue.
-        following: by job id, the id of the one that precedes it, and for how long its user thinks.
+        following: by job id, the id of the job that precedes it, and the think time of its user.
     """
     if not following:
         return {}
@@ -46,15 +46,15 @@ def links_of(jobs: Sequence[Job], following: Mapping[int, tuple[int, float]]) ->
 
 
 class Submissions:
-    """When each job of a queue is submitted; where some wait for others, that shows as those end.
+    """The submit times of the jobs of a queue; where jobs wait for others, the times appear as those end.
 
     Attributes:
-        times_s: by place in the queue, those that are known.
+        times_s: by place in the queue, the submit times that are known.
     """
 
     def __init__(self, submits_s: Sequence[float], links: Links) -> None:
         self.times_s = list(submits_s)
-        # In their order, so it is a heap.
+        # In ascending order, so it is a heap.
         self._coming = [(submit_s, place) for place, submit_s in enumerate(submits_s) if place not in links]
         self._followers: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for place, link in links.items():
@@ -62,18 +62,18 @@ class Submissions:
 
     @property
     def next_s(self) -> float:
-        """When the next job is submitted, as far as that is known."""
+        """The time of the next submission, as far as it is known."""
         return self._coming[0][0] if self._coming else math.inf
 
     def until(self, now: float) -> list[int]:
-        """The places of the jobs that are submitted up to an instant, in the order in which they are; each once."""
+        """The places of the jobs that are submitted up to an instant, in the order of submission; each once."""
         found = []
         while self._coming and self._coming[0][0] <= now:
             found.append(heapq.heappop(self._coming)[1])
         return found
 
     def ends(self, place: int, end_s: float) -> None:
-        """A job has ended, or it is known when it will."""
+        """Record the end of a job: it has ended, or its end is now known."""
         for follower, think_s in self._followers.pop(place, ()):
             submit_s = self.times_s[follower] = max(self.times_s[follower], end_s + think_s)
             heapq.heappush(self._coming, (submit_s, follower))
@@ -82,7 +82,7 @@ class Submissions:
 def linked_starts(
     queue: Queue, links: Links, processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
 ) -> tuple[list[float], list[float]]:
-    """When each job starts, and when it was submitted, by place in the queue; as ``short_way.starts_of``.
+    """The start and the submission of each job, by place in the queue; as ``short_way.starts_of``.
 
     Raises:
         ValueError: a job needs more processors than there are.
@@ -101,11 +101,11 @@ def linked_starts(
 
 
 class _Arriving(ClusterOfProcessors):
-    """A cluster whose jobs are numbered as they come, so that the queue is in the order of their submissions.
+    """A cluster whose jobs are numbered as they arrive, so that the queue is in the order of their submissions.
 
     Attributes:
-        places: in the queue as it was given, by number.
-        started_s: when each has started, by place.
+        places: by number, the job's place in the queue as it was given.
+        started_s: by place, the job's start.
     """
 
     def __init__(self, queue: Queue, processors: int, submissions: Submissions, *, backfill: bool) -> None:

@@ -1,4 +1,4 @@
-"""Hosts: the simulated nodes: who holds memory there, who computes, and how fast, while actions are under way."""
+"""Hosts: the simulated nodes: which VMs hold memory there, which compute, and how fast, while actions are under way."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """How much longer a computation takes beside an action on its node (RR-6929 section 2.3), and on a full one."""
+    """The slowdown of a computation beside an action on its node (RR-6929 section 2.3), and on a full node."""
 
     local: float = 1.3  # a suspend, or a local resume
-    remote: float = 1.5  # one that copies memory over the network: a remote resume, or a migration
+    remote: float = 1.5  # an action that copies memory over the network: a remote resume, or a migration
     crowds: bool = True  # VMs that use more CPUs than their node has share these
-    pages: float = 10.0  # where VMs need more memory than their node has; an assumption, nobody has measured it
+    pages: float = 10.0  # where VMs need more memory than their node has; an assumption, not measured
 
 
-#: For work that was measured on a cluster: whatever has slowed it down there is in it.
+#: For work that was measured on a cluster: its slowdown there is in the measurement.
 NO_SLOWDOWN = Slowdown(1.0, 1.0, crowds=False)
 
 
@@ -27,14 +27,14 @@ NO_SLOWDOWN = Slowdown(1.0, 1.0, crowds=False)
 class _Host:
     free_mib: int
     centi_cpus: int
-    demanded: int = 0  # hundredths of a CPU, by VMs that compute
+    demanded: int = 0  # hundredths of a CPU, demanded by VMs that compute
     local: int = 0  # actions under way
     remote: int = 0
     crowded: int = 0  # VMs that compute here, if they demand more CPUs than there are
-    vjobs: Counter[SimulatedVJob] = field(default_factory=Counter)  # that compute here, with the VMs that do
+    vjobs: Counter[SimulatedVJob] = field(default_factory=Counter)  # by vjob, its VMs that compute here
 
     def speed(self, slowdown: Slowdown) -> float:
-        """Of the VMs that compute here, at most 1."""
+        """The speed of the VMs that compute here, at most 1."""
         beside = slowdown.remote if self.remote else slowdown.local if self.local else 1.0
         shares = slowdown.crowds and self.demanded > self.centi_cpus
         waits = slowdown.pages if self.free_mib < 0 else 1.0
@@ -53,14 +53,14 @@ class Hosts:
         self._hosts = {name: _Host(memory_mib, 100 * cpus) for name in names}
         self._slowdown = slowdown
         self._touched: set[str] = set()  # nodes whose speed may have changed
-        self._begun: set[SimulatedVJob] = set()  # who does something else than before
-        self.crowded_vms = 0  # that compute, and share CPUs with others, as of the last ``affected``
+        self._begun: set[SimulatedVJob] = set()  # vjobs that do something else than before
+        self.crowded_vms = 0  # VMs that compute, and share CPUs with others, as of the last ``affected``
 
     def hold(self, nodes: Iterable[str], memory_mib: int) -> None:
-        """VMs come, one for each name: memory is theirs from now on.
+        """Add VMs, one for each name: they hold memory from now on.
 
         Raises:
-            OvercommittedError: there is not so much.
+            OvercommittedError: the node has not so much memory.
         """
         for node in nodes:
             self._hosts[node].free_mib -= memory_mib
@@ -68,30 +68,30 @@ class Hosts:
                 raise OvercommittedError(f"{node} holds {-self._hosts[node].free_mib} MiB more than it has")
 
     def have_room(self, nodes: Iterable[str], memory_mib: int) -> bool:
-        """Whether so much is free for a VM on each of the names."""
+        """Whether so much memory is free for a VM on each of the names."""
         return all(self._hosts[node].free_mib >= count * memory_mib for node, count in Counter(nodes).items())
 
     def release(self, nodes: Iterable[str], memory_mib: int) -> None:
-        """VMs have gone."""
+        """Remove VMs."""
         for node in nodes:
             if self._hosts[node].free_mib < 0:
                 self._touched.add(node)
             self._hosts[node].free_mib += memory_mib
 
     def grow(self, nodes: Iterable[str], more_mib: int) -> None:
-        """VMs need more than they were expected to, or less: one for each name. A node may have less than that."""
+        """Change the memory of VMs that need more or less than expected: one for each name. A node may have less."""
         for node in nodes:
             self._hosts[node].free_mib -= more_mib
             self._touched.add(node)
 
     @property
     def are_idle(self) -> bool:
-        """Whether nothing is on any node, nor done there."""
+        """Whether no VM and no action is on any node."""
         idle = _Host(self._memory_mib, 0)
         return all(replace(host, centi_cpus=0) == idle for host in self._hosts.values())
 
     def compute(self, vjob: SimulatedVJob, sign: int) -> None:
-        """The VMs of a vjob begin to compute, by what they do now, or (``sign`` -1) no longer do."""
+        """Record that the VMs of a vjob begin to compute, by their activity now, or (``sign`` -1) that they stop."""
         if sign > 0:
             self._begun.add(vjob)
         for index, name in enumerate(vjob.names):
@@ -105,7 +105,7 @@ class Hosts:
                 self._touched.add(vjob.hosts[name])
 
     def act(self, nodes: Iterable[str], *, remote: bool, sign: int) -> None:
-        """An action begins on nodes, or (``sign`` -1) ends."""
+        """Record that an action begins on nodes, or (``sign`` -1) that it ends."""
         for node in nodes:
             host = self._hosts[node]
             if remote:
@@ -115,7 +115,7 @@ class Hosts:
             self._touched.add(node)
 
     def affected(self) -> list[SimulatedVJob]:
-        """Whose speed may have changed since this was asked, in queue order."""
+        """The vjobs whose speed may have changed since the last call, in queue order."""
         found = {vjob for node in self._touched for vjob in self._hosts[node].vjobs}
         found |= {vjob for vjob in self._begun if vjob.computes}
         for node in self._touched:

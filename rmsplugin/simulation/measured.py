@@ -1,6 +1,6 @@
-"""Measured: how what was done to vjobs on a cluster really went, for a replay of just these vjobs.
+"""Measured: the course of operations on a cluster as they were measured, for a replay of just these vjobs.
 
-What slows actions down in a crowd (boots beside each other, a busy machine) is in what was measured; no model knows it.
+The slowdown of actions in a crowd (boots beside each other, a busy machine) is in the measurement; no model has it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from rmsplugin.model.operation import OperationKind
 
 
 class Went(NamedTuple):
-    """How an operation went: how long it took, and whether it failed in the end."""
+    """The course of an operation: its duration, and whether it failed in the end."""
 
     seconds: float
     failed: bool = False
 
 
 class Measured:
-    """How operations went, each in its turn."""
+    """The courses of operations, each in its turn."""
 
     def __init__(self, of_jobs: Mapping[tuple[int, OperationKind], Sequence[Went]] | None = None) -> None:
-        """Take what was measured.
+        """Take the measurements.
 
         Args:
-            of_jobs: by job id and kind, how each operation went, in their order.
+            of_jobs: by job id and kind, the course of each operation, in their order.
         """
         self._of_jobs = of_jobs or {}
         of_kinds: dict[OperationKind, list[float]] = defaultdict(list)
@@ -41,12 +41,12 @@ class Measured:
         return any(each.failed for own in self._of_jobs.values() for each in own)
 
     def went(self, job_id: int, kind: OperationKind, number: int) -> Went | None:
-        """How an operation goes: as just this one went, else as is usual for its kind; None if nobody knows.
+        """The course of an operation: as this one was measured, else as is usual for its kind; None if unknown.
 
         Args:
-            job_id: of the vjob.
-            kind: of the operation.
-            number: how many of this kind there were on the vjob before.
+            job_id: the job of the vjob.
+            kind: the kind of the operation.
+            number: the number of operations of this kind on the vjob before.
         """
         own = self._of_jobs.get((job_id, kind), ())
         return own[number] if number < len(own) else self._usual.get(kind)

@@ -1,4 +1,4 @@
-"""Metrics: what a schedule was worth: wait, completion, bounded slowdown, makespan, utilisation."""
+"""Metrics: the worth of a schedule: wait, completion, bounded slowdown, makespan, utilisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rmsplugin.workload.jobs import Job
 
-#: A job that runs for less counts as one of 10 s in the bounded slowdown: else a second of waiting is a lot to it.
+#: A shorter job counts as one of 10 s in the bounded slowdown: else a second of waiting would weigh too much.
 SLOWDOWN_THRESHOLD_S = 10.0
 
 
@@ -27,10 +27,10 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a schedule was worth.
+    """The worth of a schedule.
 
     Attributes:
-        jobs: how many there are.
+        jobs: the number of jobs.
         makespan_s: from the first submission to the last end, in seconds.
         utilisation: of all CPUs over the makespan, from 0 to 1; 1 where the makespan is 0.
         wait_s: from submission to start, in seconds.
@@ -57,10 +57,10 @@ def measure(
 
     Args:
         jobs: at least one.
-        started: when each of them started, in seconds as in the trace.
-        cpus: of the cluster.
-        ended: when the work of each was done; None: each has run without a break.
-        cpu_s: that all of them have used; None: each has used its processors while it ran.
+        started: the start of each job, in seconds as in the trace.
+        cpus: the CPUs of the cluster.
+        ended: the end of each job's work; None: each has run without a break.
+        cpu_s: the CPU seconds of all jobs; None: each has used its processors while it ran.
     """
     submit_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
     run_s = np.array([job.run_s for job in jobs], dtype=np.float64)

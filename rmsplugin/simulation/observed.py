@@ -1,4 +1,4 @@
-"""Observed: what is known of the CPU demand of a vjob's VMs: by a monitor that looks once a cycle, or beforehand."""
+"""Observed: the known CPU demand of a vjob's VMs: from a monitor that looks once a cycle, or known beforehand."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rmsplugin.workload.activity import Phase
 
 
 class Monitor(Protocol):
-    """Knows demands; ``steady_from_s``: what it knows does not change from then on, unless what the VMs do does."""
+    """Knows demands; from ``steady_from_s`` on they do not change, unless the activity of the VMs does."""
 
     steady_from_s: float
 
     def anew(self) -> None:
-        """The VMs boot."""
+        """Note that the VMs boot."""
 
     def went_on(self, vms: Collection[int]) -> None:
-        """VMs, by their indices, have migrated or resumed."""
+        """Note that VMs, by their indices, have migrated or resumed."""
 
     def changes(self, now: float, cycle_s: float) -> None:
-        """What the VMs do has changed."""
+        """Note that the activity of the VMs has changed."""
 
     def count(self, elapsed_s: float, phase: Phase) -> None:
-        """The VMs were busy, or ready for it, for a while."""
+        """Count a time in which the VMs were busy, or ready for work."""
 
     def look(self, now: float) -> bool:
         """Look at the VMs. Returns whether a demand may have changed."""
@@ -41,9 +41,9 @@ class Observed:
 
     Attributes:
         vcpus: of each VM.
-        columns: how many VMs differ: 1 where all are alike.
-        window_s: so long nothing more has to be seen before a demand falls.
-        steady_from_s: what is seen does not change from then on, unless what the VMs do does.
+        columns: the number of VMs that differ: 1 where all are alike.
+        window_s: a demand falls only if no more was seen for so long.
+        steady_from_s: the observation does not change from then on, unless the activity of the VMs does.
     """
 
     vcpus: int
@@ -57,22 +57,22 @@ class Observed:
         self.anew()
 
     def anew(self) -> None:
-        """The VMs boot: nothing is known of them."""
+        """Note that the VMs boot: nothing is known of them."""
         self.demands = [CpuDemand.requested(self.vcpus)] * self.columns
         self.busy_s = [0.0] * self.columns
 
     def went_on(self, vms: Collection[int]) -> None:
-        """VMs, by their indices, have migrated or resumed: their counters begin anew, their demand does not."""
+        """Note that VMs, by their indices, have migrated or resumed: counters begin anew, but not their demand."""
         for column in range(self.columns):
             if column in vms or self.columns == 1:
                 self.demands[column] = self.demands[column].anew()
 
     def changes(self, now: float, cycle_s: float) -> None:
-        """What the VMs do has changed: it is seen after a window, and two more looks."""
+        """Note that the activity of the VMs has changed: this is seen after a window, and two more looks."""
         self.steady_from_s = now + self.window_s + 2 * cycle_s
 
     def count(self, elapsed_s: float, phase: Phase) -> None:
-        """The VMs were busy, or ready for it, for a while."""
+        """Count a time in which the VMs were busy, or ready for work."""
         for column in range(self.columns):
             self.busy_s[column] += elapsed_s * phase.of(column)
 
@@ -91,26 +91,26 @@ class Observed:
 
 
 class Known:
-    """Demands that were observed before: VMs demand what their activity says, from the instant on at which it does."""
+    """Demands that were observed before: VMs demand their activity's CPUs from the instant of its change on."""
 
     steady_from_s = -math.inf
 
     def __init__(self, uses: Callable[[int], float]) -> None:
-        """Take what tells the CPUs that a VM uses now, by its index."""
+        """Take the function that tells the CPUs that a VM uses now, by its index."""
         self.cpus = uses
 
     def anew(self) -> None:
-        """Nothing is forgotten."""
+        """Forget nothing."""
 
     def went_on(self, vms: Collection[int]) -> None:
-        """Nothing is counted, so that nothing begins anew."""
+        """Count nothing, so that nothing begins anew."""
 
     def changes(self, now: float, cycle_s: float) -> None:
-        """It is known at once."""
+        """Know it at once."""
 
     def count(self, elapsed_s: float, phase: Phase) -> None:
-        """Nothing is counted."""
+        """Count nothing."""
 
     def look(self, now: float) -> bool:
-        """Whoever looks does so because the VMs do something else."""
+        """Return True: a look is taken only because the activity of the VMs has changed."""
         return True

@@ -1,8 +1,8 @@
-"""Observed memory: what VMs are expected to need before they run, and what they are seen to need once they do.
+"""Observed memory: the memory that VMs are expected to need before they run, and that they are seen to need later.
 
-A trace tells what memory was requested and, where one is lucky, what was used. The request is the size of a VM. What it
-uses it has from its start on, and as soon as it runs that is seen; what jobs of its kind were seen to use is what the
-next ones are expected to.
+A trace tells the memory that was requested and, where one is lucky, the memory that was used. The request is the size
+of a VM. A VM holds the used memory from its start on, and this is seen as soon as it runs. The next jobs of the same
+kind are expected to use what earlier ones were seen to use.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from rmsplugin.simulation.hosts import Hosts
 from rmsplugin.simulation.vjob import SimulatedVJob, VMMemory
 from rmsplugin.workload.jobs import Job
 
-#: User, program, and memory requested for each VM: jobs that are alike in these are expected to use alike.
+#: User, program, and memory requested for each VM: jobs that agree in these are expected to use the same memory.
 _Kind = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
 class MemoryParameters:
-    """How memory is observed, and what is done about nodes that are short of it.
+    """How memory is observed, and how nodes that are short of it are relieved.
 
     Attributes:
         threshold: share of a node's memory up to which VMs are planned there, above 0 to 1.
-        unknown: share of its request that a VM is expected to need as long as no job of its kind was seen, likewise.
-        percentile: it is expected to need what this share of the jobs of its kind got along with.
-        limits: when nodes are reserved for VMs that outgrow theirs.
-        prices: what moving memory takes.
+        unknown: share of its request that a VM is expected to need before a job of its kind was seen, above 0 to 1.
+        percentile: a VM is expected to need the memory that sufficed for this share of the jobs of its kind.
+        limits: the rules by which nodes are reserved for VMs that outgrow theirs.
+        prices: the costs of moving memory.
     """
 
     threshold: float = 0.9
@@ -46,12 +46,12 @@ class MemoryParameters:
     prices: Prices = field(default_factory=Prices)
 
     def planned_mib(self, real_mib: int) -> int:
-        """What of a node's memory VMs are planned up to."""
+        """The part of a node's memory up to which VMs are planned."""
         return math.floor(self.threshold * real_mib)
 
 
 class MemoryObserver:
-    """Sees what VMs need, and expects as much of others."""
+    """Sees the memory that VMs need, and expects the same of others."""
 
     def __init__(
         self, parameters: MemoryParameters, cluster: Cluster, hosts: Hosts, changed: Callable[[SimulatedVJob], None]
@@ -59,10 +59,10 @@ class MemoryObserver:
         """Nothing is known yet.
 
         Args:
-            parameters: how it is observed.
-            cluster: with the real memory of its nodes.
-            hosts: that hold it.
-            changed: told of each vjob that demands something else than before.
+            parameters: how memory is observed.
+            cluster: the cluster, with the real memory of its nodes.
+            hosts: the nodes that hold the VMs' memory.
+            changed: called with each vjob whose demand has changed.
         """
         self._parameters, self._cluster, self._hosts, self._changed = parameters, cluster, hosts, changed
         self._most_mib = parameters.planned_mib(cluster.memory_per_node_mib or 0)
@@ -81,7 +81,7 @@ class MemoryObserver:
         return job.user, job.program, self._cluster.vm_memory_mib(job)
 
     def see(self, vjob: SimulatedVJob, live: Iterable[SimulatedVJob]) -> None:
-        """The VMs of a vjob run for the first time: it is seen what they need; ``live`` has all that may wait."""
+        """Record the memory of a vjob's VMs, which run for the first time; ``live`` has all vjobs that may wait."""
         memory, kind = vjob.memory, self._kind(vjob.job)
         assert memory is not None and not memory.seen
         self._hosts.grow(vjob.hosts.values(), memory.needs_mib - memory.expected_mib)

@@ -1,4 +1,4 @@
-"""Operations: what is done to vjobs in virtual time: how long it takes, whether it fails, and what it leaves."""
+"""Operations: operations on vjobs in virtual time: how long each takes, whether it fails, and its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 K, S = OperationKind, VJobState
 
-#: The state that a vjob is in while an operation on it is under way, and the one that it comes into by it.
+#: The state of a vjob while an operation on it is under way, and the state to which the operation leads.
 _DURING = {
     K.START: S.STARTING,
     K.SUSPEND: S.SUSPENDING,
@@ -40,16 +40,16 @@ _AFTER = {
     K.UNPAUSE: S.RUNNING,
 }
 
-#: All actions of these take the same time, whatever memory a VM has.
+#: All actions of these kinds take the same time, whatever memory a VM has.
 _CONSTANT = (K.START, K.STOP, K.PAUSE, K.UNPAUSE)
 
-#: Those that leave a vjob as it was if they fail. A save of one that is paused leaves it paused.
+#: Operations that leave a vjob as it was if they fail. A failed save of a paused vjob leaves it paused.
 _HARMLESS = (K.START, K.SUSPEND, K.RESUME, K.PAUSE, K.UNPAUSE)
 
 
 @dataclass(slots=True)
 class Operation:
-    """Something that is being done to a vjob; ``left`` actions of it have not ended."""
+    """An operation under way on a vjob; ``left`` of its actions have not ended."""
 
     number: int
     vjob: SimulatedVJob
@@ -57,14 +57,14 @@ class Operation:
     hosts: Mapping[str, str]
     begin_s: float
     fails: bool
-    before: VJobState  # in which the vjob was
+    before: VJobState  # the state of the vjob before
     local: tuple[str, ...] = ()
     remote: tuple[str, ...] = ()
     left: int = 1
 
 
 class Operations:
-    """All that are under way, at most one on each vjob."""
+    """All operations under way, at most one on each vjob."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Operations:
         seed: int,
         ended: Callable[[Operation, float], None],
     ) -> None:
-        """Begin with none; ``ended`` is told of each that ends, once the vjob is as it leaves it."""
+        """Begin with none; ``ended`` is called with each that ends, after it has changed the vjob."""
         self._durations = durations
         self._hosts = hosts
         self._measured = measured
@@ -87,26 +87,26 @@ class Operations:
         self._of_action: dict[int, Operation] = {}
         self._actions = 0
         self._count = 0
-        self._timed: list[tuple[float, int, Operation]] = []  # those of which is known how long they take
+        self._timed: list[tuple[float, int, Operation]] = []  # those whose durations are known
         self._begun: Counter[tuple[SimulatedVJob, OperationKind]] = Counter()
         self.by_vjob: dict[SimulatedVJob, Operation] = {}
 
     @property
     def next_s(self) -> float:
-        """Nothing ends before then; infinite if nothing is under way."""
+        """The time before which no operation ends; infinite if none is under way."""
         return min(self._transfers.next_event_s, self._timed[0][0] if self._timed else math.inf)
 
     def begin(self, vjob: SimulatedVJob, kind: OperationKind, hosts: Mapping[str, str], now: float) -> None:
         """Begin an operation on a vjob that is in the state for it.
 
         Args:
-            vjob: on which nothing is under way.
+            vjob: a vjob on which nothing is under way.
             kind: start, suspend, resume, migrate, pause, unpause or stop.
-            hosts: by VM name, where it will run (start, resume), or where it moves to.
-            now: when it begins.
+            hosts: by VM name, the host where it will run (start, resume), or to which it moves.
+            now: the time of the beginning.
         """
         self._count += 1
-        stays = kind is K.UNPAUSE  # its memory it has
+        stays = kind is K.UNPAUSE  # it has its memory already
         to = {name: hosts[name] for name in vjob.names if name in hosts and not stays}
         went = self._measured.went(vjob.job.job_id, kind, self._begun[vjob, kind])
         self._begun[vjob, kind] += 1
@@ -165,7 +165,7 @@ class Operations:
                 return [migrate(vm, vjob.hosts[vm.name], to[vm.name]) for vm in vms if vm.name in to]
 
     def _slow_down(self, operation: Operation, actions: Sequence[Action]) -> None:
-        """Whoever computes on the nodes of a transfer is slower while it lasts."""
+        """Slow down the vjobs that compute on the nodes of a transfer, while it lasts."""
         local, remote = set(), set()
         for action in actions:
             if action.kind is ActionKind.MIGRATE or (action.kind is ActionKind.RESUME and not action.is_local):
@@ -189,7 +189,7 @@ class Operations:
         if vjob.computes:
             vjob.count(now)
             self._hosts.compute(vjob, -1)
-        if vjob.state is not _DURING[operation.kind]:  # it is, where a stop is tried again
+        if vjob.state is not _DURING[operation.kind]:  # it is in that state already where a stop is tried again
             vjob.become(_DURING[operation.kind], now)
         if operation.kind in (K.START, K.RESUME):
             vjob.hosts = dict(operation.hosts)

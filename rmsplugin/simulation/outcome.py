@@ -1,4 +1,4 @@
-"""Outcome: what became of each job of a workload, of the cluster, and which context switches there were."""
+"""Outcome: the course of each job of a workload, and of the cluster, and its context switches."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Interval:
     Attributes:
         state: of its life cycle.
         begin_s: seconds, as in the trace.
-        end_s: the same.
-        nodes: for each VM where it is, or comes to (starting, resuming), at the end; its saved state while it
-            sleeps. None while it waits, and where processors were only counted.
-        failed: what was under way (a start, suspend, resume, stop) failed in the end.
+        end_s: the same unit.
+        nodes: for each VM its node at the end: where it is, or comes to (starting, resuming); while it sleeps, the node
+            of its saved state. None while it waits, and where processors were only counted.
+        failed: whether the operation under way (a start, suspend, resume, stop) failed in the end.
     """
 
     state: VJobState
@@ -42,7 +42,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Migrations of VMs of one vjob at a time: by VM index, from where and to where."""
+    """Migrations of VMs of one vjob at a time: by VM index, source and destination."""
 
     begin_s: float
     end_s: float
@@ -52,16 +52,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One job.
+    """The course of one job.
 
     Attributes:
-        job: of the workload.
-        vms: how many it has.
+        job: the job of the workload.
+        vms: the number of its VMs.
         cpu_s: CPU seconds that they have used together.
-        end_s: when its work was done; its VMs are stopped after that.
+        end_s: the end of its work; its VMs are stopped after that.
         intervals: without a gap, from its submission on.
         moves: its migrations, in the order of their beginnings.
-        held_mib: memory that each VM took of its node; None: what was requested for it.
+        held_mib: memory that each VM took of its node; None: the memory requested for it.
     """
 
     job: Job
@@ -74,17 +74,17 @@ class JobRun:
 
     @property
     def start_s(self) -> float:
-        """When it began to run: its VMs were up for the first time."""
+        """The time when it began to run: its VMs were up for the first time."""
         return next(each.begin_s for each in self.intervals if each.state is VJobState.RUNNING)
 
     @property
     def asleep_s(self) -> float:
-        """How long it was paused or suspended, from the beginning of that until it computed again."""
+        """The seconds for which it was paused or suspended, from the beginning of that until it computed again."""
         return sum(each.end_s - each.begin_s for each in self.intervals if each.state in _ASLEEP)
 
     @property
     def suspends(self) -> int:
-        """How often it was suspended or paused; one that is saved after a pause has made way once."""
+        """The number of its suspends and pauses; a vjob that is saved after a pause has made way once."""
         leaves = (VJobState.PAUSING, VJobState.SUSPENDING)
         count, before = 0, VJobState.WAITING
         for each in self.intervals:
@@ -99,12 +99,12 @@ class SwitchRun:
 
     Attributes:
         begin_s: seconds, as in the trace.
-        end_s: when its last step has ended.
-        cost_mib: of its plan.
-        expected_s: how long the plan was expected to take.
+        end_s: the end of its last step.
+        cost_mib: the cost of its plan.
+        expected_s: the expected duration of its plan.
         actions: on VMs, by kind: run, suspend, resume (local ones), remote_resume, migrate.
-        steps: how many there were, each of one vjob, by kind: start, suspend, resume, migrate.
-        failed: how many of them failed, or were skipped because of one that did.
+        steps: the number of steps, each of one vjob, by kind: start, suspend, resume, migrate.
+        failed: the number of steps that failed, or were skipped because one that they wait for failed.
     """
 
     begin_s: float
@@ -117,13 +117,13 @@ class SwitchRun:
 
     @property
     def is_start_only(self) -> bool:
-        """Whether it only starts vjobs that waited."""
+        """Whether it only starts waiting vjobs."""
         return set(self.actions) == {"run"}
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """From a time on, until the next one: CPUs that are used, and CPUs demanded by VMs that compute.
+    """CPUs used, and CPUs demanded by VMs that compute, from a time on until that of the next entry.
 
     ``crowded_vms`` compute on a node with fewer CPUs than they demand together ("unsatisfied", VEE'09 section 5.3).
     """
@@ -136,7 +136,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class NoteRun:
-    """What became of a node that was short of memory, or of one that was reserved, at a time."""
+    """An event about a node that was short of memory, or about a reserved node, at a time."""
 
     time_s: float
     note: Note
@@ -144,16 +144,16 @@ class NoteRun:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All of it.
+    """The outcome of a replay.
 
     Attributes:
-        policy: by which it was decided.
+        policy: the policy of the decisions.
         jobs: in the order of the queue.
         switches: in the order of their beginnings; none under policies that switch nothing.
         usage: over time.
-        decisions: how often was decided.
-        faults: why there was no proposal, or why the checker rejected one, with how often.
-        notes: of nodes that were short of memory, in the order of time; none where it is not observed.
+        decisions: the number of decisions.
+        faults: reasons why there was no proposal, or why the checker rejected one, with their numbers.
+        notes: about nodes that were short of memory, in the order of time; none where memory is not observed.
     """
 
     policy: str
@@ -165,7 +165,7 @@ class Outcome:
     notes: Sequence[NoteRun] = ()
 
     def actions(self) -> dict[str, int]:
-        """Actions on VMs that went well, by kind; a resume is local or remote."""
+        """The number of actions on VMs that succeeded, by kind; a resume is local or remote."""
         found = dict.fromkeys(("run", "suspend", "resume", "remote_resume", "migrate", "pause", "unpause"), 0)
         kinds = {
             VJobState.STARTING: "run",
@@ -191,7 +191,7 @@ class Outcome:
 
 
 def of_schedule(policy: str, jobs: Sequence[Job], started: Sequence[float]) -> Outcome:
-    """The outcome of a schedule over counted processors: each waits, then runs without a break, on no known node."""
+    """The outcome of a schedule over counted processors: each job waits, then runs without a break, nodes unknown."""
     runs = []
     for job, start_s in zip(jobs, started, strict=True):
         end_s = start_s + job.run_s
@@ -210,11 +210,11 @@ def of_schedule(policy: str, jobs: Sequence[Job], started: Sequence[float]) -> O
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What began or ended on a vjob at a time."""
+    """A beginning or an end on a vjob at a time."""
 
     time_s: float
     event: str  # submit, start, run, pause, paused, unpause, suspend, sleep, resume, migrate, migrated, stop, end;
-    # with -failed where it did
+    # with -failed where it failed
     job_id: int
     nodes: tuple[str, ...] = ()
 
@@ -257,7 +257,7 @@ def _events_of(run: JobRun) -> Iterator[Event]:
 
 
 def usage_of(jobs: Sequence[JobRun]) -> list[Usage]:
-    """What is used over time where each job that runs uses all its processors."""
+    """The CPUs used over time where each running job uses all its processors."""
     changes: dict[float, int] = {}
     for run in jobs:
         for each in run.intervals:

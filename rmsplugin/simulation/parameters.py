@@ -1,4 +1,4 @@
-"""How a workload is replayed."""
+"""Parameters: how a workload is replayed."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class ReplayParameters:
 
     Attributes:
         proposal: how the engine decides and plans; no search of it may look at a clock.
-        cycle_s: so long lies between two decisions at least.
-        look_s: so long it takes to look at the cluster: a decision comes so long after what called for it.
+        cycle_s: the least time between two decisions.
+        look_s: the duration of a look at the cluster: a decision comes so long after its cause.
         failure_rate: the part of all operations that fail, from 0 to below 1.
-        seed: which ones.
-        slowdown: of those that compute beside an action.
-        activity: what the VMs of a job do, by job id; of others what the trace says, or all that they requested.
-        window_s: so long nothing more has to be seen of a VM before its demand falls.
-        measured: how what was done to vjobs really went; what it does not know takes what ``proposal`` expects.
-        memory: how memory is observed; None: VMs take what was requested for them.
-        known: whether ``activity`` is the demand that an engine has seen, so that it is not to be observed once more.
+        seed: chooses the operations that fail.
+        slowdown: the slowdown of vjobs that compute beside an action.
+        activity: the activity of a job's VMs, by job id; for other jobs by the trace, or all that they requested.
+        window_s: a VM's demand falls only if no more was seen for so long.
+        measured: the measured course of operations; where it has none, the durations that ``proposal`` expects.
+        memory: how memory is observed; None: VMs take the memory requested for them.
+        known: whether ``activity`` is the demand that an engine has seen, so that it is not observed once more.
     """
 
     proposal: ProposalParameters

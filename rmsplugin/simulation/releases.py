@@ -1,10 +1,10 @@
-"""Releases: when running jobs give their processors back, by their estimates; in time order, with sums over many."""
+"""Releases: when running jobs give their processors back, by their estimates; in time order, with sums over buckets."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-#: Of some hundreds, adding to one and passing over all takes about the same time with 100,000 jobs that run.
+#: With buckets of some hundreds, adding to one and passing over all take about the same time for 100,000 running jobs.
 LARGEST_BUCKET = 512
 
 Release = tuple[float, int, int]  # estimated end in seconds, job, its processors
@@ -21,10 +21,10 @@ class _Bucket:
 
 
 class Releases:
-    """The estimated ends of the jobs that run.
+    """The estimated ends of the running jobs.
 
-    In buckets of some hundreds: to add, to remove, and to find when so many processors are free takes steps in the
-    number of buckets and in the size of one.
+    They lie in buckets of some hundreds. To add one, to remove one, and to find when so many processors are free takes
+    steps in the number of buckets and in the size of one.
     """
 
     def __init__(self, largest_bucket: int = LARGEST_BUCKET) -> None:
@@ -32,7 +32,7 @@ class Releases:
         self._buckets = [_Bucket([])]  # sorted; only a single one may be empty
 
     def add(self, end_s: float, job: int, processors: int) -> None:
-        """A job starts."""
+        """Add a job that starts."""
         release = (end_s, job, processors)
         index = self._index(release)
         bucket = self._buckets[index]
@@ -43,7 +43,7 @@ class Releases:
             self._buckets[index : index + 1] = [_Bucket(bucket.items[:half]), _Bucket(bucket.items[half:])]
 
     def remove(self, end_s: float, job: int, processors: int) -> None:
-        """A job ends, whenever it was estimated to."""
+        """Remove a job that ends, whenever its end was estimated."""
         release = (end_s, job, processors)
         index = self._index(release)
         bucket = self._buckets[index]
@@ -53,10 +53,10 @@ class Releases:
             del self._buckets[index]
 
     def shadow(self, missing: int) -> tuple[float, int]:
-        """When so many processors are free by the estimates: that time, and how many more are free then.
+        """The time when so many processors are free by the estimates, and how many more are free then.
 
         Args:
-            missing: processors, at least 1, at most those of all jobs that run.
+            missing: processors, at least 1, at most those of all running jobs.
         """
         shadow_s = None
         for bucket in self._buckets:
@@ -74,7 +74,7 @@ class Releases:
         return shadow_s, -missing
 
     def _index(self, release: Release) -> int:
-        """The bucket where a release is, or belongs."""
+        """The bucket that contains a release, or would."""
         buckets = self._buckets
         if len(buckets) == 1:
             return 0

@@ -1,4 +1,4 @@
-"""Relief: before it is decided who runs, nodes that are short of memory; reservations are remembered between cycles."""
+"""Relief: relieves nodes that are short of memory before each decision; remembers reservations between cycles."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.simulation.observed_memory import MemoryParameters
 from rmsplugin.simulation.outcome import NoteRun
 
-#: Notes of what is done. The others tell what else would have relieved a node: that is left to the policy and the
-#: planner, who may know better.
+#: Notes of what is done. The other notes tell what else would have relieved a node: that is left to the policy and
+#: the planner, which may know better.
 _DONE = frozenset({"reserved", "served", "released", "full"})
 
 
@@ -20,7 +20,7 @@ class Relief:
     """Reserves nodes for VMs that have outgrown theirs, cycle after cycle.
 
     Attributes:
-        notes: what has become of reservations so far.
+        notes: the course of reservations so far.
     """
 
     def __init__(
@@ -30,13 +30,13 @@ class Relief:
         real_mib: Mapping[str, int],
         remind: Callable[[float], None],
     ) -> None:
-        """Nothing is reserved.
+        """Begin without reservations.
 
         Args:
-            policy: by which it is decided then.
+            policy: the policy of the decision that follows.
             parameters: when nodes are reserved.
             real_mib: all memory of each node, by name.
-            remind: asked for another decision at a time.
+            remind: asks for another decision at a time.
         """
         self._reserves, self._prices = policy in RESERVES, parameters.prices if policy in COMPARES else None
         self._parameters, self._facts, self._remind = parameters, MemoryFacts(real_mib), remind
@@ -44,7 +44,7 @@ class Relief:
         self.notes: list[NoteRun] = []
 
     def look(self, configuration: Configuration, now: float) -> Configuration:
-        """What to decide about instead."""
+        """Return the input of the decision as relief leaves it."""
         configuration = bearable(configuration)
         if not self._reserves:
             return configuration
@@ -53,7 +53,7 @@ class Relief:
         remedy = outgrown(configuration, shortage)
         done = [note for note in remedy.notes if note.what in _DONE]
         self.notes += [NoteRun(now, note) for note in done]
-        if done:  # a node that is reserved is given up after so long, and a full cluster is looked at again
+        if done:  # a reserved node is given up after a while, and a full cluster is looked at again
             self._remind(now + limits.reserving_s)
         self._reservations = remedy.reservations
         return remedy.applied_to(configuration)

@@ -1,7 +1,7 @@
 """Replay: a workload on a simulated cluster in virtual time: the daemon's assess, propose and execute, event by event.
 
-At one instant: all that ends, then all submissions, then one decision, if anything happened that it may depend on, and
-the last one was a cycle ago. No clock and no chance is asked: the same input gives the same outcome on any machine.
+At one instant come first all ends, then all submissions, then one decision: if anything happened that it may depend
+on, and the last one was a cycle ago. No clock and no chance is asked: the same input gives the same outcome anywhere.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from rmsplugin.workload.jobs import Job
 
 K = OperationKind
 
-#: Policies that give each VM what it requested, whatever it uses, and whose decisions no mere passing of time changes.
+#: Policies that give each VM what it requested, whatever it uses, and whose decisions time alone does not change.
 STATIC = frozenset({"fcfs", "easy"})
 
-#: So many instants are simulated between two words about the progress.
+#: The number of simulated instants between two reports of the progress.
 _TOLD_EVERY = 256
 
 _YEAR_S = 366 * 86400.0
 
 _READY = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
 
-#: Policies by which whoever finds room beside those ahead of it runs, so that nobody else need be asked.
+#: Policies that run each vjob that finds room beside those ahead of it, so that the others need not be looked at.
 _GREEDY = frozenset({"rjsp", "rjsp-exact"})
 
-#: Policies by which the order changes with time alone, as long as anybody waits.
+#: Policies whose order changes with time alone, as long as any vjob waits.
 _RANKED = frozenset({"slowdown"})
 
-#: Policies by which nobody is suspended who was started or resumed a moment ago, and who has waited long goes first.
+#: Policies that suspend no vjob that was started or resumed just now, and by which a vjob that waited long goes first.
 _TIMED = frozenset({"easy-preempt", "mixed", "load-sharing", "v-reconfiguration"})
 
 
@@ -71,9 +71,9 @@ def replay(
     Args:
         jobs: in the order of the queue, submit times ascending; each fits on the empty cluster.
         cluster: with the memory of its nodes.
-        parameters: how.
-        tell: called now and then with the number of jobs that were submitted.
-        links: which jobs wait for others before they are submitted; the outcome tells when they were.
+        parameters: the parameters of the replay.
+        tell: called now and then with the number of jobs submitted so far.
+        links: the jobs that wait for others before they are submitted; the outcome tells their submit times.
     """
     return _Replay(jobs, cluster, parameters, links).run(tell)
 
@@ -124,13 +124,13 @@ class _Replay:
         if self._ranked and self._places is not None:
             self._counting = Counting(names, self._places, self._capacity, parameters.proposal.decision)
         self._due = False  # something happened that a decision may depend on
-        self._looks = False  # nothing did, but time went by
-        self._stood: Still | None = None  # as of the last decision, if that changed nothing
+        self._looks = False  # nothing happened, but time went by
+        self._stood: Still | None = None  # as of the last decision, if it changed nothing
         self._decided_s = -math.inf
-        self._called_s: float | None = None  # when the next decision was called for
+        self._called_s: float | None = None  # the time when the next decision was called for
 
     def run(self, tell: Callable[[int], None]) -> Outcome:
-        """All of it."""
+        """Replay the whole workload."""
         instants = 0
         while len(self._vjobs) < len(self._jobs) or self._live:
             now = min(self._next_s, self._next_submission_s)
@@ -158,7 +158,7 @@ class _Replay:
         return self._submissions.next_s
 
     def _happen(self, now: float) -> None:
-        """All that ends, and all that is submitted; then whoever is slower or faster by that is."""
+        """Do all ends and all submissions of this instant; then change the speed of the vjobs that these affect."""
         self._operations.proceed(now)
         self._events.proceed(now)
         for place in self._submissions.until(now):
@@ -167,7 +167,7 @@ class _Replay:
         self._work.set_rates(now)
 
     def _decide(self, now: float) -> None:
-        """One decision, or a word to make it when the cycle is over."""
+        """Decide once, or ask for a decision at the end of the cycle."""
         if self._called_s is None:
             self._called_s = now
         next_s = max(self._decided_s + self._parameters.cycle_s, self._called_s + self._parameters.look_s)
@@ -179,7 +179,7 @@ class _Replay:
             self._events.at(next_s, self._look if only_looks else self._wake)
             return
         self._called_s = None
-        if not self._ranked:  # looks at what time alone has changed delay nobody who arrives
+        if not self._ranked:  # a look for changes by time alone does not delay new jobs
             self._decided_s = now
         if self._all_stays:
             return
@@ -206,7 +206,7 @@ class _Replay:
             self._switch(Foreseen.of(prepared.proposal), prepared.steps, now)
 
     def _stands_still(self, now: float) -> bool:
-        """Whether to decide would change nothing, as it did not the last time: only time went by since then."""
+        """Whether a decision would change nothing, as the last one did not: only time went by since then."""
         barred = self._deciding.barred
         if self._stood is None or barred is None:
             return False
@@ -214,18 +214,18 @@ class _Replay:
         return still is not None and still.is_as(self._stood, of_vjobs(barred, self._live))
 
     def _still(self, now: float) -> Still | None:
-        """What time has a part in; None if that is not all."""
+        """All that time has a part in; None if the decision depends on more."""
         decision = self._parameters.proposal.decision
         if not self._ranked or decision.slowdown.user_share < 1 or decision.pause_limit_s > 0:
             return None
         live = self._live.values()
         if self._memory is not None or any(vjob.observed is not None or not vjob.job.preemptible for vjob in live):
-            return None  # room is held until a time for who may not be preempted
+            return None  # room is held until a time for a vjob that may not be preempted
         transit, _, held = self._under_way()
         return Still.at(now, live, transit, held, decision, self._capacity)
 
     def _under_way(self) -> tuple[Mapping[SimulatedVJob, int], list[VMFacts], Held]:
-        """Those about which nothing is decided, each with the number of its VMs; these VMs, and what they hold."""
+        """The vjobs about which nothing is decided, each with its number of VMs; these VMs, and their holdings."""
         promised = list(self._switches.open_steps())
         moving = self._in_transit(promised)
         transit = {vjob: len(vjob.names) for vjob in self._live.values() if vjob in moving}
@@ -241,7 +241,7 @@ class _Replay:
         self._work.set_rates(now)
 
     def _counted(self, counting: Counting, now: float) -> float | None:
-        """Decide by counting. Returns for how long time alone changes nothing; None if it is no matter of counting."""
+        """Decide by counting. Returns for how long time alone changes nothing; None if counting does not tell."""
         live = self._live.values()
         transit, members, held = self._under_way()
         assert self._places is not None
@@ -257,13 +257,13 @@ class _Replay:
         return counting.quiet_s
 
     def _in_transit(self, steps: Sequence[PlannedStep]) -> set[SimulatedVJob]:
-        """About whom nothing is decided: something is under way on them, or planned."""
+        """The vjobs about which nothing is decided: an operation on them is under way, or planned."""
         promised = {self._live[step.vjob] for step in steps if step.vjob in self._live}
         return promised | self._operations.by_vjob.keys()
 
     @property
     def _all_stays(self) -> bool:
-        """Whether no policy changes anything: nobody is ready, and VMs that are all alike fit as they do now."""
+        """Whether no policy changes anything: no vjob is ready, and VMs that are all alike fit as they do now."""
         live = self._live.values()
         if self._parameters.proposal.objective == "nodes" or self._memory is not None:
             return False
@@ -272,32 +272,32 @@ class _Replay:
         return len({vjob.requested for vjob in live}) <= 1
 
     def _observe(self, memory: MemoryParameters, real_mib: Mapping[str, int]) -> None:
-        """See what memory VMs need, and relieve nodes that are short of it."""
+        """See the memory that VMs need, and relieve nodes that are short of it."""
         self._memory = MemoryObserver(memory, self._cluster, self._hosts, self._demands_otherwise)
         policy = self._parameters.proposal.policy
         self._relief = Relief(policy, memory, real_mib, lambda at: self._events.at(at, self._wake))
 
     def _places_of_a_node(self) -> int | None:
-        """How many VMs a node hosts, if decisions depend on nothing but how many are where."""
+        """The number of VMs that a node hosts, if decisions depend on the numbers of VMs on the nodes alone."""
         parameters = self._parameters
         fails = parameters.failure_rate > 0 or parameters.measured.fails
         if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
             return None
-        if parameters.proposal.decision.pause_limit_s > 0:  # who is paused takes memory, and no CPUs
+        if parameters.proposal.decision.pause_limit_s > 0:  # a paused vjob takes memory, and no CPUs
             return None
         if any(self._is_observed(job) for job in self._jobs):
             return None
         return places_of(self._jobs, self._cluster)
 
     def _is_observed(self, job: Job) -> bool:
-        """Whether the demand of its VMs is what is seen of them, and not what they requested."""
+        """Whether the demand of its VMs is the observed one, and not the requested one."""
         activity = self._cluster.activity_of(job, self._parameters.activity)
         vcpus = self._cluster.vcpus_of(job)
         varies = any(cpus != vcpus for phase in activity for cpus in phase.cpus)
         return varies and job.preemptible and not self._static
 
     def _reached(self, steps: Sequence[PlannedStep]) -> Collection[SimulatedVJob] | None:
-        """Who of the queue may be in another state after a decision; None if nobody is."""
+        """The vjobs of the queue that may be in another state after a decision; None if none may."""
         queue = self._live.values()
         if self._places is None or self._ranked:
             return queue
@@ -312,7 +312,7 @@ class _Replay:
         return found if self._parameters.proposal.policy in _GREEDY else queue
 
     def _look_again(self, then_s: float) -> None:
-        """Decide then, unless it is decided before: then another time is said."""
+        """Decide at that time, unless a decision comes before: then another time is given."""
         decision = self._deciding.decisions
 
         def look(now: float) -> None:
@@ -350,9 +350,9 @@ class _Replay:
         self._remind(vjob, now)
 
     def _remind(self, vjob: SimulatedVJob, now: float) -> None:
-        """Decide again when a vjob stops being exempt from suspension, or has waited as long as it has patience.
+        """Decide again when a vjob stops being exempt from suspension, or has waited for as long as its patience.
 
-        And when it was paused for as long as anybody is.
+        And when it was paused for as long as a pause may last.
         """
         limit_s = self._parameters.proposal.decision.pause_limit_s
         if vjob.state is VJobState.PAUSED and math.isfinite(limit_s):
@@ -371,7 +371,7 @@ class _Replay:
             self._events.at(now + wait_s, remind)
 
     def _ended(self, operation: Operation, now: float) -> None:
-        """An operation has ended."""
+        """Handle the end of an operation."""
         vjob = operation.vjob
         self._switches.ended(operation)
         self._assessor.changed(vjob)
@@ -392,12 +392,12 @@ class _Replay:
             self._watching.watch(vjob, now)
 
     def _stop(self, vjob: SimulatedVJob, now: float) -> None:
-        """Stop its VMs: its work is done."""
+        """Stop the VMs of a vjob whose work is done."""
         self._operations.begin(vjob, K.STOP, {}, now)
         self._assessor.changed(vjob)
 
     def _work_done(self, vjob: SimulatedVJob, now: float) -> None:
-        """It has done its work; where an operation is under way on it, its VMs are stopped after that."""
+        """Note that a vjob has done its work; if an operation on it is under way, its VMs are stopped after that."""
         self._submissions.ends(self._place_of[vjob], now)
         if vjob not in self._operations.by_vjob:
             self._stop(vjob, now)

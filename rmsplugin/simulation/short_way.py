@@ -1,14 +1,15 @@
 """Short way: FCFS and EASY over a count of equal processors, where nothing is suspended or moved.
 
-The schedule is the one that ``rmsplugin.decision.easy``, which tells the rules, makes pass by pass; a property compares
-them. At one instant: all ends, then all submissions, then one pass. What makes it short:
+The schedule is the one that ``rmsplugin.decision.easy``, which tells the rules, makes pass by pass; a property test
+compares them. At one instant come first all ends, then all submissions, then one pass. Its short cuts:
 
-- A pass after submissions alone looks only at the new jobs. Since the last pass no processor came free, and shadow time
-  and extra, computed anew, would be what that pass left: a job that was backfilled either gives back what it has by the
-  shadow time, or was taken from the extra. So who could not start then cannot start now, nearer to the shadow time.
+- A pass after submissions alone looks only at the new jobs. Since the last pass no processor came free, and the shadow
+  time and the extra, computed anew, would be those of that pass: a job that was backfilled either gives its processors
+  back by the shadow time, or was taken from the extra. So a job that could not start then cannot start now,
+  nearer to the shadow time.
 - A pass after ends asks each lane of the queue for one candidate, and not each job.
 - The shadow time is computed when the first candidate needs it.
-- FCFS needs none of that: nobody passes anybody, so a job starts when enough is free once the one before has started.
+- FCFS needs none of that: no job passes another, so a job starts when enough is free once the one before has started.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from rmsplugin.simulation.releases import Releases
 from rmsplugin.simulation.waiting import ANY_END_S, Waiting
 from rmsplugin.workload.jobs import Job
 
-#: So many instants are simulated between two words about the progress.
+#: The number of simulated instants between two reports of the progress.
 _TOLD_EVERY = 4096
 
 
 class Queue(NamedTuple):
-    """What is asked of jobs, in the order of the queue: a list for each value is looked into faster than jobs are.
+    """Facts of jobs, in the order of the queue; a list for each value is read faster than the jobs are.
 
     Attributes:
-        submits_s: when they were submitted, ascending.
-        runs_s: for how long they run.
-        sizes: how many processors they need.
-        estimates_s: for how long they may run.
+        submits_s: their submit times, ascending.
+        runs_s: their run times.
+        sizes: the numbers of processors that they need.
+        estimates_s: the run times that they may have.
     """
 
     submits_s: Sequence[float]
@@ -45,12 +46,12 @@ class Queue(NamedTuple):
 def start_times(
     jobs: Sequence[Job], processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
 ) -> list[float]:
-    """When each job starts, in seconds as in the trace; see ``starts_of``."""
+    """The start of each job, in seconds as in the trace; see ``starts_of``."""
     return starts_of(queue_of(jobs), processors, backfill=backfill, tell=tell)
 
 
 def queue_of(jobs: Sequence[Job]) -> Queue:
-    """What is asked of these jobs."""
+    """The facts of these jobs."""
     return Queue(
         [job.submit_s for job in jobs],
         [job.run_s for job in jobs],
@@ -62,16 +63,16 @@ def queue_of(jobs: Sequence[Job]) -> Queue:
 def starts_of(
     queue: Queue, processors: int, *, backfill: bool, tell: Callable[[int], None] = lambda _: None
 ) -> list[float]:
-    """When each job starts, in seconds as its submission.
+    """The start of each job, in seconds as its submission.
 
     Args:
         queue: the jobs.
-        processors: how many the cluster has.
+        processors: the number of processors of the cluster.
         backfill: EASY; False for First Come First Serve.
-        tell: called now and then with the number of jobs that were submitted.
+        tell: called now and then with the number of jobs submitted so far.
 
     Raises:
-        ValueError: a job needs more processors than there are: it and all behind it would never start.
+        ValueError: a job needs more processors than there are: this job and all behind it would never start.
     """
     if max(queue.sizes, default=0) > processors:
         raise ValueError("a job is larger than the cluster")
@@ -79,7 +80,7 @@ def starts_of(
 
 
 def _fcfs(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[float]:
-    """When each job starts if none passes another. Ends that nobody has needed yet are looked at late."""
+    """The start of each job if none passes another. Ends that no job has needed yet are looked at late."""
     free, now = processors, -math.inf
     started: list[float] = []
     ends: list[tuple[float, int]] = []  # a heap of ends and processors; none has more than the cluster
@@ -98,7 +99,7 @@ def _fcfs(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[fl
 
 
 def _easy(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[float]:
-    """When each job starts if those may pass the head of the queue that do not delay it."""
+    """The start of each job if jobs may pass the head of the queue without delaying it."""
     cluster = ClusterOfProcessors(queue, processors)
     submits_s = [*queue.submits_s, math.inf]
     submitted, ends = 0, cluster.ends
@@ -120,7 +121,7 @@ def _easy(queue: Queue, processors: int, tell: Callable[[int], None]) -> list[fl
 
 
 class ClusterOfProcessors:
-    """Who waits, who runs, and the passes of EASY."""
+    """The waiting jobs, the running jobs, and the passes of EASY."""
 
     def __init__(self, queue: Queue, processors: int) -> None:
         self._sizes, self._runs_s, self._estimates_s = queue.sizes, queue.runs_s, queue.estimates_s
@@ -145,12 +146,12 @@ class ClusterOfProcessors:
         return freed
 
     def schedule(self, now: float, freed: bool, submitted: range) -> None:
-        """One pass, after all ends and submissions of an instant.
+        """Make one pass, after all ends and submissions of an instant.
 
         Args:
             now: the instant.
             freed: whether jobs have ended.
-            submitted: jobs that are new, and not in the queue yet.
+            submitted: new jobs that are not in the queue yet.
         """
         waiting, sizes = self._waiting, self._sizes
         head = waiting.head()
@@ -188,7 +189,7 @@ class ClusterOfProcessors:
         return self._reservation
 
     def _may_pass(self, number: int, now: float) -> bool:
-        """Whether one behind the head fits now and does not delay it; it then has its part of the extra."""
+        """Whether a job behind the head fits now and does not delay it; it then has its part of the extra."""
         size = self._sizes[number]
         if size > self._free:
             return False
@@ -201,10 +202,10 @@ class ClusterOfProcessors:
         return True
 
     def _backfill_queue(self, now: float) -> None:
-        """Start all that may pass the head, in the order of the queue."""
+        """Start all jobs that may pass the head, in the order of the queue."""
         waiting = self._waiting
         fitting = [size for size in waiting.lanes if size <= self._free]
-        # A candidate of a lane stays the first to try: what is free, and the extra, only become less.
+        # The candidate of a lane stays the first to try: the free processors and the extra only become less.
         candidates = [(number, size) for size in fitting if (number := self._candidate(size, now)) is not None]
         heapify(candidates)
         while candidates:

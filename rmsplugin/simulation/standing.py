@@ -1,4 +1,4 @@
-"""Standing: how vjobs stand in a decision that is made by counting: who goes first, who makes way last. Pure."""
+"""Standing: the vjobs' standing in a decision by counting: which goes first, which makes way last. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rmsplugin.simulation.vjob import SimulatedVJob
 
 @dataclass
 class Moved:
-    """Whose state a decision changes, so far."""
+    """The vjobs whose state a decision changes, so far."""
 
     starts: list[SimulatedVJob] = field(default_factory=list)
     goes: list[SimulatedVJob] = field(default_factory=list)
-    ever: set[SimulatedVJob] = field(default_factory=set)  # be it to and fro
+    ever: set[SimulatedVJob] = field(default_factory=set)  # whether they still are changed, or are not any more
 
     def copy(self) -> Moved:
-        """The same, of its own."""
+        """An independent copy."""
         return Moved(list(self.starts), list(self.goes), set(self.ever))
 
     def goes_on(self, vjob: SimulatedVJob) -> None:
-        """One runs: it starts, or it does not make way after all."""
+        """Record that a vjob runs: it starts, or it does not make way after all."""
         self.ever.add(vjob)
         if vjob in self.goes:
             self.goes.remove(vjob)
@@ -37,12 +37,12 @@ class Moved:
             self.starts.append(vjob)
 
     def go(self, vjobs: Collection[SimulatedVJob]) -> None:
-        """These make way."""
+        """Record that these make way."""
         self.ever.update(vjobs)
         self.goes += vjobs
 
     def runs(self, vjob: SimulatedVJob) -> bool:
-        """Whether one runs then."""
+        """Whether a vjob then runs."""
         if vjob not in self.ever:
             return vjob.state is VJobState.RUNNING
         return vjob in self.starts or (vjob.state is VJobState.RUNNING and vjob not in self.goes)
@@ -50,13 +50,13 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """One vjob as it stands.
+    """The standing of one vjob.
 
     Attributes:
-        due: whether it is protected, for it is overdue.
+        due: whether it is protected because it is overdue.
         beyond: whether its user has more than his share with it.
-        rank: of those that are ready, less for whoever goes first.
-        stays: of those that run, less for whoever makes way later.
+        rank: the order of ready vjobs; a smaller one goes first.
+        stays: the order of running vjobs; a smaller one makes way later.
     """
 
     vjob: SimulatedVJob
@@ -72,7 +72,7 @@ class Standing:
 
     @property
     def user(self) -> str:
-        """Whose it is."""
+        """The user of the vjob."""
         return self.vjob.job.user
 
 
@@ -90,15 +90,15 @@ class _Times:
 def standings(
     vjobs: Iterable[SimulatedVJob], now: float, then: Moved, held: Held, parameters: Parameters, whole: Resources
 ) -> dict[SimulatedVJob, Standing]:
-    """How these stand, by ``rmsplugin.decision.slowdown``.
+    """The standing of these vjobs, by ``rmsplugin.decision.slowdown``.
 
     Args:
-        vjobs: about which something is decided.
+        vjobs: the vjobs about which something is decided.
         now: the time.
-        then: what is decided so far.
-        held: what the others hold.
-        parameters: of the decision.
-        whole: what all nodes have together.
+        then: the decisions so far.
+        held: the holdings of the other vjobs.
+        parameters: the parameters of the decision.
+        whole: the resources of all nodes together.
     """
     times = [_times(vjob, now, then) for vjob in vjobs]
     over = _beyond(times, held, parameters.slowdown.user_share, whole)
@@ -118,7 +118,7 @@ def standings(
 
 
 def exempt_for_s(vjob: SimulatedVJob, now: float, parameters: Parameters) -> float:
-    """For how much longer one that runs is not suspended, for it was started or resumed a moment ago."""
+    """The seconds for which a running vjob is not suspended, because it was started or resumed just now."""
     durations, memory_mib = parameters.durations, vjob.requested.memory_mib
     least_s = sum(each.constant_s + each.s_per_mib * memory_mib for each in (durations.suspend, durations.resume))
     exempt_s = max(parameters.exempt_s, parameters.slowdown.switches * least_s)
@@ -127,13 +127,13 @@ def exempt_for_s(vjob: SimulatedVJob, now: float, parameters: Parameters) -> flo
 
 
 def switch_s(vjob: SimulatedVJob, parameters: Parameters) -> float:
-    """How long it takes to suspend one, and to resume it."""
+    """The seconds that it takes to suspend a vjob, and to resume it."""
     durations = parameters.durations
     return takes_s(durations.suspend, vjob) + takes_s(durations.resume, vjob)
 
 
 def takes_s(duration: ActionDuration, vjob: SimulatedVJob) -> float:
-    """How long an action takes on all VMs of one, as ``ActionDuration.of`` says: VMs of a node share its storage."""
+    """The seconds of an action on all VMs of a vjob, as ``ActionDuration.of`` says: VMs of a node share its storage."""
     if not duration.s_per_mib:
         return duration.constant_s
     where = Counter((vjob.hosts or vjob.images).values())
@@ -150,7 +150,7 @@ def _times(vjob: SimulatedVJob, now: float, then: Moved) -> _Times:
 
 
 def _beyond(times: Iterable[_Times], held: Held, share: float, whole: Resources) -> frozenset[SimulatedVJob]:
-    """With whom their users have more than their share."""
+    """The vjobs with which their users have more than their share."""
     if share >= 1:
         return frozenset()
 
@@ -169,7 +169,7 @@ def _beyond(times: Iterable[_Times], held: Held, share: float, whole: Resources)
 def _due(
     times: Iterable[_Times], now: float, then: Moved, parameters: Parameters, whole: Resources
 ) -> Collection[SimulatedVJob]:
-    """Who is protected, for it is overdue."""
+    """The vjobs that are protected because they are overdue."""
     late = []
     for each in times:
         vjob = each.vjob

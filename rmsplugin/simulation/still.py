@@ -1,7 +1,7 @@
-"""Still: whether a decision of ``slowdown`` by which nothing changed is the same later on, if nothing happened. Pure.
+"""Still: whether a decision of ``slowdown`` that changed nothing is the same later, if nothing happened. Pure.
 
-Time alone changes who goes first, who may have others make way, and whether that pays. If none of that is otherwise,
-the decision takes the same way, and need not be made: it packs, and time does not pack otherwise (docs/decisions/0180).
+Time alone changes three things: which vjob goes first, which may have others make way, and whether that pays. If these
+are the same, so is the decision, and it need not be made: packing does not depend on time (docs/decisions/0180).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 @dataclass(frozen=True)
 class Still:
-    """All that time has a part in when it is decided about vjobs on nodes.
+    """All that time has a part in, in a decision about vjobs on nodes.
 
     Attributes:
-        stand: how each stands about which something is decided.
-        order: of all vjobs, whoever goes first first.
-        due: who is protected, for he is overdue.
-        may_yield: who runs, and may be suspended.
-        enough: by ready one and one that may be suspended, whether that one has waited enough for this one.
+        stand: the standing of each vjob about which something is decided.
+        order: all vjobs, in the order in which they go first.
+        due: the vjobs that are protected because they are overdue.
+        may_yield: the running vjobs that may be suspended.
+        enough: by a ready vjob and one that may be suspended, whether the latter has waited enough for the former.
         factor: what is enough.
     """
 
@@ -54,15 +54,15 @@ class Still:
         parameters: Parameters,
         capacity: Resources,
     ) -> Still:
-        """See it at a time.
+        """Take the state at a time.
 
         Args:
             now: the time.
-            queue: all that have not ended, in the order of their submissions.
-            transit: those of them about which nothing is decided.
-            held: what those hold.
-            parameters: of the decision; no shares, and nobody is paused.
-            capacity: of all nodes.
+            queue: all vjobs that have not ended, in the order of their submissions.
+            transit: those vjobs of the queue about which nothing is decided.
+            held: the holdings of those.
+            parameters: the parameters of the decision; no shares, and nobody is paused.
+            capacity: the resources of all nodes.
         """
         vjobs = list(queue)
         settled = [vjob for vjob in vjobs if vjob not in transit]
@@ -86,11 +86,12 @@ class Still:
         return cls(stand, tuple(sorted(vjobs, key=first)), due, may_yield, enough, factor)
 
     def is_as(self, before: Still, barred: Mapping[SimulatedVJob, tuple[Collection[SimulatedVJob], float]]) -> bool:
-        """Whether a decision now takes the same way as one before, between which and now nothing has happened.
+        """Whether a decision now takes the same way as an earlier one, if nothing has happened in between.
 
         Args:
-            before: at the time of that decision.
-            barred: for whom others did not make way then, for it did not pay: those, and what it lost at least.
+            before: the state at the time of that decision.
+            barred: the vjobs for which others did not make way then, because it did not pay: those others, and the
+                least loss.
         """
         if self.order != before.order or self.due != before.due or self.may_yield != before.may_yield:
             return False
@@ -99,7 +100,7 @@ class Still:
         return all(self._is_too_much(vjob, victims, lost_s) for vjob, (victims, lost_s) in barred.items())
 
     def _is_too_much(self, vjob: SimulatedVJob, victims: Collection[SimulatedVJob], lost_s: float) -> bool:
-        """Whether it still does not pay for one to have these make way, however many share what that loses."""
+        """Whether it still does not pay that these make way for a vjob, however many vjobs share the loss."""
         each = self.stand[vjob]
         its = expansion(each.waited_s, each.needed_s + lost_s)
         return any(its < self.factor * self.stand[victim].expansion for victim in victims)

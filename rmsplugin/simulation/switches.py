@@ -1,4 +1,4 @@
-"""Switches: carries out cluster-wide context switches on the simulated cluster, each step once its needs have ended."""
+"""Switches: carries out cluster-wide context switches on the simulated cluster; a step waits for its needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _How(enum.Enum):
     PLANNED = enum.auto()
     RUNNING = enum.auto()
     DONE = enum.auto()
-    FAILED = enum.auto()  # or skipped, for a step that it waits for failed
+    FAILED = enum.auto()  # or skipped, because a step that it waits for failed
 
 
 _OPEN = (_How.PLANNED, _How.RUNNING)
@@ -41,7 +41,7 @@ _OPEN = (_How.PLANNED, _How.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What is known of a context switch before it begins: its cost, how long it takes, its actions by kind."""
+    """The forecast of a context switch: its cost, its duration, its actions by kind."""
 
     cost_mib: int
     expected_s: float
@@ -49,7 +49,7 @@ class Foreseen:
 
     @classmethod
     def of(cls, proposal: Proposal) -> Foreseen:
-        """What a proposal foresees."""
+        """The forecast of a proposal."""
         actions = Counter(
             "remote_resume" if action.kind is ActionKind.RESUME and not action.is_local else str(action.kind)
             for action in proposal.plan.actions()
@@ -66,7 +66,7 @@ class _Switch:
 
 
 class Switches:
-    """All context switches that are under way, and what became of the others."""
+    """All context switches under way, and the results of the others."""
 
     def __init__(
         self,
@@ -89,18 +89,18 @@ class Switches:
                     yield step
 
     def add(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
-        """A context switch begins; ``advance`` begins its steps."""
+        """Begin a context switch; ``advance`` begins its steps."""
         self._under_way.append(_Switch(now, foreseen, steps, [_How.PLANNED] * len(steps)))
 
     def ended(self, operation: Operation) -> None:
-        """An operation has ended, which may have been a step."""
+        """Handle the end of an operation, which may have been a step."""
         found = self._running.pop(operation.vjob, None)
         if found is not None:
             switch, number = found
             switch.how[number] = _How.FAILED if operation.fails else _How.DONE
 
     def advance(self, now: float) -> bool:
-        """Begin what can begin, skip what cannot any more. Returns whether a step was skipped."""
+        """Begin the steps that can begin, skip those that no longer can. Returns whether a step was skipped."""
         skipped = False
         for switch in list(self._under_way):
             for number, step in enumerate(switch.steps):

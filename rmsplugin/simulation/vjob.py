@@ -1,4 +1,4 @@
-"""A vjob in the replay: its state, where its VMs are, how much of its work is done, and what it was through."""
+"""A vjob in the replay: its state, its VMs' hosts, the progress of its work, and its history."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rmsplugin.workload.jobs import Job
 
 @dataclass(slots=True)
 class VMMemory:
-    """Memory of each VM of a vjob where it is observed; all are alike.
+    """Memory of each VM of a vjob where memory is observed; all VMs are alike.
 
     Attributes:
-        needs_mib: what it needs when it runs.
-        expected_mib: what it is expected to need before.
-        most_mib: more cannot be planned for a VM: it has a node to itself then.
-        seen: whether it has run, so that it is known what it needs.
+        needs_mib: the memory that a VM needs when it runs.
+        expected_mib: the memory that it is expected to need before.
+        most_mib: the most that can be planned for a VM: it then has a node to itself.
+        seen: whether it has run, so that its need is known.
     """
 
     needs_mib: int
@@ -32,12 +32,12 @@ class VMMemory:
 
     @property
     def held_mib(self) -> int:
-        """What it holds of its node when it is there."""
+        """The memory of its node that a VM holds when it is there."""
         return self.needs_mib if self.seen else self.expected_mib
 
     @property
     def demanded_mib(self) -> int:
-        """What decisions count for it."""
+        """The memory that decisions count for a VM."""
         return min(self.held_mib, self.most_mib)
 
 
@@ -47,18 +47,19 @@ class SimulatedVJob:
 
     Attributes:
         number: its place in the queue.
-        names: of its VMs.
-        requested: by each VM.
-        hosts: where its VMs hold memory, by VM name; of a migration under way, the sources.
+        names: the names of its VMs.
+        requested: the resources requested for each VM.
+        hosts: by VM name, where its VMs hold memory; of a migration under way, the sources.
         moving: destinations of a migration under way.
-        images: where its saved states are.
-        work_left_s: of its present phase, at full speed, as of ``counted_s``.
+        images: the nodes of its saved states.
+        work_left_s: the work left of its present phase, at full speed, as of ``counted_s``.
         rate: its speed since then, from 0 (does not compute) to 1.
-        forecast: number of the latest forecast of when the phase ends; older ones are void.
-        run_s: how much of its limit is used up, without the present interval.
-        failures: how often in a row an operation of a kind failed, and before when it is not tried again.
-        observed: what is seen of its demand; None where that is what it requested.
-        memory: of each of its VMs, where that is observed; None where it is what it requested.
+        forecast: number of the latest forecast of the phase's end; older forecasts are void.
+        run_s: the used part of its limit, without the present interval.
+        failures: by kind of operation, the number of failures in a row, and the time before which it is not tried
+            again.
+        observed: its observed demand; None where its demand is what it requested.
+        memory: the memory of each of its VMs, where memory is observed; None where it is what it requested.
     """
 
     number: int
@@ -89,12 +90,12 @@ class SimulatedVJob:
 
     @property
     def name(self) -> str:
-        """As decisions know it."""
+        """Its name in decisions."""
         return str(self.job.job_id)
 
     @property
     def held_mib(self) -> int:
-        """What each VM holds of the memory of its node."""
+        """The memory of its node that each VM holds."""
         return self.requested.memory_mib if self.memory is None else self.memory.held_mib
 
     @property
@@ -103,11 +104,11 @@ class SimulatedVJob:
         return self.state is VJobState.RUNNING and self.end_s is None
 
     def cpus(self, vm: int) -> float:
-        """What a VM uses now if nothing holds it up, by its index."""
+        """The CPUs that a VM uses now if nothing holds it up, by its index."""
         return self.activity[self.phase].of(vm)
 
     def become(self, state: VJobState, now: float, *, failed: bool = False) -> None:
-        """Come into another state; ``failed``: what was under way did."""
+        """Change to another state; ``failed``: the operation under way failed."""
         check_transition(self.name, self.state, state)
         nodes = tuple(self.hosts.values()) or tuple(self.images.values())
         self.intervals.append(Interval(self.state, self.since_s, now, nodes, failed))
@@ -126,21 +127,21 @@ class SimulatedVJob:
 
     @property
     def phase_ends_s(self) -> float:
-        """When the present phase is done at the present speed, which is above 0."""
+        """The end of the present phase at the present speed, which is above 0."""
         return self.counted_s + self.work_left_s / self.rate
 
     def rests(self, kind: OperationKind, now: float) -> bool:
-        """Whether an operation of a kind has failed so lately that it is not tried again yet."""
+        """Whether an operation of a kind failed so lately that it is not tried again yet."""
         return kind in self.failures and self.failures[kind][1] > now
 
     def failed(self, kind: OperationKind, now: float) -> float:
-        """An operation failed. Returns the time from which it is tried again."""
+        """Record that an operation failed. Returns the time from which it is tried again."""
         count = self.failures[kind][0] + 1 if kind in self.failures else 1
         self.failures[kind] = (count, now + pause_s(count))
         return self.failures[kind][1]
 
     def told(self) -> JobRun:
-        """What became of it, once its VMs are stopped."""
+        """Its course, once its VMs are stopped."""
         assert self.end_s is not None
         used = cpu_s(self.activity, len(self.names))
         moves, held_mib = tuple(self.moves), None if self.memory is None else self.held_mib

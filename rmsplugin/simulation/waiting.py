@@ -1,7 +1,7 @@
-"""Waiting: the queue, as EASY asks for it: its head, and the first behind it that fits and would not be in the way.
+"""Waiting: the queue as EASY needs it: its head, and the first job behind it that fits and would not delay it.
 
-Jobs of one size (number of processors) are a *lane*. Of two jobs in a lane that would end soon enough the earlier goes
-first, so a pass looks at one candidate of each lane, found in the logarithm of the lane's length.
+Jobs of one size (number of processors) are a *lane*. Of two jobs in a lane that would end soon enough, the earlier one
+goes first. So a pass looks at one candidate of each lane, found in the logarithm of the lane's length.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections import deque
 
-#: The estimate of a job that has left.
+#: The estimate of a job that has left the lane.
 _NEVER = math.inf
 
-#: After all ends that are estimated.
+#: A time after all estimated ends.
 ANY_END_S = 1e300
 
 
 class Lane:
-    """Waiting jobs of one size: which is the first that would end soon enough?
+    """Waiting jobs of one size; finds the first one that would end soon enough.
 
     A tournament tree over the jobs in queue order: each inner node has the shorter estimate of its two.
     """
@@ -32,7 +32,7 @@ class Lane:
         self._tree: list[float] = [_NEVER] * (2 * self._leaves)
 
     def append(self, job: int, estimate_s: float) -> None:
-        """Take in a job behind all others."""
+        """Add a job behind all others."""
         if len(self._jobs) == self._leaves:
             self._rebuild()
         slot = len(self._jobs)
@@ -46,7 +46,7 @@ class Lane:
             node >>= 1
 
     def remove(self, job: int) -> None:
-        """Let a job go."""
+        """Remove a job."""
         self.count -= 1
         tree = self._tree
         node = self._leaves + self._slot.pop(job)
@@ -72,7 +72,7 @@ class Lane:
         return self._jobs[node - leaves]
 
     def _rebuild(self) -> None:
-        """Forget those that left; make the tree so large that half of it is free."""
+        """Forget the jobs that left; make the tree so large that half of it is free."""
         kept = [(job, self._tree[self._leaves + slot]) for job, slot in self._slot.items()]
         while self._leaves < 2 * len(kept):
             self._leaves *= 2
@@ -85,15 +85,15 @@ class Lane:
 
 
 class Waiting:
-    """The jobs that wait, in queue order: jobs are numbers that grow with it."""
+    """The waiting jobs, in queue order: jobs are numbers that grow with it."""
 
     def __init__(self) -> None:
         self.lanes: dict[int, Lane] = {}  # by size; none is empty
-        self._order: deque[int] = deque()  # with some that left from the middle
+        self._order: deque[int] = deque()  # with some jobs that left from the middle
         self._left: set[int] = set()
 
     def append(self, job: int, size: int, estimate_s: float) -> None:
-        """A job is submitted."""
+        """Add a submitted job."""
         lane = self.lanes.get(size)
         if lane is None:
             lane = self.lanes[size] = Lane()
@@ -101,14 +101,14 @@ class Waiting:
         self._order.append(job)
 
     def head(self) -> int | None:
-        """The first of the queue."""
+        """The first job of the queue."""
         order, left = self._order, self._left
         while order and order[0] in left:
             left.remove(order.popleft())
         return order[0] if order else None
 
     def remove(self, job: int, size: int) -> None:
-        """A job starts."""
+        """Remove a job that starts."""
         lane = self.lanes[size]
         lane.remove(job)
         if not lane.count:

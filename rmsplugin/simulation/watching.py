@@ -1,4 +1,4 @@
-"""Watching: the demand of VMs is looked at once a cycle, as the engine does, for as long as it may change."""
+"""Watching: looks at the demand of VMs once a cycle, as the engine does, for as long as it may change."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class Watching:
     """Looks at the VMs of vjobs whose demand is observed."""
 
     def __init__(self, events: Events, cycle_s: float, changed: Callable[[SimulatedVJob], None]) -> None:
-        """Look at nobody yet.
+        """Look at no vjob yet.
 
         Args:
-            events: of the replay.
-            cycle_s: between two looks.
-            changed: told of a vjob whose demand has changed.
+            events: the events of the replay.
+            cycle_s: the time between two looks.
+            changed: called with a vjob whose demand has changed.
         """
         self._events, self._cycle_s, self._changed = events, cycle_s, changed
 
     def watch(self, vjob: SimulatedVJob, now: float) -> None:
-        """Look at what its VMs do, cycle after cycle, until nothing new is seen."""
+        """Look at the demand of a vjob's VMs, cycle after cycle, until nothing new is seen."""
         observed = vjob.observed
         if observed is None:
             return

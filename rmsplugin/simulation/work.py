@@ -1,4 +1,4 @@
-"""Work: who computes at what speed, until when; and how many CPUs that uses."""
+"""Work: which vjobs compute at what speed, until when; and how many CPUs that uses."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from rmsplugin.simulation.hosts import Hosts
 from rmsplugin.simulation.outcome import Usage
 from rmsplugin.simulation.vjob import SimulatedVJob
 
-#: Is told of a vjob, and the time.
+#: Called with a vjob, and the time.
 Told = Callable[[SimulatedVJob, float], None]
 
 
 class Work:
-    """What all vjobs compute, phase by phase.
+    """The computations of all vjobs, phase by phase.
 
     Attributes:
-        usage: what was used and demanded, each time that it changed.
+        usage: the CPUs used and demanded, each time that they changed.
     """
 
     def __init__(self, hosts: Hosts, events: Events, begins: Told, done: Told) -> None:
-        """Nobody computes.
+        """Begin without any computation.
 
         Args:
-            hosts: where the VMs are.
-            events: of the replay.
-            begins: told when a vjob begins another phase.
-            done: told when it has done its last one.
+            hosts: the nodes of the VMs.
+            events: the events of the replay.
+            begins: called when a vjob begins another phase.
+            done: called when a vjob has done its last phase.
         """
         self._hosts, self._events, self._begins, self._done = hosts, events, begins, done
         self.usage: list[Usage] = []
@@ -35,7 +35,7 @@ class Work:
         self._share: dict[SimulatedVJob, tuple[float, float]] = {}  # CPUs of each that computes: used, demanded
 
     def set_rates(self, now: float) -> None:
-        """Whoever computes at another speed from now on; and who computes no more is not counted any more."""
+        """Set the vjobs' new speeds; a vjob that computes no more is not counted any more."""
         changed, crowded_vms = False, self._hosts.crowded_vms
         for vjob in [vjob for vjob in self._share if not vjob.computes]:
             changed |= self._account(vjob, None)
@@ -60,7 +60,7 @@ class Work:
         return before != after
 
     def _forecast(self, vjob: SimulatedVJob) -> None:
-        """When its present phase is done, unless its speed changes before."""
+        """Forecast the end of the vjob's present phase, unless its speed changes before."""
         vjob.forecast += 1
         number = vjob.forecast
 
