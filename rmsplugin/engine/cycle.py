@@ -21,7 +21,7 @@ from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.observe import site
-from rmsplugin.engine.observe.gone import clear_left_behind
+from rmsplugin.engine.observe.dead_nodes import clear_left_behind
 from rmsplugin.engine.observe.observation import Observation, observe
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered

@@ -35,7 +35,7 @@ class ProcessFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProposerLimits:
     """Bounds of a proposing process.
 
     Raises:
@@ -60,7 +60,7 @@ class Limits:
 class Process:
     """One process. It is started at once, and loads the solvers while nobody waits."""
 
-    def __init__(self, limits: Limits, entry: str) -> None:
+    def __init__(self, limits: ProposerLimits, entry: str) -> None:
         """Start it.
 
         Args:
@@ -118,7 +118,7 @@ class Process:
 
         Args:
             request: what ``wire.encode`` made of it.
-            deadline_s: from the moment that the process has loaded what it needs, for which it has ``Limits.start_s``.
+            deadline_s: from the moment that the process has loaded what it needs (at most ``start_s``).
 
         Raises:
             ProcessFailedError: there is none.

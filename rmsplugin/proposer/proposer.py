@@ -11,7 +11,7 @@ from typing import Self
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposer import wire
-from rmsplugin.proposer.process import Limits, Process, ProcessFailedError
+from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
 
@@ -43,14 +43,14 @@ class Proposer:
     (and ``start_s`` more if the failed one was new). Nothing is left behind when this process ends, however it ends.
     """
 
-    def __init__(self, limits: Limits | None = None, entry: str = ENTRY) -> None:
+    def __init__(self, limits: ProposerLimits | None = None, entry: str = ENTRY) -> None:
         """Start nothing yet: see ``warm_up``.
 
         Args:
             limits: bounds of the process.
             entry: what it calls, as ``module:function``.
         """
-        self._limits = limits or Limits()
+        self._limits = limits or ProposerLimits()
         self._entry = entry
         self._turn = threading.Lock()  # held while a request is answered
         self._state = threading.Lock()  # guards the two below, for a moment only

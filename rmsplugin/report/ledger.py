@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from rmsplugin.engine.ledger.chapter import called
+from rmsplugin.engine.ledger.table import called
 from rmsplugin.errors import ReportError
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.operation import OperationKind

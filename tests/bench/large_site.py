@@ -33,13 +33,13 @@ from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
-from rmsplugin.proposer.process import Limits
+from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
 #: As nice as the engine: it is measured on machines that do other things, too.
-_LIMITS = Limits(deadline_s=600, fallback_s=600, start_s=600, nice=0)
+_LIMITS = ProposerLimits(deadline_s=600, fallback_s=600, start_s=600, nice=0)
 FRONT = "front"
 MEMORY_MIB = 896  # of each VM; with its overhead one CPU's share of a node
 WIDE = 16  # VMs of each vjob of the first quarter

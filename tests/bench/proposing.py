@@ -19,7 +19,7 @@ from bench import verify
 from bench.families import scale
 from bench.measure import Report, median, progress, ratio, timed
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.proposer.process import Limits
+from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -27,7 +27,7 @@ from rmsplugin.proposing.proposal import NoProposal, Proposal
 from rmsplugin.proposing.propose import propose
 
 #: As nice as whatever it is compared with.
-_LIMITS = Limits(deadline_s=600, fallback_s=600, start_s=600, nice=0)
+_LIMITS = ProposerLimits(deadline_s=600, fallback_s=600, start_s=600, nice=0)
 _PARAMETERS = ProposalParameters("rjsp").without_solver()
 _TICK_S = 0.001
 

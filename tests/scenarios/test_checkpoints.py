@@ -17,7 +17,7 @@ from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.observe.gone import record_gone
+from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
 from rmsplugin.model.vjob import VJobState
 

@@ -30,7 +30,7 @@ from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
-from rmsplugin.engine.observe.gone import record_gone
+from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.errors import OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

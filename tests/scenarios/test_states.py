@@ -10,7 +10,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.platform.base import VMPower
-from rmsplugin.engine.ledger.rows import Aside, OperationKind, VMRow
+from rmsplugin.engine.ledger.rows import OperationKind, SetAsideState, VMRow
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
@@ -104,7 +104,7 @@ def test_a_state_that_is_damaged_or_gone_from_its_store_is_lost(world: World, ho
     world.until(job, S.RUNNING)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.losses, vjob.script_started) == (1, False)
-    assert len(world.context.ledger.asides.all()) == (how == "damaged")
+    assert len(world.context.ledger.set_aside.all()) == (how == "damaged")
 
 
 def test_a_copy_that_is_damaged_on_its_way_is_no_lost_state(local: World) -> None:
@@ -266,14 +266,14 @@ def half_lost(world: World) -> int:
 
 def mend(world: World) -> None:
     """As from a backup."""
-    [aside] = world.context.ledger.asides.all()
+    [aside] = world.context.ledger.set_aside.all()
     vm = aside.vms[1]
     world.files.put(holder(world, vm), path_of(world, vm).replace("/vjob", f"/aside-{aside.id}.vjob"), world.intact)  # type: ignore[attr-defined]
 
 
 def test_a_restart_puts_saved_states_aside(world: World) -> None:
     job = half_lost(world)
-    [aside] = world.context.ledger.asides.all()
+    [aside] = world.context.ledger.set_aside.all()
     assert len([path for path in states(world) if f"/aside-{aside.id}.vjob{job}-" in path]) == 2
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
     assert "is not what was saved" in aside.reason
@@ -304,7 +304,7 @@ def test_states_are_taken_back_and_the_vjob_goes_on_from_there(world: World) -> 
     ticks(world)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.state, vjob.losses, vjob.script_started, vjob.taking_back) == (S.SLEEPING, 0, True, 0)
-    assert world.context.ledger.asides.all() == []
+    assert world.context.ledger.set_aside.all() == []
     booted = len([call for call in world.hypervisor.calls if call[0] == "boot"])
     world.hypervisor.serials.clear()  # the saves of the later life are no truth any more
     world.ask(job, K.RESUME)
@@ -323,12 +323,12 @@ def test_a_vjob_that_sleeps_can_go_back_and_forth_between_its_states(world: Worl
     world.until(job, S.SLEEPING)
     service(world).put_aside.take_back(ROOT, 1)
     world.until(job, S.SLEEPING)
-    [later] = world.context.ledger.asides.all()
+    [later] = world.context.ledger.set_aside.all()
     assert later.losses == 1
     service(world).put_aside.take_back(ROOT, later.id)
     world.until(job, S.SLEEPING)
     assert world.context.ledger.vjob(job).losses == 1
-    [again] = world.context.ledger.asides.all()
+    [again] = world.context.ledger.set_aside.all()
     assert again.losses == 0
 
 
@@ -337,7 +337,7 @@ def test_the_address_of_another_vm_is_not_taken_back(world: World) -> None:
     mend(world)
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
-    [aside] = world.context.ledger.asides.all()
+    [aside] = world.context.ledger.set_aside.all()
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     with pytest.raises(RefusedError, match=aside.vms[0].address):
         service(world).put_aside.take_back(OWNER, 1)
@@ -349,11 +349,11 @@ def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_a
     mend(world)
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
-    [aside] = world.context.ledger.asides.all()
+    [aside] = world.context.ledger.set_aside.all()
     service(world).put_aside.take_back(OWNER, 1)  # what it is about to end still has the address
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     world.until(job, S.RUNNING)
-    assert [each.id for each in world.context.ledger.asides.all()] == [1]
+    assert [each.id for each in world.context.ledger.set_aside.all()] == [1]
     assert len(events(world, "not-taken-back")) == 1
     assert world.context.ledger.vjob(job).taking_back == 0
 
@@ -363,7 +363,7 @@ def test_dropped_states_are_gone(world: World) -> None:
     with pytest.raises(ForbiddenError):
         service(world).put_aside.drop(STRANGER, 1)
     service(world).put_aside.drop(OWNER, 1)
-    assert world.context.ledger.asides.all() == []
+    assert world.context.ledger.set_aside.all() == []
     assert states(world) == set()
     assert world.state(job) is S.RUNNING
 
@@ -378,7 +378,7 @@ def test_states_go_when_their_job_ends(world: World, waits: bool) -> None:
         assert world.state(job) in (S.WAITING, S.STARTING)
     world.rms.cancel(job)
     world.until(job, S.TERMINATED)
-    assert world.context.ledger.asides.all() == []
+    assert world.context.ledger.set_aside.all() == []
     assert world.leftovers() == []
 
 
@@ -393,8 +393,8 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     first = world.life
     world.alive(world.cycle.run)
 
-    def asides() -> list[Aside]:
-        return [] if world.life.dead else world.context.ledger.asides.all()
+    def asides() -> list[SetAsideState]:
+        return [] if world.life.dead else world.context.ledger.set_aside.all()
 
     while not any(aside.complete for aside in asides()):
         if not world.life.dead and world.cycle.seen is not None and world.state(job) is S.SLEEPING:
@@ -403,7 +403,7 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     world.until(job, S.RUNNING)
     assert world.context.ledger.vjob(job).losses == 1
     mend(world)
-    while world.life.dead or world.context.ledger.asides.all():
+    while world.life.dead or world.context.ledger.set_aside.all():
         if not world.life.dead and world.state(job) is S.RUNNING and job not in world.executor.busy():
             world.alive(lambda: service(world).put_aside.take_back(ROOT, 1))
         world.tick()

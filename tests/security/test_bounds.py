@@ -148,7 +148,7 @@ def test_states_that_were_put_aside_are_told_page_by_page(served: Served, monkey
     with served.ledger.transaction():
         for number in range(10 * most):
             served.add_vjob(10 + number, ME, VJobState.TERMINATED)
-            served.ledger.asides.open(served.ledger.vjob(10 + number), [], "lost")
+            served.ledger.set_aside.open(served.ledger.vjob(10 + number), [], "lost")
     told = pages(served, "/v1/states?", "states")
     assert [len(page) for page in told] == [most] * 10
     assert [row["vjob"] for page in told for row in page] == [str(10 + number) for number in range(10 * most)]

@@ -15,7 +15,7 @@ from rmsplugin.engine.decide.parameters import proposal_parameters, proposer_lim
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.target.placement import Objective
-from rmsplugin.proposer.process import Limits
+from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 from rmsplugin.settings.deciding import Decision, Planning
@@ -79,7 +79,7 @@ def test_all_searches_together_leave_time_before_the_deadline(limit_s: float) ->
 
 def test_memory_of_the_proposing_process() -> None:
     assert proposer_limits(settings(planning={"memory_limit_mib": 4096})).memory_mib == 4096
-    assert proposer_limits(settings()).memory_mib == Limits().memory_mib
+    assert proposer_limits(settings()).memory_mib == ProposerLimits().memory_mib
 
 
 def test_durations_of_the_settings_reach_decision_and_estimate_alike() -> None:

@@ -334,7 +334,7 @@ def test_vms_of_an_older_release_are_as_large_as_what_was_requested_also_those_p
     upgraded = Ledger(path)
     try:
         assert [vm.memory_mib for vm in upgraded.vms()] == [64]
-        assert [vm.memory_mib for aside in upgraded.asides.of_vjob(12) for vm in aside.vms] == [64]
+        assert [vm.memory_mib for aside in upgraded.set_aside.of_vjob(12) for vm in aside.vms] == [64]
     finally:
         upgraded.close()
 

@@ -337,7 +337,7 @@ def test_private_keys_are_in_no_column_and_their_absence_is_said(query: Query, t
     told.submit(12)
     told.ledger.update_vjob(12, private_key="SECRET", public_key="open")
     told.ledger.update_vm("vjob12-0", host_key="SECRET", host_key_public="open")
-    told.ledger.asides.open(told.ledger.vjob(12), told.ledger.vms(12), "put aside")
+    told.ledger.set_aside.open(told.ledger.vjob(12), told.ledger.vms(12), "put aside")
     assert sum(data.count(b"SECRET") for data in files(told.path).values()) >= 4
     said_of = {}
     for table in {row["table"] for row in json.loads(query("--tables", "--json").out)["rows"]}:

@@ -25,7 +25,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, VJob
 from rmsplugin.model.resources import Resources
 from rmsplugin.proposer import wire
-from rmsplugin.proposer.process import Limits, Process, ProcessFailedError
+from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -35,7 +35,7 @@ SOURCE = Configuration(
     (Node("n1", Resources(2, 2048)),), (VJob("a", (VM("a-0", Resources(1, 1024)),)),), {"a-0": WAITING}
 )
 RJSP = ProposalParameters("rjsp")
-LIMITS = Limits(deadline_s=30, fallback_s=30, start_s=60, memory_mib=512)
+LIMITS = ProposerLimits(deadline_s=30, fallback_s=30, start_s=60, memory_mib=512)
 SHORT = replace(LIMITS, deadline_s=0.5)
 
 
@@ -46,7 +46,7 @@ def big(vms: int) -> Configuration:
 
 
 @contextmanager
-def proposer(bad: str, limits: Limits = LIMITS) -> Iterator[Proposer]:
+def proposer(bad: str, limits: ProposerLimits = LIMITS) -> Iterator[Proposer]:
     with Proposer(limits, f"unit.bad_proposers:{bad}") as made:
         yield made
 
@@ -161,7 +161,7 @@ def test_under_an_engine_that_may_have_less_it_has_no_more() -> None:
 )
 def test_limits_that_nothing_can_keep_are_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{field} must be .* not {value}$"):
-        Limits(**{field: value})  # type: ignore[arg-type]
+        ProposerLimits(**{field: value})  # type: ignore[arg-type]
 
 
 # -- as it should not be ---------------------------------------------------------------------------------------------

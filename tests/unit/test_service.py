@@ -24,7 +24,7 @@ from rmsplugin.engine.observe.observation import observe
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
 from rmsplugin.engine.serve import connections, service
-from rmsplugin.engine.serve.connections import Limits
+from rmsplugin.engine.serve.connections import ConnectionLimits
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -459,7 +459,7 @@ def test_a_wrapper_that_asks_anew_ends_the_wait_of_its_lost_connection(served: S
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, directory: Path, each: int, total: int) -> Served:
-    monkeypatch.setattr(Limits, "of_this_process", classmethod(lambda cls: cls(each, total, strangers=1)))
+    monkeypatch.setattr(ConnectionLimits, "of_this_process", classmethod(lambda cls: cls(each, total, strangers=1)))
     return Served(directory)
 
 
@@ -658,7 +658,7 @@ def test_only_operators_confirm(served: Served) -> None:
 
 def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> None:
     served.add_vjob(12, ME, S.RUNNING)
-    aside = served.ledger.asides.open(served.ledger.vjob(12), served.ledger.vms(12), "lost: a damaged state")
+    aside = served.ledger.set_aside.open(served.ledger.vjob(12), served.ledger.vms(12), "lost: a damaged state")
     status, answer = served.ask("GET", "/v1/states")
     assert (status, [(each["number"], each["vjob"], each["reason"]) for each in answer["states"]]) == (
         200,
@@ -667,7 +667,7 @@ def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> No
     assert "SECRET" not in json.dumps(answer)
     path = f"/v1/states/{aside.id}"
     assert served.ask("POST", f"{path}/drop")[0] == 409, "the restart is not done with them"
-    served.ledger.asides.close(12)
+    served.ledger.set_aside.close(12)
     assert served.ask("POST", f"{path}/take-back")[0] == 409, "there was no saved state"
     assert served.ask("POST", f"{path}/drop") == (200, {"ok": True})
     assert served.ask("POST", f"{path}/drop")[0] == 404

@@ -108,7 +108,7 @@ class FirstSight:
         for job in jobs:
             if others.get(job.job_id) is job and job.state is not JobState.ENDED:
                 vjob = vjobs[job.job_id]
-                if vjob.state is VJobState.WAITING and not self._context.ledger.asides.of_vjob(job.job_id):
+                if vjob.state is VJobState.WAITING and not self._context.ledger.set_aside.of_vjob(job.job_id):
                     why = "Slurm has given the id of its job to another one; nothing of it had begun"
                     self._context.ledger.transition(job.job_id, VJobState.TERMINATED, why)
                     continue

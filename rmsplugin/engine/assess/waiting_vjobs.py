@@ -8,14 +8,14 @@ from typing import NamedTuple
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
-from rmsplugin.engine.assess.limits import Limits
+from rmsplugin.engine.assess.limit_retry import LimitRetry
 from rmsplugin.engine.assess.queue import Waiting, queue_order
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.failures import LOSS
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
-from rmsplugin.engine.observe.gone import require_answers
+from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.errors import RefusedError
@@ -44,7 +44,7 @@ class WaitingVJobs:
         self._context = context
         self._first_sight = first_sight
         self._identity = identity
-        self._limits = Limits()
+        self._limits = LimitRetry()
 
     def look(self, seen: Observation) -> None:
         """Note the jobs that have ended since the last cycle."""

@@ -72,7 +72,7 @@ class MemoryCare:
 
     def look(self, seen: Observation) -> None:
         """Set bounds and balloons, and find the nodes that are pressed."""
-        with self._context.giving:  # else a VM that is just being placed would be in neither of the two
+        with self._context.placement_lock:  # else a VM that is just being placed would be in neither of the two
             nodes = self._nodes(seen)
             lowered = {name: self._context.bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
@@ -110,7 +110,7 @@ class MemoryCare:
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
         """Have the observed VMs of a node do with ``memory_mib`` less, before a VM comes there that is not observed.
 
-        The caller holds ``Context.giving`` until the ledger has that VM.
+        The caller holds ``Context.placement_lock`` until the ledger has that VM.
 
         Raises:
             RefusedError: the observed VMs cannot do with less now.

@@ -15,13 +15,13 @@ from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
 from rmsplugin.engine.context.job_reader import JobReader
-from rmsplugin.engine.context.lender import Lender
 from rmsplugin.engine.context.restored import Restored
 from rmsplugin.engine.context.shield import shielded
 from rmsplugin.engine.context.signs import SignsOfLife
 from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.context.suspensions import Suspensions
+from rmsplugin.engine.context.thread_budget import ThreadBudget
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.model.capabilities import Capabilities
@@ -50,14 +50,14 @@ class Context:
     slurm: SeenSlurm = field(default_factory=SeenSlurm)
     demanded_cpus: Demanded = field(default_factory=Demanded)
     #: The threads in which VMs are acted on.
-    threads: Lender = field(default_factory=Lender)
+    threads: ThreadBudget = field(default_factory=ThreadBudget)
     #: When each VM was last seen on a node, by the VM's name and the node's. In memory only.
     seen_vms: dict[tuple[str, str], float] = field(default_factory=dict)
     #: How long the last VM restored from each image's template took until it answered. In memory only.
     restored_s: dict[str, Restored] = field(default_factory=dict)
 
     #: Held while VMs are placed: from the look at the free memory and CPUs until the ledger has the VMs that take them.
-    giving: threading.RLock = field(default_factory=threading.RLock)
+    placement_lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone are asked nothing."""

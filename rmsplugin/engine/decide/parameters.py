@@ -7,7 +7,7 @@ from rmsplugin.decision.parameters import Parameters, SlowdownParameters, Switch
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
-from rmsplugin.proposer.process import Limits
+from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
@@ -58,6 +58,6 @@ def _observes_memory(settings: Settings) -> bool:
     return any(partition.memory == "observed" for partition in settings.partition.values())
 
 
-def proposer_limits(settings: Settings) -> Limits:
+def proposer_limits(settings: Settings) -> ProposerLimits:
     """The bounds of the process that proposes."""
-    return Limits(deadline_s=settings.planning.limit_s, memory_mib=settings.planning.memory_limit_mib)
+    return ProposerLimits(deadline_s=settings.planning.limit_s, memory_mib=settings.planning.memory_limit_mib)

@@ -17,7 +17,7 @@ from rmsplugin.engine.capacity.observed_memory import booked_mib, expected_mib, 
 from rmsplugin.engine.capacity.priorities import standing_of
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.executor import Executor
-from rmsplugin.engine.execute.single import ENGINE, single_plan
+from rmsplugin.engine.execute.one_step_plan import ENGINE, one_step_plan
 from rmsplugin.engine.ledger.records import standing_text
 from rmsplugin.engine.ledger.rows import Operation, OperationKind, Step, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
@@ -37,7 +37,7 @@ class Placing:
         self._context = context
         self._executor = executor
         self._memory_care = memory_care
-        self._lock = context.giving
+        self._lock = context.placement_lock
         self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
     # -- steps of context switches -------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ class Placing:
         """Begin a plan of one step, at once."""
         plans = self._context.ledger.plans
         with self._context.ledger.transaction():
-            plan = single_plan(self._context, vjob, kind, hosts, reason, requested_by)
+            plan = one_step_plan(self._context, vjob, kind, hosts, reason, requested_by)
             plan_id = plans.add(plan, [PlannedStep(vjob.display_id, kind, hosts)], {vjob.display_id: reason})
             [step] = plans.steps(plan_id)
             operation = self._intend(vjob, step, requested_by, resumes=resumes)

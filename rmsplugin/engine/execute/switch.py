@@ -19,8 +19,8 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute import tokens
 from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.one_step_plan import has_one_step
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.execute.single import is_single
 from rmsplugin.engine.ledger.rows import (
     OPEN_STEPS,
     OperationKind,
@@ -247,7 +247,7 @@ class Switch:
             counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
             ended = sum(number for each, number in counts.items() if each not in OPEN_STEPS)
             plan = ledger.plans.plan(step.plan_id)
-            if plan is not None and not is_single(plan):  # else the events of its operation say so
+            if plan is not None and not has_one_step(plan):  # else the events of its operation say so
                 words = (
                     f"{ended} of {sum(counts.values())} steps, "
                     f"{step.kind} {step.vjob} {state}{': ' if why else ''}{why}"
@@ -283,7 +283,7 @@ class Switch:
             seconds = self._context.clock.now() - plan.time
             with ledger.transaction():
                 plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
-                if is_single(plan):
+                if has_one_step(plan):
                     continue
                 words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")

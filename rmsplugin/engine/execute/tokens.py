@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.engine.ledger.rows import OperationKind, Step
-from rmsplugin.settings.deciding import Tokens as Limits
+from rmsplugin.settings.deciding import Tokens as TokenLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def use_of(step: Step, hosts: Mapping[str, str]) -> Use:
             return Use(step.kind, {}, Counter(step.hosts.values()))
 
 
-def are_free(limits: Limits, under_way: Collection[Use], wanted: Use) -> bool:
+def are_free(limits: TokenLimits, under_way: Collection[Use], wanted: Use) -> bool:
     """Whether the tokens of a step are free, beside the steps that are under way."""
     if wanted.kind in (OperationKind.PAUSE, OperationKind.UNPAUSE):
         return True

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rmsplugin.engine.ledger.chapter import Chapter, insert, update
+from rmsplugin.engine.ledger.table import LedgerTable, insert, update
 
 
 class CheckpointState(enum.StrEnum):
@@ -55,7 +55,7 @@ class Checkpoint:
         return sum(vm.size_bytes for vm in self.vms)
 
 
-class Checkpoints(Chapter):
+class Checkpoints(LedgerTable):
     """The ledger's table of checkpoints. Several threads may call."""
 
     def intend(self, job_id: int, vms: Iterable[CheckpointVM], targets: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.assessment.back_off import MOST_S, pause_s
-from rmsplugin.engine.ledger.chapter import Chapter
+from rmsplugin.engine.ledger.table import LedgerTable
 
 #: The kind of failure: the vjob's state was lost soon after its start. The next start waits.
 LOSS = "loss"
@@ -69,7 +69,7 @@ class NodeRest:
 Resting = Mapping[str, frozenset[str]]
 
 
-class Failures(Chapter):
+class Failures(LedgerTable):
     """The counts. Times are seconds since the epoch."""
 
     # -- of vjobs ------------------------------------------------------------------------------------------------

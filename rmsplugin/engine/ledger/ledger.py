@@ -18,8 +18,6 @@ from typing import Any
 import sqlite_utils
 
 from rmsplugin.engine.ledger import records
-from rmsplugin.engine.ledger.asides import Asides
-from rmsplugin.engine.ledger.chapter import called, insert, update
 from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.failures import Failures
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
@@ -31,6 +29,8 @@ from rmsplugin.engine.ledger.room_reports import RoomReports
 from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow, by_job
 from rmsplugin.engine.ledger.samples import Samples
 from rmsplugin.engine.ledger.schedule_book import ScheduleBook
+from rmsplugin.engine.ledger.set_aside import SetAsideStates
+from rmsplugin.engine.ledger.table import called, insert, update
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, parse
@@ -77,7 +77,7 @@ class Ledger:
         #: The stores of saved states that are known, each by its marker.
         self.markers = Markers(self._write, self._rows, clock)
         #: Saved states that were put aside.
-        self.asides = Asides(self._write, self._rows, clock)
+        self.set_aside = SetAsideStates(self._write, self._rows, clock)
         #: The reports of the hooks of rooms.
         self.room_reports = RoomReports(self._write, self._rows, clock)
         #: The nodes that are gone, and the VMs and files left behind on nodes.

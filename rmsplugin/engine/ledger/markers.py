@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rmsplugin.engine.ledger.chapter import Chapter
+from rmsplugin.engine.ledger.table import LedgerTable
 
 
-class Markers(Chapter):
+class Markers(LedgerTable):
     """The ledger's table of stores: one for each node, or the one named "shared"."""
 
     def of(self, store: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rmsplugin.engine.ledger.chapter import Chapter
+from rmsplugin.engine.ledger.table import LedgerTable
 from rmsplugin.errors import NotFoundError, RefusedError
 
 
@@ -48,7 +48,7 @@ class FenceFailures:
     error: str
 
 
-class NodeBook(Chapter):
+class NodeBook(LedgerTable):
     """The ledger's tables of nodes. Several threads may call."""
 
     def gone(self) -> Mapping[str, Gone]:

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from rmsplugin.decision.result import Decision, ReasonCode
-from rmsplugin.engine.ledger.chapter import Chapter, called, insert, update
 from rmsplugin.engine.ledger.rows import (
     OPEN_STEPS,
     DecisionRow,
@@ -18,13 +17,14 @@ from rmsplugin.engine.ledger.rows import (
     Step,
     StepState,
 )
+from rmsplugin.engine.ledger.table import LedgerTable, called, insert, update
 from rmsplugin.model.job_names import parse
 from rmsplugin.proposing.steps import PlannedStep
 
 _OPEN = ", ".join(f"'{state}'" for state in OPEN_STEPS)
 
 
-class Plans(Chapter):
+class Plans(LedgerTable):
     """The ledger's tables of plans, steps, decisions and the pause. Times are seconds since the epoch."""
 
     #: By display id, the last decision about a vjob, and the code of its reason; read once in the life of an engine.

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from functools import lru_cache
 from typing import Any
 
-from rmsplugin.engine.ledger.rows import Aside, Operation, OperationKind, Outcome, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import Operation, OperationKind, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
 
@@ -71,10 +71,10 @@ def read_vm(row: dict[str, Any]) -> VMRow:
     return VMRow(**{**row, **typed})
 
 
-def read_aside(row: dict[str, Any]) -> Aside:
+def read_aside(row: dict[str, Any]) -> SetAsideState:
     """The saved states put aside, of a row."""
     typed = {"complete": bool(row["complete"]), "vms": tuple(read_vm(vm) for vm in json.loads(row["vms"]))}
-    return Aside(**{**row, **typed})
+    return SetAsideState(**{**row, **typed})
 
 
 def read_operation(row: dict[str, Any]) -> Operation:

@@ -6,10 +6,10 @@ import json
 import math
 
 from rmsplugin.decision.reservation import Reservation, Reservations
-from rmsplugin.engine.ledger.chapter import Chapter, insert
+from rmsplugin.engine.ledger.table import LedgerTable, insert
 
 
-class ReservationBook(Chapter):
+class ReservationBook(LedgerTable):
     """The memory of virtual reconfiguration from one cycle to the next; it outlives a restart of the engine."""
 
     def read(self) -> Reservations:

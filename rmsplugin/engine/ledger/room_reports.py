@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from rmsplugin.engine.ledger.chapter import Chapter, insert
 from rmsplugin.engine.ledger.rows import RoomReport
+from rmsplugin.engine.ledger.table import LedgerTable, insert
 
 
-class RoomReports(Chapter):
+class RoomReports(LedgerTable):
     """The ledger's table of room reports."""
 
     def add(self, report: RoomReport) -> None:

@@ -96,7 +96,7 @@ def by_job(vms: Iterable[VMRow]) -> dict[int, list[VMRow]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class SetAsideState:
     """The saved states of a vjob that a restart put aside, with everything needed to take them back."""
 
     id: int

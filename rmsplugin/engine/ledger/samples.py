@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rmsplugin.engine.ledger.chapter import Chapter
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.ledger.table import LedgerTable
 from rmsplugin.model.vjob import Geometry, VJobState
 
 #: The number of a user's newest vjobs that tell what the next one needs.
@@ -42,7 +42,7 @@ class Sample:
         return self.centi_cpus, self.memory_demand_mib
 
 
-class Samples(Chapter):
+class Samples(LedgerTable):
     """The ledger's table of samples; the present demand of a VM is in the VM's own row, too."""
 
     def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmsplugin.engine.ledger.chapter import Chapter, insert, update
 from rmsplugin.engine.ledger.rows import RunState, ScheduledRun
+from rmsplugin.engine.ledger.table import LedgerTable, insert, update
 
 
-class ScheduleBook(Chapter):
+class ScheduleBook(LedgerTable):
     """The ledger's table of scheduled runs."""
 
     def begin(self, job: str, cron: str, host_time: float) -> int:

@@ -1,4 +1,4 @@
-"""Usage book: the usage of the processes of vjobs in their VMs, as last seen. A chapter of the ledger."""
+"""Usage book: the usage of the processes of vjobs in their VMs, as last seen. A part of the ledger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from rmsplugin.adapters.guests.used import COLUMNS, Used
-from rmsplugin.engine.ledger.chapter import Chapter
+from rmsplugin.engine.ledger.table import LedgerTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class VMUsage:
     used: Used
 
 
-class UsageBook(Chapter):
+class UsageBook(LedgerTable):
     """The ledger's table of usage."""
 
     def record(self, job_id: int, idx: int, used: Used) -> None:

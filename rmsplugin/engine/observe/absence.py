@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
-from rmsplugin.engine.observe.gone import has_left
+from rmsplugin.engine.observe.dead_nodes import has_left
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from rmsplugin.adapters.command import run_command
 from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.observe.gone import record_gone
+from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 

@@ -13,14 +13,14 @@ from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.one_step_plan import ENGINE
 from rmsplugin.engine.execute.operations.allocation import suspend_job
 from rmsplugin.engine.execute.operations.go_on import last_heard, stands_still
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.execute.single import ENGINE
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
 from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
+from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
-from rmsplugin.engine.observe.gone import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.engine.reconcile import brake
@@ -254,7 +254,7 @@ class Following:
         elif directive.what is RmsAct.REQUEUE:
             context.rms.requeue(job_id)
             context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
-        elif directive.what is RmsAct.FORGET and context.ledger.asides.of_vjob(job_id):
+        elif directive.what is RmsAct.FORGET and context.ledger.set_aside.of_vjob(job_id):
             self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # its VMs are removed, too
         elif directive.what is RmsAct.FORGET:
             context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)

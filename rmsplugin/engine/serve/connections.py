@@ -28,7 +28,7 @@ _EACH_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """The most connections open at once: of each caller, of all callers together, and besides of strangers."""
 
     each: int
@@ -36,7 +36,7 @@ class Limits:
     strangers: int
 
     @classmethod
-    def of_this_process(cls) -> Limits:
+    def of_this_process(cls) -> ConnectionLimits:
         """The limits by this process's file descriptors; their soft limit is raised to the hard one."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = _ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_DESCRIPTORS)
@@ -49,7 +49,7 @@ class Limits:
 class Connections:
     """All connections to the service. Used in one event loop."""
 
-    def __init__(self, limits: Limits, unlimited: Collection[Hashable]) -> None:
+    def __init__(self, limits: ConnectionLimits, unlimited: Collection[Hashable]) -> None:
         """``unlimited``: callers that are always let in, and that others must not shut out."""
         self._limits = limits
         self._unlimited = unlimited

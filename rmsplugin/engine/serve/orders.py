@@ -7,7 +7,7 @@ from typing import Any
 
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.observe.gone import record_back, record_gone, require_silent
+from rmsplugin.engine.observe.dead_nodes import record_back, record_gone, require_silent
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.serve.plan_views import pause_view
 from rmsplugin.engine.serve.rights import Rights, user_name

@@ -7,7 +7,7 @@ from typing import Any
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.operations.aside import drop_aside, require_whole
-from rmsplugin.engine.ledger.rows import Aside, Operation, OperationKind
+from rmsplugin.engine.ledger.rows import Operation, OperationKind, SetAsideState
 from rmsplugin.engine.serve import views
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.errors import ForbiddenError, RefusedError
@@ -28,7 +28,7 @@ class PutAside:
         ``next``: the next page has those ``after`` this number; None: there is none.
         """
         of = None if self._rights.is_operator(uid) else uid
-        found = self._context.ledger.asides.after(after, views.MOST_AT_ONCE + 1, of)
+        found = self._context.ledger.set_aside.after(after, views.MOST_AT_ONCE + 1, of)
         page = found[: views.MOST_AT_ONCE]
         return {"states": [views.aside_view(each) for each in page], "next": page[-1].id if page != found else None}
 
@@ -53,8 +53,8 @@ class PutAside:
         )
         return {"ok": True}
 
-    def _aside(self, uid: int, number: int) -> Aside:
-        aside = self._context.ledger.asides.numbered(number)
+    def _aside(self, uid: int, number: int) -> SetAsideState:
+        aside = self._context.ledger.set_aside.numbered(number)
         if uid != aside.uid and not self._rights.is_operator(uid):
             raise ForbiddenError(f"the saved states put aside as {number} are {aside.user}'s")
         vjob = self._context.ledger.vjobs_among([aside.job_id]).get(aside.job_id)

@@ -16,10 +16,10 @@ from rmsplugin.engine.execute import usage
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.identity import take_account
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.ledger.roster import Entry, Roster
 from rmsplugin.engine.ledger.rows import Operation, RoomReport, VJobRow
+from rmsplugin.engine.ledger.vjob_cache import Entry, VJobCache
 from rmsplugin.engine.observe import site
-from rmsplugin.engine.observe.gone import require_answers
+from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.requeues import Requeue, record_requeue, why_not_attached
 from rmsplugin.engine.serve.naming import Named, named, the_one
@@ -63,7 +63,7 @@ class Requests:
         self._placing = placing
         self._cycle = cycle
         self._wake = wake
-        self.roster = Roster(context.ledger)
+        self.vjob_cache = VJobCache(context.ledger)
         self._grant(Rights.of_site(context))
         self._lock = threading.Lock()
         self._changes: dict[int, int] = {}  # by job id, how often its script's end was told differently; latest last
@@ -244,7 +244,7 @@ class Requests:
         return {"ok": True}
 
     def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
-        """Take the wrapper's sign of life, for a vjob of the roster. Reads nothing, and waits for nothing."""
+        """Take the wrapper's sign of life, for a vjob of the cache. Reads nothing, and waits for nothing."""
         if uid != entry.uid and not self.rights.is_engine(uid):
             raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
         self._context.signs.heard(entry.job_id, self._context.clock.now())

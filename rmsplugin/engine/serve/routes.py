@@ -228,10 +228,10 @@ class Routes:
 
     async def _attached(self, asked: Asked) -> Reply:
         name = asked.vjob
-        roster = self._requests.roster
-        entry = roster.known(name)
+        vjob_cache = self._requests.vjob_cache
+        entry = vjob_cache.known(name)
         if entry is None:
-            entry = await self._do(asked, lambda: roster.look_up(name), wrapper=True)
+            entry = await self._do(asked, lambda: vjob_cache.look_up(name), wrapper=True)
         return self._for(asked).attached(asked.uid, entry)
 
     async def _finished(self, asked: Asked) -> Reply:

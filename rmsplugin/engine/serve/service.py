@@ -20,7 +20,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.asked import Asked, Reply, Route
-from rmsplugin.engine.serve.connections import Connections, Limits
+from rmsplugin.engine.serve.connections import ConnectionLimits, Connections
 from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.serve.rare_log import RareLog
@@ -83,7 +83,7 @@ class Service:
         self._routes = self._answers.table()
         self._engine_uids = requests.rights.engine_uids
         self._rare = RareLog(log)
-        self._connections = Connections(Limits.of_this_process(), unlimited=requests.rights.engine_uids)
+        self._connections = Connections(ConnectionLimits.of_this_process(), unlimited=requests.rights.engine_uids)
         self._servers: list[asyncio.Server] = []
         self._runners: list[web.AppRunner] = []
         context.ledger.subscribe(self._waits.changed)

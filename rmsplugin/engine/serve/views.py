@@ -13,7 +13,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.failures import NodeRest
 from rmsplugin.engine.ledger.node_book import FenceFailures, Gone
-from rmsplugin.engine.ledger.rows import Aside, Operation, Outcome, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import Operation, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.model.job_names import parse
@@ -247,7 +247,7 @@ def held_view(held: Held) -> dict[str, Any]:
     return {"vjob": held.vjob, "what": held.directive.what, "reason": held.directive.reason, "proved": held.proved}
 
 
-def aside_view(aside: Aside) -> dict[str, Any]:
+def aside_view(aside: SetAsideState) -> dict[str, Any]:
     """Saved states that were put aside."""
     saved = [vm for vm in aside.vms if vm.image_blake2b]
     return {

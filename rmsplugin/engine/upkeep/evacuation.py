@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.one_step_plan import expected_s
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.execute.single import expected_s
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes

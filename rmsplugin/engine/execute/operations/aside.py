@@ -9,8 +9,8 @@ from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.task import Task
-from rmsplugin.engine.ledger.rows import Aside, VMRow
-from rmsplugin.engine.observe.gone import end_vm
+from rmsplugin.engine.ledger.rows import SetAsideState, VMRow
+from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 
 T = TypeVar("T")
@@ -26,15 +26,15 @@ def put_aside(task: Task) -> None:
     sealed = [vm for vm in task.vms() if vm.image_blake2b]
     if not sealed:
         return
-    aside = context.ledger.asides.open(task.vjob(), task.vms(), task.operation.arguments["reason"])
+    aside = context.ledger.set_aside.open(task.vjob(), task.vms(), task.operation.arguments["reason"])
     found = sum(_put_aside(task, aside, vm) for vm in sealed)
     if found:
         task.event("put-aside", f"{found} saved states were put aside as number {aside.id}: see `rmsplugin states`")
     else:
-        context.ledger.asides.drop(aside.id)
+        context.ledger.set_aside.drop(aside.id)
 
 
-def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
+def _put_aside(task: Task, aside: SetAsideState, vm: VMRow) -> bool:
     """Put the state of one VM aside, with its disk. Returns whether there was a state."""
     context = task.context
     # Its host is among the touched nodes, unless nothing was ever put there.
@@ -53,7 +53,7 @@ def _put_aside(task: Task, aside: Aside, vm: VMRow) -> bool:
     return there
 
 
-def drop_aside(context: Context, aside: Aside) -> None:
+def drop_aside(context: Context, aside: SetAsideState) -> None:
     """Remove saved states that were put aside. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
         if not vm.image_blake2b:
@@ -64,10 +64,10 @@ def drop_aside(context: Context, aside: Aside) -> None:
 
         _at_state(context, vm, drop)
         _at_disk(context, vm, drop)
-    context.ledger.asides.drop(aside.id)
+    context.ledger.set_aside.drop(aside.id)
 
 
-def give_back(context: Context, aside: Aside) -> None:
+def give_back(context: Context, aside: SetAsideState) -> None:
     """Give saved states that were put aside their names again. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
 
@@ -78,7 +78,7 @@ def give_back(context: Context, aside: Aside) -> None:
         _at_disk(context, vm, take)
 
 
-def require_whole(context: Context, aside: Aside) -> None:
+def require_whole(context: Context, aside: SetAsideState) -> None:
     """Read all saved states of ``aside``. Changes nothing.
 
     Raises:
@@ -101,7 +101,7 @@ def require_whole(context: Context, aside: Aside) -> None:
         _at_state(context, vm, verify)
 
 
-def require_addresses(context: Context, aside: Aside) -> None:
+def require_addresses(context: Context, aside: SetAsideState) -> None:
     """Raise RefusedError if other VMs have the addresses now: the saved guests cannot change theirs."""
     taken = {vm.address: vm.name for vm in context.ledger.vms() if vm.job_id != aside.job_id}
     for vm in aside.vms:

@@ -66,7 +66,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
     why = vjob.reason.removeprefix("lost: ")
     told = f"it goes on from its checkpoint of {taken}; at most {repeated_s:.0f} s of its run are repeated"
     with ledger.transaction():
-        ledger.asides.close(task.job_id)
+        ledger.set_aside.close(task.job_id)
         for vm in checkpoint.vms:
             ledger.update_vm(
                 vm.name,

@@ -10,7 +10,7 @@ from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.absence import has
-from rmsplugin.engine.observe.gone import end_vm
+from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import LostStateError, OperationFailedError, UnavailableError
 
 

@@ -13,7 +13,7 @@ from rmsplugin.engine.execute.operations.resume import set_clock
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.engine.observe.gone import end_vm, has_left
+from rmsplugin.engine.observe.dead_nodes import end_vm, has_left
 from rmsplugin.errors import OperationFailedError, UnavailableError
 
 

@@ -60,7 +60,7 @@ def _begin_again(task: Task) -> None:
 def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
     """Record that nothing of the run is left; the caller has begun a transaction."""
     ledger = task.context.ledger
-    ledger.asides.close(task.job_id)
+    ledger.set_aside.close(task.job_id)
     ledger.checkpoints.retire(task.job_id)
     ledger.set_vms(task.job_id, [])
     ledger.transition(
@@ -124,13 +124,13 @@ def _take_back(task: Task, number: int) -> None:
     the states of that sleep are put aside in turn.
     """
     context, ledger = task.context, task.context.ledger
-    aside = ledger.asides.numbered(number)
+    aside = ledger.set_aside.numbered(number)
     if {vm.uuid for vm in task.vms()} != {vm.uuid for vm in aside.vms}:
         _clear(task)
         try:
             with ledger.transaction():
                 require_addresses(context, aside)
-                ledger.asides.close(task.job_id)
+                ledger.set_aside.close(task.job_id)
                 ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
         except RefusedError as error:  # the addresses were free when this began; the states stay aside
             task.event("not-taken-back", str(error))
@@ -138,7 +138,7 @@ def _take_back(task: Task, number: int) -> None:
             return
     give_back(context, aside)
     with ledger.transaction():
-        ledger.asides.drop(number)
+        ledger.set_aside.drop(number)
         ledger.checkpoints.retire(task.job_id)  # they belong to a run that is thrown away
         ledger.transition(
             task.job_id,

@@ -17,7 +17,7 @@ from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task, combined, sentence_of
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.absence import nowhere
-from rmsplugin.engine.observe.gone import end_vm, has_left
+from rmsplugin.engine.observe.dead_nodes import end_vm, has_left
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 

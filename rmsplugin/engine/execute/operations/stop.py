@@ -10,7 +10,7 @@ from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.execute.operations.aside import drop_aside
 from rmsplugin.engine.execute.task import Task, combined
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.engine.observe.gone import drop_files, end_vm
+from rmsplugin.engine.observe.dead_nodes import drop_files, end_vm
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
 
@@ -20,7 +20,7 @@ def stop(task: Task) -> None:
     task.each(task.vms(), lambda vm: _ask_usage(task, vm))
     remove_all(task)
     ledger = task.context.ledger
-    for aside in ledger.asides.of_vjob(task.job_id):
+    for aside in ledger.set_aside.of_vjob(task.job_id):
         drop_aside(task.context, aside)
     ledger.checkpoints.retire(task.job_id)
     drop_old(task.context, task.job_id)

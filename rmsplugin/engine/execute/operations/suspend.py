@@ -26,7 +26,7 @@ from rmsplugin.engine.execute.operations.resume import (
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task, combined, sentence_of
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.engine.observe.gone import end_vm
+from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
 

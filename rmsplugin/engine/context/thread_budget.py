@@ -1,4 +1,4 @@
-"""Lender: the threads that act on the VMs of vjobs; a bounded number of them for all operations together."""
+"""Thread budget: the threads that act on the VMs of vjobs; a bounded number of them for all operations together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 THREADS = 48
 
 
-class Lender:
+class ThreadBudget:
     """Says how many threads an operation may start; no operation waits for threads."""
 
     def __init__(self, threads: int = THREADS) -> None:

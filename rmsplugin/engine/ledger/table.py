@@ -1,4 +1,4 @@
-"""Chapter: a part of the ledger with tables of its own; all chapters share the ledger's database, lock and clock."""
+"""Table: a part of the ledger with tables of its own. All parts share the ledger's database, lock and clock."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Rows(Protocol):
         ...
 
 
-class Chapter:
-    """The base of all chapters. Times are seconds since the epoch; several threads may call."""
+class LedgerTable:
+    """The base of all parts of the ledger. Times are seconds since the epoch; several threads may call."""
 
     def __init__(
         self,

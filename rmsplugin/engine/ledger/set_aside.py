@@ -1,4 +1,4 @@
-"""Asides: saved states that were put aside. The ledger keeps each until somebody has resumed or dropped it."""
+"""Set aside: saved states that were put aside. The ledger keeps each until somebody has resumed or dropped it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from collections.abc import Sequence
 
 from rmsplugin.engine.ledger import records
-from rmsplugin.engine.ledger.chapter import Chapter, insert
-from rmsplugin.engine.ledger.rows import Aside, VJobRow, VMRow
+from rmsplugin.engine.ledger.rows import SetAsideState, VJobRow, VMRow
+from rmsplugin.engine.ledger.table import LedgerTable, insert
 from rmsplugin.errors import NotFoundError
 
 
-class Asides(Chapter):
+class SetAsideStates(LedgerTable):
     """The ledger's table of saved states put aside."""
 
-    def open(self, vjob: VJobRow, vms: Sequence[VMRow], reason: str) -> Aside:
+    def open(self, vjob: VJobRow, vms: Sequence[VMRow], reason: str) -> SetAsideState:
         """Record that the saved states of a vjob are being put aside; a record that was left open is gone on with."""
         with self._write() as db:
             rows = self._rows("select * from asides where job_id = ? and not complete", [vjob.job_id])
@@ -45,23 +45,23 @@ class Asides(Chapter):
         with self._write() as db:
             db.execute("delete from asides where id = ?", [number])
 
-    def numbered(self, number: int) -> Aside:
+    def numbered(self, number: int) -> SetAsideState:
         """The saved states with this number. Raises NotFoundError."""
         rows = self._rows("select * from asides where id = ?", [number])
         if not rows:
             raise NotFoundError(f"no saved states were put aside as number {number}; `rmsplugin states` lists them")
         return records.read_aside(rows[0])
 
-    def of_vjob(self, job_id: int) -> list[Aside]:
+    def of_vjob(self, job_id: int) -> list[SetAsideState]:
         """All that was put aside of one vjob, oldest first."""
         sql = "select * from asides where job_id = ? order by id"
         return [records.read_aside(row) for row in self._rows(sql, [job_id])]
 
-    def after(self, number: int, limit: int, uid: int | None = None) -> list[Aside]:
+    def after(self, number: int, limit: int, uid: int | None = None) -> list[SetAsideState]:
         """The first ``limit`` that were put aside after this number, oldest first: of this user, or of all."""
         sql = "select * from asides where id > ? and (? is null or uid = ?) order by id limit ?"
         return [records.read_aside(row) for row in self._rows(sql, [number, uid, uid, limit])]
 
-    def all(self) -> list[Aside]:
+    def all(self) -> list[SetAsideState]:
         """All saved states that were put aside, oldest first."""
         return [records.read_aside(row) for row in self._rows("select * from asides order by id")]

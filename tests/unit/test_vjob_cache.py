@@ -1,4 +1,4 @@
-"""The roster never says what the ledger does not say any more."""
+"""The cache of vjobs never says what the ledger does not say any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from unit.test_ledger import vjob
 
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.roster import Roster
+from rmsplugin.engine.ledger.vjob_cache import VJobCache
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.vjob import VJobState
 
@@ -23,17 +23,17 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def test_an_entry_goes_with_the_change_of_its_vjob_by_whatever_name_it_was_asked_for(ledger: Ledger) -> None:
     ledger.add_vjob(vjob(12, display_id="10_2", state=VJobState.RUNNING))
-    roster = Roster(ledger)
-    assert roster.known("10_2") is None
-    entries = [roster.look_up("10_2"), roster.look_up("12")]
-    assert [roster.known("10_2"), roster.known("12")] == entries
+    vjob_cache = VJobCache(ledger)
+    assert vjob_cache.known("10_2") is None
+    entries = [vjob_cache.look_up("10_2"), vjob_cache.look_up("12")]
+    assert [vjob_cache.known("10_2"), vjob_cache.known("12")] == entries
     ledger.update_vjob(12, finished=True)
-    assert (roster.known("10_2"), roster.known("12")) == (None, None)
+    assert (vjob_cache.known("10_2"), vjob_cache.known("12")) == (None, None)
 
 
 def test_what_changes_while_it_is_read_is_not_kept(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add_vjob(vjob(12, state=VJobState.RUNNING))
-    roster = Roster(ledger)
+    vjob_cache = VJobCache(ledger)
     row = ledger.vjob(12)
 
     def read_late(_: str) -> object:
@@ -41,14 +41,14 @@ def test_what_changes_while_it_is_read_is_not_kept(ledger: Ledger, monkeypatch: 
         return row
 
     monkeypatch.setattr(ledger, "find_vjob", read_late)
-    roster.look_up("12")
-    assert roster.known("12") is None
+    vjob_cache.look_up("12")
+    assert vjob_cache.known("12") is None
 
 
 def test_only_running_vjobs_are_kept(ledger: Ledger) -> None:
     ledger.add_vjob(vjob(12))
-    roster = Roster(ledger)
-    assert roster.look_up("12").state is VJobState.WAITING
-    assert roster.known("12") is None
+    vjob_cache = VJobCache(ledger)
+    assert vjob_cache.look_up("12").state is VJobState.WAITING
+    assert vjob_cache.known("12") is None
     with pytest.raises(NotFoundError):
-        roster.look_up("13")
+        vjob_cache.look_up("13")

@@ -1,4 +1,4 @@
-"""Limits: when a vjob that Slurm's limits kept from starting is tried again before its back-off is over."""
+"""Limit retry: when a vjob that Slurm's limits kept from starting is tried again before its back-off is over."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmsplugin.engine.observe.observation import Observation
 _UNDER_WAY = frozenset({JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED})
 
 
-class Limits:
+class LimitRetry:
     """Remembers the jobs that are under way, native ones too. They count against their users' limits."""
 
     def __init__(self) -> None:

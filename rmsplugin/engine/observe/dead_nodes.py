@@ -1,4 +1,4 @@
-"""Gone: nodes that do not answer; what is proved of them, and what the engine then ends, removes or refuses.
+"""Dead nodes: nodes that do not answer; what is proved of them, and what the engine then ends, removes or refuses.
 
 A node is dead, or its VMs are gone, when an operator or a fencing command said so, or when the epilog of the engine's
 room there, which ends all VMs, reported after a VM was last brought there. Silence alone proves nothing.

@@ -1,4 +1,4 @@
-"""Roster: the owners of running vjobs, in memory, so that a sign of life reads no database.
+"""VJob cache: the owners of running vjobs, in memory, so that a sign of life reads no database.
 
 An entry always agrees with the ledger: it is dropped as soon as the ledger tells that its vjob has changed.
 """
@@ -23,7 +23,7 @@ class Entry:
     returns: int  # how often the vjob went back to a checkpoint
 
 
-class Roster:
+class VJobCache:
     """Entries by display id, each read when it is first asked for. Several threads may call."""
 
     def __init__(self, ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""Single: plans of one step, for one vjob; requested by a person, or caused by Slurm or by a node that is left.
+"""One-step plan: plans of one step, for one vjob; requested by a person, or caused by Slurm or by a node that is left.
 
 Their steps are carried out and counted like those of all other plans.
 """
@@ -19,7 +19,7 @@ FORCED = "forced"
 ENGINE = "engine"
 
 
-def single_plan(
+def one_step_plan(
     context: Context, vjob: VJobRow, kind: OperationKind, hosts: Mapping[str, str], reason: str, requested_by: str
 ) -> Plan:
     """The plan of one step.
@@ -49,15 +49,15 @@ def single_plan(
     )
 
 
-def is_single(plan: Plan) -> bool:
-    """Whether this is a plan of one step, made by ``single_plan``."""
+def has_one_step(plan: Plan) -> bool:
+    """Whether this is a plan of one step, made by ``one_step_plan``."""
     return plan.policy in (BY_HAND, FORCED)
 
 
 def expected_s(
     context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
 ) -> float:
-    """The seconds that this operation on a vjob alone is expected to take; arguments as of ``single_plan``."""
+    """The seconds that this operation on a vjob alone is expected to take; arguments as of ``one_step_plan``."""
     durations = Durations.from_values(context.settings.durations.model_dump())
     known: dict[OperationKind, Duration] = {
         OperationKind.MIGRATE: durations.migrate,
