@@ -1,1 +1,1 @@
-"""Report: what happened on the live cluster, next to what the same jobs would have done without context switches."""
+"""Report: the jobs of the live cluster, next to the same jobs as they would have run without context switches."""

@@ -1,4 +1,4 @@
-"""Build: a report's document, put together from the ledger, accounting and the replays."""
+"""Build: puts together a report's document from the ledger, accounting and the replays."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from rmsplugin.report.splice import Accounts, nothing, splice
 from rmsplugin.report.totals import Facts, totals
 from rmsplugin.report.writing import Row, job_json
 
-#: What switches cost is told of these kinds of actions.
+#: The kinds of actions whose costs a report tells as costs of switches.
 _COSTLY = ("suspend", "resume", "migrate", "copy")
 
-#: Called with what is being done, and the part of it that is, from 0 to 1.
+#: Called with the present stage in words, and the part of the work that is done, from 0 to 1.
 Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked for; times are seconds since the epoch, an empty list is all.
+    """The selection of a report; times are seconds since the epoch, an empty list selects all.
 
     Attributes:
         since, until: the jobs are those that were there in that time.
-        made: now.
-        with_lives: whether the jobs have their lives in intervals, with where their VMs ran.
+        made: the present time.
+        with_lives: whether the jobs have their lives in intervals, with the hosts of their VMs.
     """
 
     since: float
@@ -58,11 +58,11 @@ class Site:
     """The cluster, as far as it can be asked.
 
     Attributes:
-        nodes: what VMs may take of each; empty where that is not known, for the reason ``no_nodes``.
-        overhead_mib: what a VM takes of its node besides its memory.
-        image_overheads_mib: ``overhead_mib`` of each image; 0 of one that is not there.
-        host_cpus: how many CPUs the nodes have on which VMs ran, by name; empty where that is not known.
-        runs: asks accounting for the runs since then; raises RmspluginError where that cannot be done.
+        nodes: the part of each node that VMs may take; empty where unknown, for the reason ``no_nodes``.
+        overhead_mib: the memory that a VM takes of its node besides its own.
+        image_overheads_mib: ``overhead_mib`` by image; 0 for an image that is not there.
+        host_cpus: the CPUs of the nodes on which VMs ran, by name; empty where unknown.
+        runs: asks accounting for the runs since a time; raises RmspluginError where accounting cannot be asked.
     """
 
     nodes: Sequence[Node]
@@ -74,7 +74,7 @@ class Site:
 
 
 class Report:
-    """A report: its document but the jobs, and the jobs one by one."""
+    """A report: its document without the jobs, and the jobs one by one."""
 
     def __init__(self, head: Head, facts: Facts, chosen: Flags, hosts: Hosts | None) -> None:
         self.head = head
@@ -91,7 +91,7 @@ class Report:
         return jobs_of(self._facts, self._hosts, self._rows)
 
     def rows(self) -> Iterator[Row]:
-        """The jobs as the document has them."""
+        """The jobs as rows of the document."""
         return map(job_json, self.jobs())
 
 
@@ -105,11 +105,11 @@ def build(
     """Make a report.
 
     Args:
-        reader: of the ledger.
-        question: what is asked for.
+        reader: reads the ledger.
+        question: the selection.
         site: the cluster.
-        tell: called with what is being done.
-        check: called with how many jobs the report has, before most of the work; may raise ReportError.
+        tell: called with the progress.
+        check: called with the number of jobs of the report, before most of the work; may raise ReportError.
 
     Raises:
         ReportError: the ledger, or accounting, has no such user, account, partition or job.
@@ -130,7 +130,7 @@ def build(
     where = question.with_lives or bool(site.host_cpus)
     actions = reader.actions(jobs, tuple(dict.fromkeys((*_COSTLY, *(ARRIVALS if where else ())))))
     vms = VMs.of(jobs)
-    # What sharing cost is told of whole lives, what CPUs were used for of the time of the report.
+    # The costs of sharing are told for whole lives, the use of CPUs for the time of the report.
     seen_since = jobs.begins(question.until) if site.host_cpus else question.since
     samples = Samples.of(jobs, vms, reader.samples(seen_since))
     slowed = slowed_s(jobs, lives, vms, actions, samples, site.host_cpus)
@@ -175,7 +175,7 @@ def _circumstances(
 
 
 def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str]:
-    """What accounting has of the jobs, or why it has nothing."""
+    """Accounting's facts about the jobs, or the reason why there are none."""
     if not len(jobs):
         return nothing(0), ""
     try:
@@ -187,7 +187,7 @@ def _accounts(jobs: Jobs, site: Site, question: Question) -> tuple[Accounts, str
 def _chosen(
     jobs: Jobs, accounts: Accounts, question: Question, no_accounting: str, told: Flags, of_yours: str
 ) -> Flags:
-    """The jobs that were asked for, of those that may be told. Raises ReportError."""
+    """The selected jobs, among those that may be told. Raises ReportError."""
     chosen = told.copy()
     if question.users:
         chosen &= np.isin(jobs.user, [code for code, word in enumerate(jobs.users.words) if word in question.users])
@@ -211,7 +211,7 @@ def _chosen(
 
 
 def _count(actions: Actions, kind: str, count: int) -> Ints:
-    """How many actions of a kind each job had."""
+    """The number of actions of a kind that each job had."""
     code = actions.kinds.code(kind)
     return np.bincount(actions.row[actions.kind == code], minlength=count).astype(np.int64)
 
@@ -226,7 +226,7 @@ def _costs(actions: Actions, chosen: Flags) -> dict[str, Cost]:
 
 
 def _taken_mib(jobs: Jobs, site: Site) -> Ints:
-    """What a VM of each job takes of its node, as the settings of today say."""
+    """The memory that a VM of each job takes of its node, by the settings of today."""
     overheads_mib = np.array([site.image_overheads_mib.get(name, 0) for name in jobs.images.words] or [0])[jobs.image]
     shapes, of = np.unique(np.stack([jobs.memory_mib, overheads_mib]), axis=1, return_inverse=True)
     sizes = np.array([vm_mib(int(request), int(overhead)) for request, overhead in shapes.T], dtype=np.int64)

@@ -1,6 +1,6 @@
-"""Columns: what a report needs of a ledger's jobs and operations, an array for each value; a year has millions of rows.
+"""Columns: the part of a ledger's jobs and operations for a report, an array for each value; a year has millions.
 
-Arrays of one value share their order: those of jobs are sorted by job id, and a job's place there is its *row*.
+Arrays of one kind of rows share their order: those of jobs are sorted by job id, and a job's place there is its *row*.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 
-#: Kinds of operations that change the state of a vjob, and whether they went well, as the codes in ``Operations``.
+#: Kinds of operations that change the state of a vjob, and their outcomes, as the codes in ``Operations``.
 KINDS = ("start", "suspend", "resume", "restart", "stop", "pause", "unpause")
 START, SUSPEND, RESUME, RESTART, STOP, PAUSE, UNPAUSE = range(len(KINDS))
 OUTCOMES = ("running", "done", "failed")
@@ -33,7 +33,7 @@ class Words:
     _codes: dict[str, int] = field(default_factory=dict)
 
     def code(self, word: str) -> int:
-        """The code of a word; a new one if it has none."""
+        """The code of a word; a new code if it has none."""
         code = self._codes.get(word)
         if code is None:
             code = self._codes[word] = len(self.words)
@@ -53,14 +53,16 @@ class Jobs:
 
     Attributes:
         job_id: ascending.
-        names: what users call those whose name is not their job id, by row.
+        names: by row, the users' names of those jobs whose name is not their job id.
         user, partition: codes of ``users`` and ``partitions``.
-        vms: how many VMs; ``cpus`` and ``memory_mib`` of each, as requested.
-        large: how many of them, the first ones, have so much; the others have ``small_cpus`` and ``small_memory_mib``.
-        image: codes of ``images``, from which their VMs are booted.
-        terminated: whether it has ended; stopping: whether it is being cleaned up; since: of its present state.
+        vms: the number of VMs; ``cpus`` and ``memory_mib`` of each, as requested.
+        large: the number of VMs, the first ones, that have so much; others have ``small_cpus`` and
+            ``small_memory_mib``.
+        image: codes of ``images``, from which the jobs' VMs are booted.
+        terminated: whether it has ended; stopping: whether it is being cleaned up; since: the time of its present
+            state.
         sleeps: whether it sleeps now, or is about to.
-        repeated: whether it began anew, or went back to a checkpoint: it has done some of its work twice.
+        repeated: whether it began anew, or went back to a checkpoint, so that it has done some of its work twice.
     """
 
     job_id: Ints
@@ -88,16 +90,16 @@ class Jobs:
         return len(self.job_id)
 
     def name(self, row: int) -> str:
-        """What its user calls a job."""
+        """The user's name of a job."""
         return self.names.get(row) or str(self.job_id[row])
 
     @property
     def booked(self) -> Ints:
-        """CPUs that each job requested."""
+        """The CPUs that each job requested."""
         return self.large * self.cpus + (self.vms - self.large) * self.small_cpus
 
     def begins(self, until: float) -> float:
-        """When the first of them was submitted; ``until`` if there is none."""
+        """The first submission of these jobs; ``until`` if there is none."""
         return float(self.submit.min(initial=until))
 
     def rows_of(self, job_ids: Ints) -> Ints:
@@ -110,23 +112,23 @@ class Jobs:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """What was done to vjobs, sorted by row and then in the order in which it began; see KINDS and OUTCOMES."""
+    """Operations on vjobs, sorted by row and then in the order in which they began; see KINDS and OUTCOMES."""
 
     row: Ints
     kind: Codes
     outcome: Codes
     created: Floats
-    ended: Floats  # 0 while it is under way
+    ended: Floats  # 0 while the operation is under way
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """What was done to single VMs and went well, sorted by row and then by time."""
+    """Successful actions on single VMs, sorted by row and then by time."""
 
     row: Ints
-    vm: Codes  # its number in the vjob
-    kind: Codes  # of ``kinds``
-    destination: Codes  # of ``nodes``
+    vm: Codes  # the VM's number in the vjob
+    kind: Codes  # a code of ``kinds``
+    destination: Codes  # a code of ``nodes``
     created: Floats
     ended: Floats
     bytes: Ints
@@ -152,15 +154,15 @@ def arrays(rows: Iterable[tuple[Any, ...]], kinds: Sequence[str | Words]) -> lis
 
 
 def time_key(number: Ints, seconds: Floats) -> Ints:
-    """A number that sorts by another number and then by time, in tenths of a second for a thousand years."""
+    """Sort keys: numbers that sort by another number and then by time, in tenths of a second for a thousand years."""
     return np.asarray((number << 39) + np.clip(seconds * 10, 0, (1 << 39) - 1).astype(np.int64))
 
 
 def last_of_each(row: Ints) -> Flags:
-    """Where the last of each job's places is, in a column of rows that is sorted."""
+    """The place of the last of each job's rows, in a sorted column of rows."""
     return np.append(row[1:] != row[:-1], True)[: len(row)]
 
 
 _TYPES: dict[str, type] = {"f": np.float64, "i": np.int64, "c": np.int32}
-#: So many rows are Python values at a time: few enough to stay in a processor's cache until they are columns.
+#: The number of rows that are Python values at a time: so few stay in a processor's cache until they are columns.
 _BATCH = 2000

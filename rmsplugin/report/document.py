@@ -1,6 +1,6 @@
-"""Document: what `rmsplugin report --json` prints and the page of `--html` shows; fit for simulate and compare, too.
+"""Document: the data that `rmsplugin report --json` prints and the page of `--html` shows; simulate and compare use it.
 
-All times are seconds since the epoch (of a trace: seconds as in the trace), all durations seconds; null is not known.
+All times are seconds since the epoch (of a trace: seconds as in the trace), all durations are seconds; null: unknown.
 The keys of the JSON are the names of the fields below::
 
     {"kind": "report", "policy": "live", "others": ["fcfs", "easy"], "made": 1763843000.0,
@@ -28,11 +28,11 @@ The keys of the JSON are the names of the fields below::
      "costs": {"suspend": {"actions": 2, "vm_seconds": 71.0, "bytes": 1073741824}, "resume": {...}, "migrate": {...}},
      "notes": [{"code": "running", "count": 3, "sentence": "3 jobs have not ended: ..."}]}
 
-``kind`` is report, simulation or comparison. ``policy`` names the schedule that the jobs' own fields, ``utilisation``
-and ``switches`` tell of ("live" in a report); ``others`` the schedules beside it, which are the keys of every
+``kind`` is report, simulation or comparison. ``policy`` names the schedule of the jobs' own fields, of ``utilisation``
+and of ``switches`` ("live" in a report). ``others`` names the schedules beside it, which are the keys of every
 ``without``. A simulation has fcfs and easy beside a policy that switches, and else no others; a comparison has its last
-policy as ``policy``, the rest as others. Both have no ``totals``; what their users, accounts and partitions are called,
-the workload tells (workload/jobs.py), and an empty name is one that it does not.
+policy as ``policy``, the rest as others. Both have no ``totals``. The names of their users, accounts and partitions are
+those of the workload (workload/jobs.py); an empty name is one that the workload does not tell.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from typing import Literal, NamedTuple
 Kind = Literal["report", "simulation", "comparison"]
 JobState = Literal["ended", "never-ran", "running", "sleeping", "waiting"]
 
-#: What totals are by.
+#: The groups for which there are totals.
 GROUPS = ("user", "account", "partition", "week", "class")
 
 
@@ -81,7 +81,7 @@ class Schedule(NamedTuple):
 
 
 class Accounted(NamedTuple):
-    """What Slurm's accounting has of a job, all its runs together."""
+    """Slurm's accounting of a job, all its runs together."""
 
     runs: int  # 1 + requeues
     run_s: float  # Elapsed, of all runs
@@ -93,20 +93,20 @@ class Job(NamedTuple):
     """One job.
 
     Attributes:
-        id: as its user calls it, ``12`` or ``12_3``.
+        id: as users name it, ``12`` or ``12_3``.
         account: empty where accounting does not know the job.
         state: ended; never-ran (ended before it started); running, sleeping or waiting at ``until``.
-        vms: how many; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
+        vms: the number of VMs; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
         submit: first submission.
         start: of its first run; null if it never ran.
         end: null if it has not ended.
         wait_s: time in which it neither ran nor slept; run_s: ran; asleep_s: slept. Together its completion.
         completion_s: from submit to end; null if it has not ended, or never ran.
-        slowdown: bounded slowdown: completion to run time, of which 10 s are counted at least; at least 1.
-        slowed_s: so much less it would have run on CPUs of its own, as far as is known; the replays take it off.
-        limit_s: the time limit that its user gave; null where it is not known.
+        slowdown: bounded slowdown: completion to run time, which counts as at least 10 s; at least 1.
+        slowed_s: by so much it would have run shorter on CPUs of its own, as far as is known; replays subtract it.
+        limit_s: the time limit that its user gave; null where unknown.
         slurm: null where accounting does not know the job.
-        without: by other schedule; null where nothing can be said of the job.
+        without: by the name of another schedule; null where nothing can be said of the job.
     """
 
     id: str
@@ -147,11 +147,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a schedule was worth to the jobs that ended under it; null where there is none.
+    """The worth of a schedule to the jobs that ended under it; null where there is none.
 
     Attributes:
-        jobs: how many were measured.
-        wait_s: of each, the time from submission in which it did not run and did not sleep.
+        jobs: the number of jobs measured.
+        wait_s: for each, the time from submission in which it neither ran nor slept.
         completion_s: from submission to end.
         slowdown: bounded slowdown.
         longest_s: the longest completion.
@@ -166,14 +166,14 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Another schedule, and what the report's own gained over it, for the jobs that ended under both.
+    """Another schedule, and the gain of the report's own schedule over it, for the jobs that ended under both.
 
     Attributes:
         worth: of the other schedule.
         own: of the report's own schedule, for the same jobs.
-        gained_s: the sum of their completions there, minus that here: above 0, context switches were worth it.
+        gained_s: the sum of their completions there, minus that here: above 0, context switches paid.
         sooner: jobs that ended sooner here than there, by a second or more; later: the other way round.
-        paid_s: how much later these ended, all together.
+        paid_s: the sum of the delays of the jobs that ended later here.
     """
 
     worth: Worth
@@ -208,9 +208,9 @@ class Point:
 
     Attributes:
         t: when it begins.
-        cpu_used: that running VMs were observed to demand; where nothing was observed, what they had requested.
-        cpu_booked: that running jobs had requested.
-        cpu_demanded: that all jobs which were there had requested, whether they ran, slept or waited.
+        cpu_used: the observed demand of running VMs; where nothing was observed, their request.
+        cpu_booked: the request of running jobs.
+        cpu_demanded: the request of all jobs that were there, whether they ran, slept or waited.
         cpu_total: of all nodes.
         without: booked under the other schedules.
     """
@@ -229,11 +229,12 @@ class Switch:
 
     Attributes:
         number: as in `rmsplugin cycles`.
-        at: when it was decided.
+        at: the time of the decision.
         state: running, done or failed.
-        cost_mib: what the plan cost, by the cost model.
+        cost_mib: the cost of the plan, by the cost model.
         seconds: from the decision to the end; null while it runs.
-        start: how many vjobs it started; the others alike. Who goes on after a pause is counted as unpause.
+        start: the number of vjobs that it started; the others alike. A vjob that goes on after a pause counts as
+            unpause.
     """
 
     number: int
@@ -251,7 +252,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What all actions of one kind cost: how many, for how long they took VMs, and how many bytes they moved."""
+    """The costs of all actions of one kind: their number, the seconds they took VMs, and the bytes they moved."""
 
     actions: int
     vm_seconds: float
@@ -260,11 +261,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the report cannot know, or took for granted.
+    """A fact that the report cannot know, or an assumption.
 
     Attributes:
         code: one word, for programs.
-        count: how many jobs, nodes, ... it concerns.
+        count: the number of jobs, nodes, ... that it concerns.
         sentence: for a person.
     """
 
@@ -280,9 +281,9 @@ class Head:
     Attributes:
         made: when the document was made.
         since, until: the jobs are those that were there in that time.
-        selection: users, accounts, partitions and jobs that were asked for; an empty list: all.
+        selection: the selected users, accounts, partitions and jobs; an empty list: all.
         others: the schedules beside ``policy``.
-        nodes: those that the other schedules have, empty where they are not known.
+        nodes: the nodes of the other schedules; empty where unknown.
         totals: ``all`` (one), and by each of GROUPS.
         costs: by kind of action: suspend, resume, migrate.
     """

@@ -1,4 +1,4 @@
-"""Hosts: on which nodes the VMs of each job ran, and when they moved."""
+"""Hosts: the nodes on which the VMs of each job ran, and the times of their moves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmsplugin.report.lives import RUNNING, STATES, WAITING, Lives
 #: Kinds of actions that bring a VM to a node.
 ARRIVALS = ("run", "resume", "migrate")
 
-#: When a VM came, its number, and to which node.
+#: The time when a VM came, its number, and its node.
 _Arrival = tuple[float, int, str]
 #: A part of a life: its state, begin and end.
 _Span = tuple[int, float, float]
@@ -23,7 +23,7 @@ class Hosts:
     """The intervals of each job's life with the hosts of its VMs."""
 
     def __init__(self, actions: Actions, lives: Lives, vms: Ints) -> None:
-        """Take the actions of ARRIVALS at least, and how many VMs each job has."""
+        """Take the actions of ARRIVALS at least, and the number of VMs of each job."""
         arrivals = [code for code, kind in enumerate(actions.kinds.words) if kind in ARRIVALS]
         kept = np.flatnonzero(np.isin(actions.kind, arrivals))
         kept = kept[np.lexsort((actions.ended[kept], actions.row[kept]))]
@@ -49,7 +49,7 @@ class Hosts:
 
 
 def _places(first: Ints, rows: Ints) -> tuple[Ints, list[int]]:
-    """Where the parts of each of these rows are, one row's after the other's; and after how many each row's end."""
+    """The places of the parts of these rows, one row's after the other's; and the count at which each row ends."""
     begins, counts = first[rows], first[rows + 1] - first[rows]
     ends = np.cumsum(counts)
     return np.repeat(begins - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0), ends.tolist()

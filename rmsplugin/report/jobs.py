@@ -1,4 +1,4 @@
-"""Jobs: the jobs of a document, of a report's columns; many at once, for single values of arrays take their time."""
+"""Jobs: makes a document's jobs from a report's columns; many at once, for access to single array values is slow."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmsplugin.report.hosts import Hosts
 from rmsplugin.report.lives import SLEEPING, WAITING
 from rmsplugin.report.totals import Facts, slowdown
 
-#: So many jobs are Python values at a time.
+#: The number of jobs that are Python values at a time.
 _BATCH = 2000
 
 
@@ -22,9 +22,9 @@ def jobs_of(facts: Facts, hosts: Hosts | None, rows: Ints) -> Iterator[Job]:
     """The jobs in these rows, in their order.
 
     Args:
-        facts: all that is known of the jobs.
-        hosts: where their VMs ran; None: their lives are not told.
-        rows: which.
+        facts: the facts of the jobs.
+        hosts: the hosts of their VMs; None: their lives are not told.
+        rows: the rows of the jobs.
     """
     for begin in range(0, len(rows), _BATCH):
         yield from _batch(facts, hosts, rows[begin : begin + _BATCH])
@@ -93,7 +93,7 @@ def _accounted(facts: Facts, rows: Ints) -> list[Accounted | None]:
 
 
 def _without(facts: Facts, rows: Ints) -> Iterator[dict[str, Schedule | None]]:
-    """The other schedules of each job; none of one that has not ended, or is not replayed."""
+    """The other schedules of each job; none for a job that has not ended, or is not replayed."""
     replays = facts.replays
     compared = replays.replayed[rows] & facts.lives.ended[rows]
     schedules = []

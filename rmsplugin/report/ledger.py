@@ -1,4 +1,4 @@
-"""Ledger: a report's columns, read from the file of the engine's ledger by plain SQL, whether or not an engine runs."""
+"""Ledger: reads a report's columns from the file of the engine's ledger by plain SQL, whether or not an engine runs."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from rmsplugin.simulation.measured import Went
 
 
 def _quoted(words: Iterable[str]) -> str:
-    """Words of ours as a list in SQL."""
+    """Our own words as a list in SQL."""
     return ", ".join(f"'{word}'" for word in words)
 
 
 def _codes(column: str, words: Iterable[str]) -> str:
-    """The place of a column's word among these, in SQL."""
+    """SQL for the place of a column's word among these."""
     return f"case {column} " + " ".join(f"when '{word}' then {code}" for code, word in enumerate(words)) + " end"
 
 
 _K = OperationKind
-#: What takes time on a cluster, and what makes what was done before void.
+#: Operations that take time on a cluster, and those that make earlier work void.
 _TIMED = (_K.START, _K.STOP, _K.SUSPEND, _K.RESUME, _K.MIGRATE, _K.PAUSE, _K.UNPAUSE, _K.RESTART)
 
-#: Whatever SQLite can count or compare is a number before Python sees it: a year has millions of rows.
+#: SQL turns all that it can count or compare into numbers before Python sees it: a year has millions of rows.
 _THERE = "submitted < ? and (state != 'terminated' or state_since >= ?)"
 _JOBS = f"""
     select job_id, user, partition, geometry, submitted, state_since, state = 'terminated', state = 'stopping',
@@ -63,7 +63,7 @@ _DURATIONS = f"""
     select job_id, kind, created, ended, operations.state = 'failed' from operations join vjobs using (job_id)
     where operations.state != 'running' and created >= submitted and ended >= created and ended < ?
         and kind in ({_quoted(_TIMED)}) order by id"""
-#: A row for each VM: a row for each sample takes three times as long.
+#: A row for each VM: a row for each sample would take three times as long.
 _SAMPLES = """
     select vm, count(*), group_concat(time), group_concat(centi_cpus) from samples
     where {time} >= ? and {time} < ? group by vm order by vm"""
@@ -84,8 +84,8 @@ class LedgerReader:
 
         Args:
             connection: to the ledger.
-            until: what came later is not read.
-            owner: the uid of the user whose jobs may be asked for; None: everybody's may.
+            until: later entries are not read.
+            owner: the uid of the user whose jobs may be told; None: all jobs may be told.
         """
         self._connection = connection
         self._until = until
@@ -112,14 +112,14 @@ class LedgerReader:
         return jobs
 
     def may_be_told(self, jobs: Jobs) -> Flags:
-        """Which of these jobs are the owner's; all, if everybody's may be asked for."""
+        """The jobs among these that belong to the owner; all, if all jobs may be told."""
         if self.owner is None:
             return np.ones(len(jobs), dtype=bool)
         found = self._connection.execute("select job_id from vjobs where uid = ?", [self.owner])
         return np.isin(jobs.job_id, np.array([job_id for (job_id,) in found], dtype=np.int64))
 
     def operations(self, jobs: Jobs) -> Operations:
-        """What was done to these jobs since their first submission."""
+        """The operations on these jobs since their first submission."""
         found = self._connection.execute(_OPERATIONS, self._span(jobs))
         job_id, kind, outcome, created, ended = arrays(found, "iccff")
         rows, order = _of_jobs(jobs, job_id, created)
@@ -137,18 +137,19 @@ class LedgerReader:
         )
 
     def _span(self, jobs: Jobs) -> tuple[float, float]:
-        """From the first submission of these jobs to the end of the report's time."""
+        """The span from the first submission of these jobs to the end of the report's time."""
         return (jobs.begins(self._until), self._until)
 
     def durations(self) -> Iterator[tuple[int, OperationKind, Went]]:
-        """How operations on vjobs went, in their order, by job id and kind; and who began anew (restarts)."""
+        """The courses of operations on vjobs, in their order, by job id and kind; and the vjobs that began anew."""
         for job_id, kind, created, ended, failed in self._connection.execute(_DURATIONS, [self._until]):
             yield job_id, OperationKind(kind), Went(ended - created, bool(failed))
 
     def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Codes]]:
         """Demands that were observed, in pieces: job id, number of the VM, time, centi CPUs; ordered by VM and time."""
         span = [since - _EARLIER_S, self._until]
-        # By VM is the order of the table; the index by time, which +time keeps SQLite from, is for a small part of it.
+        # The table is ordered by VM; the index by time, from which +time keeps SQLite, suits only a small part of the
+        # table.
         first, last = self._connection.execute(_SAMPLED).fetchone()
         small = first is None or span[0] > last - _SMALL_PART * (last - first)
         found = self._connection.execute(_SAMPLES.format(time="time" if small else "+time"), span)
@@ -167,13 +168,13 @@ class LedgerReader:
             yield Switch(number, at, state, cost_mib, round(ended - at, 1) if ended else None, *counts)
 
     def begins(self) -> float:
-        """The time of the oldest thing that the ledger has; ``until`` if it has nothing before."""
+        """The time of the ledger's oldest entry; ``until`` if it has none before."""
         first = ("select time from events order by id limit 1", "select min(submitted) from vjobs")
         rows = [row for sql in first for row in self._connection.execute(sql)]
         return float(min([self._until, *(time for (time,) in rows if time is not None)]))
 
     def node_changes(self, since: float) -> int:
-        """How often a node came or went since then."""
+        """The number of times that a node came or went since then."""
         sql = f"select count(*) from events where kind in {_NODE_EVENTS} and time >= ? and time < ?"
         return int(self._connection.execute(sql, [since, self._until]).fetchone()[0])
 
@@ -191,34 +192,34 @@ class LedgerReader:
                 raise ReportError(f"the ledger has no job{self.of_yours} {name}")
 
     def _has(self, condition: str, *values: str) -> bool:
-        """Whether there is such a job that may be asked for: others are not even known to exist."""
+        """Whether there is such a job that may be told: the existence of others is not told either."""
         sql = f"select 1 from vjobs where {condition} and ifnull(uid = ?, 1) limit 1"
         return self._connection.execute(sql, [*values, self.owner]).fetchone() is not None
 
     @property
     def of_yours(self) -> str:
-        """What a sentence on jobs says after that word."""
+        """The rest of a sentence on jobs after that word."""
         return "" if self.owner is None else " of yours"
 
 
 def _of_jobs(jobs: Jobs, job_id: Ints, created: Floats) -> tuple[Ints, Ints]:
-    """The row of the job of each thing that was done, and which of them were done to one of these jobs, by its row."""
+    """The row of each operation's job; and the places of the operations on one of these jobs, ordered by row."""
     rows = jobs.rows_of(job_id)
-    # Ids are given out again: what is older than the job was done to another.
+    # Ids are given out again: an operation that is older than the job was on another job.
     kept = (rows >= 0) & (created >= jobs.submit[rows]) if len(jobs) else np.zeros(len(rows), dtype=bool)
     return rows, np.flatnonzero(kept)[np.argsort(rows[kept], kind="stable")]
 
 
-#: A demand that does not change is not recorded again: one that counts may have been recorded before the report's time.
+#: A demand that does not change is not recorded again: a demand that counts may be older than the report's time.
 _EARLIER_S = 7 * 86400
-#: Up to this part of the time of all samples it is faster to look each of them up than to pass over all.
+#: Up to this part of the time of all samples, looking each of them up is faster than passing over all.
 _SMALL_PART = 0.1
-#: The samples of so many VMs are text at a time.
+#: The number of VMs whose samples are text at a time.
 _VMS = 500
 
 
 def _numbers(texts: Iterable[str]) -> Ints:
-    """The whole numbers in these texts, which commas part."""
+    """The whole numbers in these texts, separated by commas."""
     return np.fromstring(",".join(texts), dtype=np.int64, sep=",")
 
 
@@ -229,7 +230,10 @@ def _vm(name: str) -> tuple[int, int]:
 
 
 def _shape(geometry: str, images: Words) -> tuple[int, ...]:
-    """VMs, CPUs and MiB of each, how many have so much, those of the others, the image's code. Raises ReportError."""
+    """VMs, CPUs and MiB of each, the number of VMs that have so much, the others' CPUs and MiB, the image's code.
+
+    Raises ReportError.
+    """
     try:
         read = Geometry.parse(geometry)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Lives: from when until when each job waited, ran and slept, worked out of what was done to it; whole columns at once.
+"""Lives: the times in which each job waited, ran and slept, derived from the operations on it; whole columns at once.
 
-A job waits from its first submission until all its VMs answer, and again after a loss; it sleeps from the beginning of
-a suspend, or pause, to the end of a resume, or of the pause; it ends when the engine begins to clean up after it. So
+A job waits from its first submission until all its VMs answer, and again after a loss. It sleeps from the beginning of
+a suspend, or pause, to the end of a resume, or of the pause. It ends when the engine begins to clean up after it. So
 wait, run and sleep together are its completion.
 """
 
@@ -38,17 +38,17 @@ WAITING, RUNNING, SLEEPING, ENDED = range(len(STATES))
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """What became of each job. Times are seconds since the epoch; NaN where there is none.
+    """The course of each job. Times are seconds since the epoch; NaN where there is none.
 
     Attributes:
         start: when it first ran.
         end: when it ended.
         ran: whether it has run; ended: whether it ran and has ended.
         completion_s: from submission to end; NaN for what has not ended or never ran.
-        wait_s, run_s, asleep_s: how long it was in each state until its end, or that of the report's time.
-        work_s: how long it has run since its last loss: what it needs of a cluster that loses nothing.
+        wait_s, run_s, asleep_s: the time in each state until its end, or that of the report's time.
+        work_s: its run time since its last loss: the run time on a cluster that loses nothing.
         state: its state at the end of the report's time; ENDED, too, if it never ran.
-        suspends, resumes: those that went well, pauses and their ends among them; one that is saved after a pause has
+        suspends, resumes: the successful ones, pauses and their ends among them; a job that is saved after a pause has
             made way once.
         row, span_state, begin, until: the spans of time in one state, by row and time, without those after an end.
         first: where the spans of each row begin, and one more at the end.
@@ -74,7 +74,7 @@ class Lives:
 
 
 def lives_of(jobs: Jobs, operations: Operations, until: float) -> Lives:
-    """Work out the lives of jobs until then; what came later is not looked at."""
+    """Derive the lives of jobs until then; later operations are not looked at."""
     row, time, state = _changes(jobs, operations, until)
     last = last_of_each(row)
     following = np.where(last, until, np.append(time[1:], until)[: len(time)])
@@ -111,9 +111,9 @@ class _Changes:
     """Changes of states.
 
     Attributes:
-        row, time: of which job, and when.
+        row, time: the job, and the time.
         state: the new one.
-        order: of changes of one instant, the larger is the later.
+        order: of changes of one instant, the one with the larger order is the later.
     """
 
     row: Ints
@@ -164,32 +164,32 @@ def _of_operations(jobs: Jobs, operations: Operations) -> Iterator[_Changes]:
     yield ended((kind == START) & (outcome == DONE), RUNNING)
     yield ended(leaves & (outcome == FAILED), RUNNING)
     yield ended(((kind == RESUME) | (kind == UNPAUSE)) & (outcome == DONE), RUNNING)
-    # One that went back to a checkpoint, or took back what was put aside, sleeps until it is resumed.
+    # A job that went back to a checkpoint, or took back its state put aside, sleeps until it is resumed.
     last = last_of_each(row)
     wakes = np.append(kind[1:] == RESUME, False)[: len(row)] & ~last
     yield ended((kind == RESTART) & (outcome == DONE) & (wakes | (last & jobs.sleeps[row])), SLEEPING)
 
 
 def _makes_way(operations: Operations) -> Flags:
-    """Which operations have one that runs make way: pauses, and saves of those that were not paused before."""
+    """The operations that make a running job make way: pauses, and saves of jobs that were not paused before."""
     kind, place = operations.kind, np.arange(len(operations.row))
     paused = (kind == PAUSE) & (operations.outcome == DONE)
-    # Neither a save of a paused one that failed nor an end of a pause that did changes that it is paused.
+    # A job stays paused after a failed save, and after a failed end of the pause.
     failed = ((kind == SUSPEND) | (kind == UNPAUSE)) & (operations.outcome == FAILED)
     last_pause = np.maximum.accumulate(np.where(paused, place, -1))
     last_other = np.maximum.accumulate(np.where(paused | failed, -1, place))
     begins = np.searchsorted(operations.row, operations.row)
-    before = place - 1  # what was so before each
+    before = place - 1  # the change before each
     is_paused = (before >= begins) & (last_pause[before] >= begins) & (last_pause[before] > last_other[before])
     return np.asarray((kind == PAUSE) | ((kind == SUSPEND) & ~is_paused))
 
 
 def _is_over(jobs: Jobs, operations: Operations) -> Flags:
-    """Which operations are the stops at the end of a job's life."""
+    """The operations that are stops at the end of a job's life."""
     if not len(operations.row):
         return np.zeros(0, dtype=bool)
     stop = operations.kind == STOP
-    other = np.maximum.accumulate(np.where(stop, -1, np.arange(len(stop))))  # the last that is no stop, of any job
+    other = np.maximum.accumulate(np.where(stop, -1, np.arange(len(stop))))  # the last non-stop before, of any job
     begins = np.searchsorted(operations.row, operations.row)
     ends = np.searchsorted(operations.row, operations.row, side="right") - 1
     over = jobs.terminated | jobs.stopping
@@ -214,7 +214,7 @@ def _first(row: Ints, time: Floats, count: int) -> Floats:
 
 
 def _since_last_loss(row: Ints, time: Floats, state: Codes, spent_s: Floats, count: int) -> Floats:
-    """How long each job has run since it last waited."""
+    """The time for which each job has run since it last waited."""
     last_wait = np.full(count, -np.inf)
     waits = state == WAITING
     np.maximum.at(last_wait, row[waits], time[waits])

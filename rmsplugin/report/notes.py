@@ -1,4 +1,4 @@
-"""Notes: what a report cannot know, and what it took for granted, each in a sentence and with how often."""
+"""Notes: what a report cannot know, and what it assumes, each in a sentence and with a number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmsplugin.report.document import Note
 from rmsplugin.report.lives import SLEEPING, WAITING
 from rmsplugin.report.totals import Facts
 
-#: Of each code what a person reads, in the order in which it is said.
+#: The sentence for each code, in the order in which they are said.
 SENTENCES = {
     "own-only": "this is of {count} {jobs} of yours: the replays have those of all users, who are not told of;"
     " utilisation and costs are those of your jobs, and the cluster's context switches are left out",
@@ -50,22 +50,22 @@ SENTENCES = {
     "no-limit": "EASY takes the run time of {count} {jobs} for their limits, which are not known",
 }
 
-#: The run times of ledger and accounting differ by more than the boot of the VMs from both of these on.
+#: Run times of ledger and accounting differ by more than the boot of the VMs if they differ by both of these or more.
 _DIFFER_S, _DIFFER_PART = 300.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What is known of a report besides its jobs.
+    """Facts about a report besides its jobs.
 
     Attributes:
-        since: of the report.
-        begins: the oldest thing in the ledger; that of the report's end if it has nothing.
-        node_changes: how often nodes came and went.
+        since: the beginning of the report's time.
+        begins: the time of the ledger's oldest entry; the end of the report's time if it has none.
+        node_changes: the number of times that nodes came and went.
         no_accounting: why accounting was not asked, or did not answer; empty if it did.
         no_nodes: why the nodes are not known; empty if they are.
-        knows_hosts: whether it is known how many CPUs the nodes have on which VMs ran.
-        own_only: whether it tells of the jobs of one user only, who is told nothing of others'.
+        knows_hosts: whether the numbers of CPUs are known of the nodes on which VMs ran.
+        own_only: whether it tells of the jobs of one user only, to whom nothing is told of others' jobs.
     """
 
     since: float
@@ -78,7 +78,7 @@ class Circumstances:
 
 
 def notes(facts: Facts, about: Circumstances, told: Flags) -> Iterator[Note]:
-    """All that is to be said of a report, of those of its jobs that may be told."""
+    """All notes of a report, on those of its jobs that may be told."""
     flags = {**_of_jobs(facts, about), **_of_accounting(facts, about), **_of_replays(facts, about)}
     counts = _of_circumstances(facts, about)
     counts |= {code: int(np.count_nonzero(of & told)) for code, of in flags.items()}
@@ -92,7 +92,7 @@ def _of_circumstances(facts: Facts, about: Circumstances) -> dict[str, int]:
     return {
         "ledger-begins": int(max(0.0, about.begins - about.since)),
         "node-changes": about.node_changes,
-        # Whose these are is not looked at.
+        # The owners of these are not looked at.
         "unknown-to-ledger": 0 if about.own_only else facts.accounts.others,
     }
 

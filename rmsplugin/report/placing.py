@@ -1,4 +1,4 @@
-"""Placing: nodes for a schedule over counted processors, which leaves open where the VMs of its jobs run."""
+"""Placing: assigns nodes to a schedule over counted processors, which leaves open where the VMs of its jobs run."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.outcome import JobRun, Outcome
 
-#: At one instant, what ends makes room for what starts.
+#: At one instant, ends make room for starts.
 _END, _START = 0, 1
 
 
 def placed(outcome: Outcome, cluster: Cluster) -> Outcome:
-    """The outcome with nodes: each job takes the first ones that are free when it starts, and keeps them to its end.
+    """The outcome with nodes: each job takes the first nodes that are free when it starts, and keeps them to its end.
 
     Args:
-        outcome: of ``of_schedule``, where equal VMs are interchangeable.
-        cluster: on which it was simulated.
+        outcome: an outcome of ``of_schedule``, where equal VMs are interchangeable.
+        cluster: the cluster on which it was simulated.
     """
     vm_mib = max((cluster.vm_memory_mib(run.job) for run in outcome.jobs), default=0)
     vcpus = max((cluster.vcpus_of(run.job) for run in outcome.jobs), default=1)
@@ -40,7 +40,7 @@ def placed(outcome: Outcome, cluster: Cluster) -> Outcome:
 
 
 def _events(runs: Sequence[JobRun]) -> list[tuple[float, int, int]]:
-    """Time, kind and place of the job; one that runs for no time at all takes no node."""
+    """Time, kind and the job's place; a job that runs for no time at all takes no node."""
     lasting = [(place, run) for place, run in enumerate(runs) if run.end_s > run.start_s]
     starts = [(run.start_s, _START, place) for place, run in lasting]
     return starts + [(run.end_s, _END, place) for place, run in lasting]

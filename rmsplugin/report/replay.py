@@ -1,9 +1,9 @@
 """Replay: the same jobs under FCFS and EASY, without context switches, on nodes that are there all the time.
 
 A cluster that suspends nothing cannot take back what it gave, so each job has what it requested from start to end. It
-runs for as long as it really ran, without its sleeps, and less what it cost that its VMs shared CPUs (sharing.py): for
-the work that it was seen to do. VMs are counted in equal processors: one for each CPU, or more where their memory is
-more than the share of these CPUs in the memory of the nodes.
+runs for the time that it really ran, without its sleeps, and without the time that it lost because its VMs shared CPUs
+(sharing.py). VMs are counted in equal processors: one for each CPU, or more where their memory is more than the share
+of these CPUs in the memory of the nodes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rmsplugin.simulation.short_way import Queue, starts_of
 #: Policies by name, and whether they backfill.
 POLICIES = {"fcfs": False, "easy": True}
 
-#: What EASY takes for no limit at all.
+#: EASY's stand-in for no time limit.
 UNLIMITED_S = 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """When each job would have started and ended, by policy; NaN for one that is not replayed, by row.
+    """Each job's start and end under the replay, by policy; NaN for a job that is not replayed, by row.
 
     Attributes:
         starts, ends: seconds since the epoch.
-        replayed: which jobs are.
-        too_large: which ran, and these nodes could not host them at once.
-        by_memory: which of those that are replayed count for more processors than they have CPUs.
+        replayed: whether the job is replayed.
+        too_large: whether the job ran, and these nodes could not host it at once.
+        by_memory: whether the job is replayed and counts for more processors than it has CPUs.
     """
 
     starts: dict[str, Floats]
@@ -54,11 +54,11 @@ def replay(
 
     Args:
         jobs: of the report.
-        work_s: how long each has to run; 0 for one that is left out.
-        limits_s: time limits of their users; NaN where they are not known: the run time then stands for the limit.
-        nodes: what VMs may take of each; none: nothing is replayed.
-        taken_mib: what a VM of each takes of its node; one of the larger ones, where they differ.
-        tell: called now and then with what is being done, and the part of it that is, from 0 to 1.
+        work_s: the run time that each job needs; 0 for a job that is left out.
+        limits_s: time limits of their users; NaN where unknown: the run time then stands for the limit.
+        nodes: the part of each node that VMs may take; none: nothing is replayed.
+        taken_mib: the memory that a VM of each job takes of its node; of a larger VM, where they differ.
+        tell: called now and then with the present stage, and the part of the work that is done, from 0 to 1.
     """
     processors = sum(node.cpus for node in nodes)
     sizes, by_memory = _sizes(jobs, nodes, taken_mib)
@@ -89,7 +89,7 @@ def replay(
 
 
 def _sizes(jobs: Jobs, nodes: Sequence[Node], taken_mib: Ints) -> tuple[Ints, Flags]:
-    """The processors of each job, and which have more of them than CPUs."""
+    """The processors of each job, and whether it has more of them than CPUs."""
     share_mib = sum(node.memory_mib for node in nodes) / max(1, sum(node.cpus for node in nodes))
     if not share_mib:
         return jobs.booked, np.zeros(len(jobs), dtype=bool)

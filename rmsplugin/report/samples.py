@@ -1,4 +1,4 @@
-"""Samples: the demands that were seen of all VMs of a report, 12 bytes for each: a busy year has tens of millions."""
+"""Samples: the observed demands of all VMs of a report, 12 bytes for each: a busy year has tens of millions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class VMs:
     """The VMs of all jobs, numbered one job after the other.
 
     Attributes:
-        first: the number of each job's first VM, by row; at the end that of all VMs.
+        first: the number of each job's first VM, by row; at the end the number of all VMs.
         row: the row of each VM's job.
-        cpus: those that each VM requested.
+        cpus: the CPUs that each VM requested.
     """
 
     first: Ints
@@ -39,10 +39,10 @@ class VMs:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What VMs demanded from a time on: those of one VM are next to each other, in the order of time.
+    """The demands of VMs from a time on: those of one VM are next to each other, in the order of time.
 
     Attributes:
-        vm: as VMs numbers them; which comes first is not said.
+        vm: the VM's number in VMs; the order of the VMs is not specified.
         time: seconds since the epoch, whole ones.
         centi_cpus: hundredths of a CPU.
     """
@@ -53,7 +53,7 @@ class Samples:
 
     @staticmethod
     def of(jobs: Jobs, vms: VMs, found: Iterable[tuple[Ints, Codes, Floats, Codes]]) -> Samples:
-        """Those of these jobs.
+        """The samples of these jobs.
 
         Args:
             jobs: of the report.
@@ -71,7 +71,7 @@ class Samples:
         return len(self.vm)
 
     def slices(self) -> Iterator[Samples]:
-        """All of them, so many at a time; a VM is in one slice."""
+        """All samples, so many at a time; a VM is in one slice."""
         begin = 0
         while begin < len(self):
             end = min(begin + SLICE, len(self))
@@ -81,12 +81,12 @@ class Samples:
             begin = end
 
     def between(self, begin: float, until: float) -> Samples:
-        """Those of that time."""
+        """The samples of that time."""
         there = np.flatnonzero((self.time >= begin) & (self.time < until))
         return Samples(self.vm[there], self.time[there], self.centi_cpus[there])
 
 
-#: So many samples are looked at together.
+#: The number of samples that are looked at together.
 SLICE = 500_000
 
 

@@ -1,7 +1,7 @@
-"""Schedules: the document of simulated schedules of one workload, for the page of `simulate` and `compare`.
+"""Schedules: makes the document of simulated schedules of one workload, for the page of `simulate` and `compare`.
 
-A job has ended when its work is done, as in the answers of these commands: that its VMs are stopped after that is not
-told. The boot of its VMs belongs to its wait.
+A job has ended when its work is done, as in the answers of these commands; the later stop of its VMs is not told. The
+boot of its VMs belongs to its wait.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _STATES: dict[VJobState, Literal["waiting", "running", "sleeping"]] = {
     VJobState.RESUMING: "sleeping",
 }
 
-#: States in which one goes on that was saved, or paused.
+#: States in which a saved or paused job goes on.
 _WAKING = (VJobState.RESUMING, VJobState.UNPAUSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Schedules of the same jobs in the same order: the one that the document tells of, and those beside it."""
+    """Schedules of the same jobs in the same order: the document's own schedule, and those beside it."""
 
     cluster: Cluster
     own: Outcome
@@ -59,8 +59,8 @@ def document(kind: Kind, schedules: Schedules, notes: Iterable[Note], made: floa
     Args:
         kind: simulation or comparison.
         schedules: of at least one job.
-        notes: what is to be known of them.
-        made: when, in seconds since the epoch.
+        notes: the notes on them.
+        made: the time of making, in seconds since the epoch.
     """
     own, cluster = schedules.own, schedules.cluster
     since = float(min(run.job.submit_s for run in own.jobs))
@@ -188,7 +188,7 @@ def _used(edges: Floats, outcome: Outcome) -> Floats:
 
 
 def _booked(edges: Floats, outcome: Outcome, cluster: Cluster) -> Floats:
-    """What running jobs had requested."""
+    """The CPUs that running jobs had requested."""
     return _means(
         edges,
         [
@@ -201,7 +201,7 @@ def _booked(edges: Floats, outcome: Outcome, cluster: Cluster) -> Floats:
 
 
 def _means(edges: Floats, spans: Sequence[tuple[float, float, float]]) -> Floats:
-    """The mean in each step of what weighs so much: begin, end and weight."""
+    """The mean of weights in each step, given as begin, end and weight."""
     begin, until, weight = np.array(spans, dtype=np.float64).reshape(-1, 3).T
     return means(edges, begin, until, weight)
 
@@ -227,7 +227,7 @@ def _switch(number: int, run: SwitchRun) -> Switch:
 
 
 def _costs(outcome: Outcome, cluster: Cluster) -> dict[str, Cost]:
-    """What went well of each kind: each moves what its VMs hold, and takes all of them until the last is done."""
+    """The successful actions of each kind: each moves what its VMs hold, and takes them all until the last is done."""
     kinds = {VJobState.SUSPENDING: "suspend", VJobState.RESUMING: "resume"}
     parts: dict[str, list[tuple[int, float, int]]] = {"suspend": [], "resume": [], "migrate": []}
     for run in outcome.jobs:

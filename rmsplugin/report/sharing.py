@@ -1,10 +1,11 @@
-"""Sharing: what it cost each job that its VMs shared CPUs, as far as the demands that were seen tell.
+"""Sharing: the time that each job lost because its VMs shared CPUs, as far as the observed demands tell.
 
-VMs that together demand more CPUs than their node has get less, each by the same part of what it demands; that is how
-the simulated hypervisor shares, too. The CPU seconds that a VM demanded and did not get, over all its CPUs, are the
-time that it lost; a job is as slow as the slowest of its VMs. Whole columns at once: the loads of all nodes are one sum
-over all changes, and what a CPU lost there in some time is the difference of two places of another sum. It goes through
-windows of time, none with more samples than can be looked at together; each begins with what the VMs did by then.
+VMs that together demand more CPUs than their node has get less, each by the same part of its demand; the simulated
+hypervisor shares in the same way. The CPU seconds that a VM demanded and did not get, over all its CPUs, are the time
+that it lost; a job is as slow as the slowest of its VMs. Whole columns are computed at once: the loads of all nodes are
+one sum over all changes, and the loss of a CPU in a span is the difference of two places of another sum. The
+computation goes through windows of time, none with more samples than can be looked at together; each window begins
+with the state of the VMs at its beginning.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from rmsplugin.report.columns import Actions, Codes, Flags, Floats, Ints, Jobs, 
 from rmsplugin.report.lives import RUNNING, WAITING, Lives
 from rmsplugin.report.samples import SLICE, Samples, VMs
 
-#: A node that is not known, and what a change leaves as it was.
+#: The code of an unknown node, and the code for a value that a change leaves as it was.
 _NOWHERE, _SAME = -1, -2
 
-#: One time in so many tells how they lie.
+#: One time in so many is used to find how the times are spread.
 _EVERY = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """The spans in which jobs ran, by row and time; ``counts``: those since the last loss, whose work was kept."""
+    """The spans in which jobs ran, by row and time; ``counts``: the spans since the last loss, whose work was kept."""
 
     row: Ints
     begin: Floats
@@ -38,7 +39,7 @@ class _Runs:
     counts: Flags
 
     def at(self, row: Ints, time: Floats) -> tuple[Ints, Flags]:
-        """The run of each of these jobs at a time, and whether there is one; times before a run are not in it."""
+        """The run of each of these jobs at a time, and whether there is one; a time before a run is not in it."""
         origin = min(float(self.begin.min()), float(time.min(initial=np.inf)))
         keys = time_key(self.row, self.begin - origin)
         place = np.maximum(np.searchsorted(keys, time_key(row, time - origin), side="right") - 1, 0)
@@ -47,7 +48,7 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What a VM does from a time on, until its next change or the end of its run; _SAME: as before.
+    """The state of a VM from a time on, until its next change or the end of its run; _SAME: as before.
 
     Attributes:
         vm: its number (samples.VMs).
@@ -70,15 +71,15 @@ class _Changes:
 def slowed_s(
     jobs: Jobs, lives: Lives, vms: VMs, arrivals: Actions, samples: Samples, host_cpus: Mapping[str, int]
 ) -> Floats:
-    """How many seconds less each job would have run on CPUs of its own, since its last loss.
+    """The seconds that each job would have run less on CPUs of its own, since its last loss.
 
     Args:
         jobs: of the report.
-        lives: of these.
-        vms: of these.
-        arrivals: at least what brought their VMs to nodes (``hosts.ARRIVALS``).
-        samples: demands that were observed; a VM demands what it requested until then.
-        host_cpus: CPUs of the nodes by name; what VMs did on others is not known, and cost nothing.
+        lives: the lives of these jobs.
+        vms: the VMs of these jobs.
+        arrivals: at least the actions that brought their VMs to nodes (``hosts.ARRIVALS``).
+        samples: observed demands; until the first one, a VM demands what it requested.
+        host_cpus: CPUs of the nodes by name; on other nodes, VMs are taken to have lost nothing.
     """
     cpus = np.array([host_cpus.get(name, 0) for name in arrivals.nodes.words], dtype=np.int64)
     runs = _runs(lives, len(jobs))
@@ -103,7 +104,7 @@ def slowed_s(
 
 
 def _edges(*times: NDArray[Any]) -> list[float]:
-    """Where windows of time begin and end that have about as many of these times each, and not too many."""
+    """The edges of windows of time that have about as many of these times each; there are not too many windows."""
     windows = sum(map(len, times)) // SLICE + 1
     some = np.concatenate([each[::_EVERY] for each in times])
     inner = np.quantile(some, np.arange(1, windows) / windows) if windows > 1 else np.empty(0)
@@ -120,7 +121,7 @@ def _runs(lives: Lives, count: int) -> _Runs:
 
 
 def _begins(runs: _Runs, vms: VMs, arrivals: Actions, booked: Ints) -> _Changes:
-    """Each VM at the beginning of each run: on the node where it was brought last, with all that it requested."""
+    """Each VM at the beginning of each run: on the node to which it was brought last, with all that it requested."""
     count = np.diff(vms.first)[runs.row]
     run = np.repeat(np.arange(len(runs.row)), count)
     row = runs.row[run]
@@ -130,7 +131,7 @@ def _begins(runs: _Runs, vms: VMs, arrivals: Actions, booked: Ints) -> _Changes:
 
 
 def _where(vms: VMs, arrivals: Actions, vm: Ints, time: Floats) -> Codes:
-    """The node where each VM was brought last."""
+    """The node to which each VM was brought last."""
     arrived, known = _arrived(vms, arrivals)
     if not known.any():
         return np.full(len(vm), _NOWHERE, dtype=np.int32)
@@ -159,7 +160,7 @@ def _moves(runs: _Runs, vms: VMs, arrivals: Actions) -> _Changes:
 
 
 def _demands(runs: _Runs, vms: VMs, samples: Samples, booked: Ints) -> _Changes:
-    """Demands that were seen while their job ran."""
+    """The observed demands while their job ran."""
     row, time = vms.row[samples.vm].astype(np.int64), samples.time.astype(np.float64)
     run, inside = runs.at(row, time)
     unchanged = np.full(len(row), _SAME, dtype=np.int32)
@@ -170,7 +171,7 @@ def _demands(runs: _Runs, vms: VMs, samples: Samples, booked: Ints) -> _Changes:
 def _joined(*parts: _Changes) -> _Changes:
     """All changes by VM and time, each with node and demand; each VM's first one has both.
 
-    Of one time those of the first part come first.
+    Changes of one time keep their order: those of the first part come first.
     """
     vm, run, time, node, centi_cpus = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("vm", "run", "time", "node", "centi_cpus")
@@ -180,20 +181,20 @@ def _joined(*parts: _Changes) -> _Changes:
 
 
 def _filled(values: Codes) -> Codes:
-    """The values, each _SAME replaced by the one before it; a VM's first change is a beginning, and has none."""
+    """The values, each _SAME replaced by the one before it; a VM's first change is a beginning, and is not _SAME."""
     places = np.maximum.accumulate(np.where(values == _SAME, 0, np.arange(len(values))))
     return np.asarray(values[places])
 
 
 def _going_on(changes: _Changes, runs: _Runs, until: float) -> _Changes:
-    """What VMs do that go on running then, as changes of that time."""
+    """The states of VMs that go on running then, as changes of that time."""
     there = changes[np.append(changes.vm[1:] != changes.vm[:-1], True)[: len(changes.vm)]]
     there = there[runs.until[there.run] > until]
     return replace(there, time=np.full(len(there.vm), until))
 
 
 def _lost(changes: _Changes, runs: _Runs, cpus: Ints, end: float) -> Floats:
-    """How long a CPU that each VM demands had to wait, from each change of the VM to its next one, or ``end``."""
+    """The time that a CPU each VM demands had to wait, from each change of the VM to its next one, or ``end``."""
     goes_on = np.append((changes.vm[1:] == changes.vm[:-1]) & (changes.run[1:] == changes.run[:-1]), False)
     goes_on = goes_on[: len(changes.vm)]
     following = np.minimum(runs.until[changes.run], end)
@@ -202,7 +203,7 @@ def _lost(changes: _Changes, runs: _Runs, cpus: Ints, end: float) -> Floats:
     node, demand = changes.node[counted], changes.centi_cpus[counted].astype(np.int64)
     nodes, times = np.concatenate((node, node)), np.concatenate((changes.time[counted], until[counted]))
     order = np.lexsort((times, nodes))
-    # Whole numbers: all that came to a node leaves it, and the next node begins with nothing.
+    # Whole numbers: all load that came to a node leaves it, so the next node begins with 0.
     load = np.cumsum(np.concatenate((demand, -demand))[order])
     has = 100 * cpus[nodes[order]]
     part_lost = np.where(load > has, 1.0 - has / np.maximum(load, 1), 0.0)

@@ -1,4 +1,4 @@
-"""Slurm: the nodes and the accounting that a report is made with, as Slurm has them."""
+"""Slurm: the nodes and the accounting of a report, from Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmsplugin.settings import Settings
 
 
 def nodes_of(settings: Settings) -> tuple[list[Node], dict[str, int]]:
-    """The VM hosts, each with what VMs may take of it; and how many CPUs each has, by name.
+    """The VM hosts, each with the part of it that VMs may take; and the number of CPUs of each, by name.
 
     Raises:
         RmspluginError: Slurm does not answer, or has none.
@@ -30,7 +30,7 @@ def nodes_of(settings: Settings) -> tuple[list[Node], dict[str, int]]:
 
 
 def runs_of(settings: Settings, since: float, until: float, tell: Callable[[float], None]) -> Iterator[Run]:
-    """What accounting has of the vjob partitions; see ``SlurmAccounting.runs``. Raises RmspluginError."""
+    """Accounting's facts about the vjob partitions; see ``SlurmAccounting.runs``. Raises RmspluginError."""
     slurm = settings.slurm
     accounting = SlurmAccounting(slurm.bin_dir, slurm.command_timeout_s)
     return accounting.runs(slurm.partitions, since, until, tell)

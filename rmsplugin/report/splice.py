@@ -1,4 +1,4 @@
-"""Splice: what accounting has of each job, the runs of one that was requeued together."""
+"""Splice: puts together accounting's facts about each job, the runs of a requeued job as one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _EARLIER_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What accounting has, by row; ``runs`` is 0 for a job that it does not know.
+    """Accounting's facts, by row; ``runs`` is 0 for a job that accounting does not know.
 
     Attributes:
         account, state: codes; -1 where accounting does not know the job. The state is that of the last run.
-        runs: how many there are.
+        runs: the number of runs.
         run_s, asleep_s: of all runs together.
-        limit_s: of the last run; infinite for none, NaN where it is not known.
-        others: jobs that accounting has, and the ledger does not.
+        limit_s: the limit of the last run; infinite for none, NaN where unknown.
+        others: the number of jobs that accounting has and the ledger has not.
     """
 
     account: Codes
@@ -37,31 +37,31 @@ class Accounts:
     others: int = 0
 
     def is_of(self, account: str) -> Flags:
-        """Which jobs are of that account."""
+        """Whether each job is of that account."""
         return np.isin(self.account, [code for code, word in enumerate(self.accounts.words) if word == account])
 
 
 def nothing(count: int) -> Accounts:
-    """What is known of so many jobs without accounting."""
+    """The facts about so many jobs without accounting."""
     account, state = (np.full(count, -1, dtype=np.int32) for _ in range(2))
     zeros = np.zeros(count)
     return Accounts(account, Words(), state, Words(), zeros.astype(np.int64), zeros, zeros, np.full(count, np.nan))
 
 
 def splice(jobs: Jobs, runs: Iterable[Run], since: float) -> Accounts:
-    """Put together what accounting has of these jobs; each run counts once, however often it is given.
+    """Put together accounting's facts about these jobs; each run counts once, however often it is given.
 
     Args:
         jobs: of the report.
         runs: of these jobs and, maybe, of others.
-        since: others count that were submitted since then.
+        since: others count if they were submitted since then.
     """
     accounts, states = Words(), Words()
     kinds = ("i", accounts, *"fffff", states)
     job_id, account, submit, start, run_s, asleep_s, limit_s, state = arrays(runs, kinds)
     order = np.lexsort((start, submit, job_id))
     same = (job_id[order][1:] == job_id[order][:-1]) & (submit[order][1:] == submit[order][:-1])
-    order = order[np.append(~same, True)[: len(order)]]  # of one that was seen at two moments, the later
+    order = order[np.append(~same, True)[: len(order)]]  # of a run that was seen at two moments, the later one counts
     rows = jobs.rows_of(job_id[order])
     others = len(np.unique(job_id[order][(rows < 0) & (submit[order] >= since)]))
     if not len(jobs):

@@ -1,4 +1,4 @@
-"""Totals: jobs by user, account, partition, week and class, and all together; what each schedule was worth to them."""
+"""Totals: jobs by user, account, partition, week and class, and all together; the worth of each schedule to them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rmsplugin.simulation.metrics import SLOWDOWN_THRESHOLD_S
 LONG_S, WIDE_CPUS = 3600.0, 8
 CLASSES = Words(["short and narrow", "short and wide", "long and narrow", "long and wide"])
 
-#: A job ended sooner or later than elsewhere from this difference on.
+#: From this difference in seconds on, a job ended sooner or later than under another schedule.
 _SAME_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of the jobs of a report, by row.
+    """All facts about the jobs of a report, by row.
 
     Attributes:
-        slowed_s: what it cost each job that its VMs shared CPUs, see sharing.py.
+        slowed_s: the time that each job lost because its VMs shared CPUs, see sharing.py.
     """
 
     jobs: Jobs
@@ -40,7 +40,7 @@ class Facts:
 
 
 def slowdown(completion_s: Floats, run_s: Floats) -> Floats:
-    """Bounded slowdown: completion to run time, of which 10 s are counted at least; at least 1."""
+    """Bounded slowdown: completion to run time, which counts as at least 10 s; at least 1."""
     return np.asarray(np.maximum(completion_s / np.maximum(run_s, SLOWDOWN_THRESHOLD_S), 1.0))
 
 
@@ -62,7 +62,7 @@ def totals(facts: Facts, chosen: Flags) -> dict[str, tuple[Total, ...]]:
 
 
 def _classes(facts: Facts, rows: Ints) -> Codes:
-    """The class of each job, by how long it ran here and how many CPUs it requested."""
+    """The class of each job, by its run time here and the number of CPUs that it requested."""
     is_long, is_wide = facts.lives.run_s[rows] > LONG_S, facts.jobs.booked[rows] > WIDE_CPUS
     return (2 * is_long + is_wide).astype(np.int32)
 
@@ -121,7 +121,7 @@ def _compared(facts: Facts, ended: Ints) -> dict[str, Compared]:
 
 
 def _beside(facts: Facts, policy: str, rows: Ints, own: Worth) -> Compared:
-    """The schedule of a policy for these jobs, whose own one was worth so much."""
+    """Another policy's schedule for these jobs, beside their own one with its worth."""
     replays, lives = facts.replays, facts.lives
     submit, start, end = facts.jobs.submit[rows], replays.starts[policy][rows], replays.ends[policy][rows]
     gained_s = end - submit - lives.completion_s[rows]

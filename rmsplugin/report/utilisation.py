@@ -12,18 +12,18 @@ from rmsplugin.report.lives import RUNNING
 from rmsplugin.report.samples import Samples, VMs
 from rmsplugin.report.totals import Facts
 
-#: Lengths of a step in seconds: the first that makes no more than MOST_STEPS of the report's time.
+#: Lengths of a step in seconds: the first one that divides the report's time into at most MOST_STEPS is taken.
 STEPS_S = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400)
 MOST_STEPS = 400
 
 
 def step_s(since: float, until: float) -> int:
-    """How long the steps of that time are."""
+    """The length of the steps of that time, in seconds."""
     return next((each for each in STEPS_S if (until - since) / each <= MOST_STEPS), STEPS_S[-1])
 
 
 def edges_of(since: float, until: float) -> Floats:
-    """Where the steps of that time begin, and where the last one ends, in seconds as both are."""
+    """The beginnings of the steps of that time, and the end of the last one, in seconds like their arguments."""
     length_s = step_s(since, until)
     return np.asarray(since + length_s * np.arange(int(np.ceil((until - since) / length_s)) + 1.0))
 
@@ -39,12 +39,12 @@ def points(
     """CPUs in use in the time ``span``.
 
     Args:
-        facts: of the jobs of the report.
+        facts: the facts about the jobs of the report.
         counted: the jobs whose CPUs count.
-        vms: of the jobs.
-        samples: demands that were observed of them.
+        vms: the VMs of the jobs.
+        samples: their observed demands.
         nodes: of the cluster.
-        span: since when, and until when.
+        span: begin and end of the time.
     """
     jobs, lives, replays = facts.jobs, facts.lives, facts.replays
     edges = edges_of(*span)
@@ -65,16 +65,16 @@ def points(
 
 
 def means(edges: Floats, begin: Floats, until: Floats, weight: Floats) -> Floats:
-    """The mean of what weighs so much from ``begin`` until ``until``, in each step between the edges."""
+    """The mean of weights from ``begin`` until ``until``, in each step between the edges."""
     if len(edges) < 2:
         return np.zeros(0)
     return np.diff(_integral(edges, begin, weight) - _integral(edges, until, weight)) / np.diff(edges)
 
 
 def _integral(edges: Floats, since: Floats, weight: Floats) -> Floats:
-    """The integral up to each edge of what weighs so much from then on."""
+    """The integral, up to each edge, of weights that count from their times on."""
     order = np.argsort(since)
-    # Times of this century squared leave no digits for seconds: they count from the first edge.
+    # Squares of this century's times leave no digits for seconds: so times count from the first edge.
     since, weight = since[order] - edges[0], weight[order]
     sums = np.append(0.0, np.cumsum(weight))
     moments = np.append(0.0, np.cumsum(weight * since))
@@ -83,7 +83,7 @@ def _integral(edges: Floats, since: Floats, weight: Floats) -> Floats:
 
 
 def _corrections(edges: Floats, facts: Facts, vms: VMs, samples: Samples, counted: Flags) -> Floats:
-    """By how much what was observed differs from what was requested, as means over each step.
+    """The differences between observed and requested CPUs, as means over each step.
 
     A sample counts until the next one of its VM, or the end of the run: a VM that is resumed demands what it requested.
     """

@@ -1,6 +1,6 @@
-"""Workload: the history of a ledger as a workload that can be simulated: what each job was, and what it really did.
+"""Workload: makes a workload for simulation from the history of a ledger: each job, and its real course.
 
-A job is there from its first submission, and runs for as long as it ran since its last loss, without its sleeps. Times
+A job is there from its first submission, and runs for its run time since its last loss, without its sleeps. Times
 are seconds since the first submission.
 """
 
@@ -22,21 +22,21 @@ from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.jobs import Job, Workload
 
-#: The samples of one VM: when (seconds since the epoch), and the CPUs that it demanded from then on.
+#: The samples of one VM: the time (seconds since the epoch), and the CPUs that it demanded from then on.
 _Seen = list[tuple[float, float]]
 
-#: What is shorter is no phase of its own.
+#: A shorter span is no phase of its own.
 _LEAST_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a ledger tells of a workload.
+    """A workload from a ledger.
 
     Attributes:
         workload: its jobs.
-        activity: of those jobs of which demands were observed, by job id.
-        measured: how what was done to them went; None where it was not asked for.
+        activity: the activity of the jobs whose demands were observed, by job id.
+        measured: the courses of the operations on them; None where they were not asked for.
     """
 
     workload: Workload
@@ -57,10 +57,10 @@ def history_of(
 
     Args:
         reader: of the ledger, until then.
-        until: when it is read, seconds since the epoch.
-        window_s: a demand fell so long after the VM had done so.
-        measured: whether how operations went is read, too; activity is then the demand that was seen, when it was.
-        limits_s: tells the time limits of jobs, NaN where one is not known; None: nobody knows any.
+        until: the time of the reading, seconds since the epoch.
+        window_s: a demand is recorded to fall so long after the VM's activity fell.
+        measured: whether the courses of operations are read, too; activity is then the observed demand, at its times.
+        limits_s: tells the time limits of jobs, NaN for an unknown one; None: all are unknown.
         unpreemptible: partitions whose jobs may not be suspended.
 
     Raises:
@@ -87,7 +87,7 @@ def history_of(
 
 
 def _measured(reader: LedgerReader) -> Measured:
-    """How operations on vjobs went, of each vjob since it last began anew, or went back to a checkpoint."""
+    """The courses of operations on vjobs, for each vjob since it last began anew, or went back to a checkpoint."""
     found: dict[int, dict[OperationKind, list[Went]]] = defaultdict(lambda: defaultdict(list))
     for job_id, kind, went in reader.durations():
         if kind is OperationKind.RESTART:
@@ -98,7 +98,7 @@ def _measured(reader: LedgerReader) -> Measured:
 
 
 def _ran(jobs: Jobs, lives: Lives, row: int, faults: Faults) -> bool:
-    """Whether a job ran and has ended; a fault is added for one that has not."""
+    """Whether a job ran and has ended; a fault is added for a job that has not."""
     if lives.ended[row] and lives.work_s[row] > 0:
         return True
     if lives.state[row] == ENDED:
@@ -129,7 +129,7 @@ def _job(jobs: Jobs, lives: Lives, row: int, begin: float, limit_s: float, preem
 def _activity(
     reader: LedgerReader, jobs: Jobs, lives: Lives, rows: Sequence[int], window_s: float
 ) -> dict[int, Activity]:
-    """What the VMs of jobs were seen to do."""
+    """The observed activity of jobs' VMs."""
     wanted = dict(zip(jobs.job_id[rows].tolist(), rows, strict=True))
     seen: dict[int, dict[int, _Seen]] = defaultdict(lambda: defaultdict(list))
     for columns in reader.samples(float(jobs.submit[rows].min())):
@@ -146,7 +146,7 @@ def _activity(
 
 
 def _runs(lives: Lives, row: int) -> list[tuple[float, float]]:
-    """From when until when a job ran since its last loss."""
+    """The spans in which a job ran since its last loss."""
     runs: list[tuple[float, float]] = []
     for span in range(int(lives.first[row]), int(lives.first[row + 1])):
         if lives.span_state[span] == WAITING:
@@ -161,7 +161,7 @@ def _phases(
 ) -> Activity:
     """The phases of a job's work, from the demands of its VMs."""
     changes = [change for vm, samples in seen.items() for change in _changes(vm, samples, runs, float(cpus), window_s)]
-    changes.sort(key=lambda change: change[0])  # stable: of one instant the last counts
+    changes.sort(key=lambda change: change[0])  # stable: of changes of one instant the last counts
     whole_s = sum(until - begin for begin, until in runs)
     using = [float(cpus)] * vms
     found: list[Phase] = []
@@ -176,7 +176,7 @@ def _phases(
 def _changes(
     vm: int, samples: _Seen, runs: Sequence[tuple[float, float]], cpus: float, window_s: float
 ) -> Iterator[tuple[float, int, float]]:
-    """After how much work a VM begins to demand what; one that boots or resumes demands what was requested for it."""
+    """The amounts of work after which a VM's demand changes; a VM that boots or resumes demands what it requested."""
     done_s = 0.0
     for begin, until in runs:
         now, after_s = cpus, done_s
@@ -190,7 +190,7 @@ def _changes(
 
 
 def _add(phases: list[Phase], work_s: float, cpus: tuple[float, ...]) -> None:
-    """One phase more, or a longer last one, if the VMs go on with what they did."""
+    """Add a phase, or lengthen the last one if the activity of the VMs has not changed."""
     if phases and phases[-1].cpus == cpus:
         work_s += phases.pop().work_s
     phases.append(Phase(work_s, cpus))

@@ -1,7 +1,7 @@
-"""Writing: a report's document as JSON, job by job, so that a million jobs are never held at once.
+"""Writing: writes a report's document as JSON, job by job, so that a million jobs are never held at once.
 
 Pydantic writes the jobs, in a third of the time of the standard library: there may be a million, with three intervals
-each. All is ASCII, whatever the locale of who reads it.
+each. The text is ASCII, whatever the reader's locale.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def job_json(job: Job) -> Row:
 
 
 def whole(head: Head, rows: Iterable[Row]) -> dict[str, Any]:
-    """The document as a value, for the page: of as many jobs as fit into the memory."""
+    """The whole document as a value, for the page: its jobs have to fit into the memory."""
     return {**_first(head), "jobs": list(rows), **_last(head)}
 
 
@@ -48,14 +48,14 @@ def json_text(head: Head, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def lines(head: Head, rows: Iterable[Row]) -> Iterator[str]:
-    """The document as it goes from the engine to a user: a line of all but the jobs, and a line for each job."""
+    """The document as it goes from the engine to a user: a line with all but the jobs, and a line for each job."""
     yield json.dumps(asdict(head), allow_nan=False) + "\n"
     for row in rows:
         yield _row_text(row) + "\n"
 
 
 def head_of(line: str) -> Head:
-    """The first of these lines. Raises ValueError where it is none."""
+    """The document without jobs from the first of these lines. Raises ValueError where the line is none."""
     return TypeAdapter(Head).validate_json(line)
 
 
@@ -66,7 +66,7 @@ def _row_text(row: Row) -> str:
 
 
 def _first(head: Head) -> dict[str, Any]:
-    """What stands before the jobs."""
+    """The text before the jobs."""
     values = asdict(head)
     return {name: values[name] for name in _FIRST}
 

@@ -1,4 +1,4 @@
-"""Activity: how many CPUs the VMs of a job use, phase after phase, as long as nothing holds them up."""
+"""Activity: the number of CPUs that the VMs of a job use, phase after phase, if nothing holds them up."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ class Phase(NamedTuple):
     """A part of a job's work.
 
     Attributes:
-        work_s: how long it takes at full speed, in seconds.
-        cpus: used by each VM, in their order; a single number is that of all.
+        work_s: its duration at full speed, in seconds.
+        cpus: the CPUs that each VM uses, in the VMs' order; a single number holds for all.
     """
 
     work_s: float
     cpus: tuple[float, ...]
 
     def of(self, vm: int) -> float:
-        """CPUs of one VM, by its index."""
+        """The CPUs of one VM, by its index."""
         return self.cpus[vm] if len(self.cpus) > 1 else self.cpus[0]
 
 
-#: All the work of a job.
+#: The whole work of a job.
 Activity = tuple[Phase, ...]
 
 

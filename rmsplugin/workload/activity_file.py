@@ -1,4 +1,4 @@
-"""Activity file: what the VMs of each job do, as JSON: ``{"jobs": {"12": [{"seconds": 600, "cpus": 1}, ...]}}``.
+"""Activity file: the activity of each job's VMs, as JSON: ``{"jobs": {"12": [{"seconds": 600, "cpus": 1}, ...]}}``.
 
 A job is a list of phases: ``seconds`` of work at full speed, and the ``cpus`` that each VM uses meanwhile: one number
 for all of them, or a list with one for each.
@@ -23,7 +23,7 @@ def read_activity(text: str) -> dict[int, Activity]:
     """The activity of each job by its id.
 
     Raises:
-        WorkloadError: what is wrong, with the place in the document.
+        WorkloadError: the fault, with its place in the document.
     """
     try:
         document = json.loads(text)
@@ -45,7 +45,7 @@ def fitted(activity: Mapping[int, Activity], job_id: int, vms: int, cpus_per_vm:
     """The activity of a job, None if there is none, for so many VMs of so many CPUs.
 
     Raises:
-        WorkloadError: it is of another number of VMs, or uses more than they have.
+        WorkloadError: it is for another number of VMs, or uses more CPUs than they have.
     """
     found = activity.get(job_id)
     for index, phase in enumerate(found or ()):

@@ -1,4 +1,4 @@
-"""Faults: the lines of a trace that no job could be made of, counted, and named with the reason."""
+"""Faults: the lines of a trace that yield no job, counted, and named with the reason."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: So many lines are named for each reason; all are counted. A file of something else has a fault on each line.
+#: The number of lines that are named for each reason; all are counted. A file of another kind has a fault on each line.
 NAMED = 1000
 
 
 class FaultCode(enum.StrEnum):
-    """Why a line is not simulated."""
+    """The reason why a line is not simulated."""
 
     FIELDS = "fields"  # fewer than 18
     NUMBER = "number"  # a field is no number
@@ -24,7 +24,7 @@ class FaultCode(enum.StrEnum):
     NO_RUN_TIME = "no-run-time"
     NO_PROCESSORS = "no-processors"
     CANCELLED = "cancelled"  # before it started
-    PARTIAL = "partial"  # a partial execution of a job that no line tells the whole of
+    PARTIAL = "partial"  # a partial execution of a job for which no line tells the whole
     TOO_LARGE = "too-large"  # for the cluster
     NOT_ENDED = "not-ended"  # the job is still there
     NEVER_RAN = "never-ran"  # the job ended before it ran
@@ -51,7 +51,7 @@ SUMMARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One line that is not simulated: its number from 1 (0: a job of a ledger), the reason, and the reason in words."""
+    """A line that is not simulated: its number from 1 (0: a job of a ledger), the reason, and the reason in words."""
 
     line: int
     code: FaultCode
@@ -66,19 +66,19 @@ class Faults:
         self._named: list[Fault] = []
 
     def add(self, line: int, code: FaultCode, message: str) -> None:
-        """Take in one more line."""
+        """Add a line."""
         self.counts[code] += 1
         if self.counts[code] <= NAMED:
             self._named.append(Fault(line, code, message))
 
     @property
     def reasons(self) -> str:
-        """How many there are for each reason, the most frequent first, for a sentence."""
+        """The number of lines for each reason, the most frequent reason first, for a sentence."""
         return "; ".join(f"{count} {SUMMARIES[code]}" for code, count in self.counts.most_common())
 
     def __len__(self) -> int:
         return self.counts.total()
 
     def __iter__(self) -> Iterator[Fault]:
-        """Those that are named, by line."""
+        """The named faults, by line."""
         return iter(sorted(self._named, key=lambda fault: fault.line))

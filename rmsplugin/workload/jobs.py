@@ -1,4 +1,4 @@
-"""Jobs: what is simulated of a trace. A job of P processors is a vjob of P VMs of one CPU each.
+"""Jobs: the simulated part of a trace. A job of P processors is a vjob of P VMs of one CPU each.
 
 The rules by which a record becomes a job:
 
@@ -6,19 +6,19 @@ The rules by which a record becomes a job:
 - estimate: the requested time; where it is not known (or 0), the run time itself, as if the user had known it;
 - the run time stays as it is, also where it is longer than the estimate: the work of a job is never cut;
 - memory: what was requested for each processor, else what was used, else not known;
-- the average CPU time is not believed where it is the same for all jobs, however long they ran: some sites fill the
-  field with a constant (MetaCentrum: 1 s). Then it is not known for any job;
-- user, account and partition are called by the numbers of user, group and queue; the partition by its own number where
+- the average CPU time is not believed where it is the same for all jobs, whatever their run times: some sites fill the
+  field with a constant (MetaCentrum: 1 s). Then it is unknown for all jobs;
+- user, account and partition are named by the numbers of user, group and queue; the partition by its own number where
   no queue is known;
-- a job that was checkpointed is told as a whole by one line and then by a line for each partial execution (status 2, 3,
-  4), which are counted and not simulated;
-- a job that names a preceding one is submitted once that has ended and its user has thought, not before its own
+- a job that was checkpointed has one line for the whole, and then a line for each partial execution (status 2, 3,
+  4); lines of partial executions are counted and not simulated;
+- a job that names a preceding one is submitted after that has ended and its user has thought, not before its own
   submit time (``rmsplugin.simulation.feedback``);
 - the queue is in the order of the submit times, then of the file.
 
-What is not asked of a record: the wait time, which is what is simulated; requested processors where others were
-allocated; the status, but for partial executions and jobs that were cancelled before they ran: one that failed or was
-cancelled runs for as long as it did.
+Three fields of a record are not used: the wait time, which is what is simulated; requested processors where others were
+allocated; the status, but for partial executions and jobs that were cancelled before they ran. A job that failed or was
+cancelled has its real run time.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ class Job(NamedTuple):
     submit_s: float
     run_s: float
     processors: int
-    estimate_s: float  # the user's, above 0 unless the job runs for 0 s
+    estimate_s: float  # the user's estimate, above 0 unless the job runs for 0 s
     memory_mib: int | None  # of each VM; None: not known
     line: int  # of the trace, from 1
-    average_cpu_s: float | None = None  # that each processor was used for; None: not known
-    cpus_per_vm: int | None = None  # None: those of the cluster's VMs; else ``memory_mib`` is that of such a VM
+    average_cpu_s: float | None = None  # CPU time used by each processor; None: not known
+    cpus_per_vm: int | None = None  # None: as the cluster's VMs; else ``memory_mib`` is of such a VM
     preemptible: bool = True  # whether it may be suspended and moved
-    user: str = ""  # as account and partition: empty where it is not known
+    user: str = ""  # like account and partition: empty where unknown
     account: str = ""
     partition: str = ""
     program: str = ""  # the number of the executable, likewise
     used_mib: int | None = None  # of each VM, as ``memory_mib``, when it ran; None: not known
 
 
-#: Of fewer jobs that have an average CPU time it may be the same by chance.
+#: With fewer jobs that have an average CPU time, it may be the same by chance.
 _FEW = 10
 
 
 class MemoryUnit(enum.StrEnum):
-    """What the fields of a trace that tell memory are in."""
+    """The unit of a trace's memory fields."""
 
     KIB_PER_PROCESSOR = "kib-per-processor"  # as the format says
     BYTES_PER_JOB = "bytes-per-job"  # as some traces have it, MetaCentrum's for one
@@ -69,20 +69,20 @@ class MemoryUnit(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The jobs of a trace in the order of the queue, and what became of the other lines.
+    """The jobs of a trace in the order of the queue, and the counts of its other lines.
 
     Attributes:
         jobs: in the order of the queue.
         header: the values of each ``; Key: value`` line, by key.
         faults: lines that are no jobs.
-        lines: of the trace, all of them.
-        partial: lines that tell of a partial execution, of jobs that another line tells the whole of.
-        extended: lines with more than 18 fields, whose further ones were not read.
-        unestimated: jobs without a requested time.
-        disbelieved: jobs whose average CPU time was not believed, and is not known.
-        disbelieved_cpu_s: what it was.
-        records: what ``lines`` counts: those of a trace, or jobs of a ledger.
-        following: by job id, of jobs that name a preceding one: its id, and the think time in seconds.
+        lines: the number of all lines of the trace.
+        partial: the number of lines for partial executions of jobs that have another line for the whole.
+        extended: the number of lines with more than 18 fields, whose further fields were not read.
+        unestimated: the number of jobs without a requested time.
+        disbelieved: the number of jobs whose average CPU time was not believed, and is unknown.
+        disbelieved_cpu_s: this disbelieved time.
+        records: the word for what ``lines`` counts: lines of a trace, or jobs of a ledger.
+        following: by job id, for jobs that name a preceding one: its id, and the think time in seconds.
     """
 
     jobs: list[Job]
@@ -103,7 +103,7 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
 
     Args:
         blocks: the bytes in pieces of any size, not compressed.
-        memory_unit: of the fields that tell memory.
+        memory_unit: the unit of the memory fields.
 
     Raises:
         WorkloadError: a line without end; such a file is no trace.
@@ -160,7 +160,7 @@ def read_workload(blocks: Iterable[bytes], memory_unit: MemoryUnit = MemoryUnit.
 
 
 class _Names(dict[int, str]):
-    """What numbers are called; what is not known has no name. Many jobs share each."""
+    """The names of numbers; an unknown number has no name. Many jobs share each name."""
 
     def __missing__(self, number: int) -> str:
         name = self[number] = "" if number < 0 else str(number)
@@ -168,7 +168,7 @@ class _Names(dict[int, str]):
 
 
 def _filled_in(jobs: Sequence[Job]) -> tuple[int, float] | tuple[()]:
-    """How many jobs have an average CPU time that is a mere constant, and which; nothing where it can be believed."""
+    """The number of jobs whose average CPU time is a mere constant, and that constant; nothing if it is believable."""
     known = [job for job in jobs if job.average_cpu_s is not None]
     values = {job.average_cpu_s for job in known}
     if len(known) < _FEW or len(values) > 1 or len({job.run_s for job in known}) == 1:
@@ -177,7 +177,7 @@ def _filled_in(jobs: Sequence[Job]) -> tuple[int, float] | tuple[()]:
 
 
 def _fault(record: Record, processors: int) -> tuple[FaultCode, str] | None:
-    """Why a record is no job, if it is none."""
+    """The reason why a record is no job, if it is none."""
     job = f"job {record.job_id}"
     if record.job_id < 0:
         return FaultCode.NO_JOB_NUMBER, "has no job number"
@@ -204,12 +204,12 @@ _MEMORY = {MemoryUnit.KIB_PER_PROCESSOR: _kib_per_processor, MemoryUnit.BYTES_PE
 
 
 def vjob_of(job: Job, *, default_memory_mib: int, ran_s: float = 0.0) -> VJob:
-    """The vjob that a job is: named by its number, a VM of one CPU for each processor, its estimate as time limit.
+    """The vjob of a job: named by its number, a VM of one CPU for each processor, its estimate as time limit.
 
     Args:
         job: the job.
         default_memory_mib: memory of a VM where the trace has none.
-        ran_s: for how long it has run, in seconds.
+        ran_s: its run time so far, in seconds.
     """
     demand = Resources(1, default_memory_mib if job.memory_mib is None else job.memory_mib)
     vms = tuple(VM(f"{job.job_id}-{index}", demand) for index in range(job.processors))

@@ -1,10 +1,10 @@
-"""NAS Grid Benchmarks: what the VMs of a job do that runs one of their task graphs, as an activity.
+"""NAS Grid Benchmarks: the activity of a job's VMs that run one of the benchmarks' task graphs.
 
-A benchmark is a graph of tasks (VEE'09 fig. 13), each a computation on a VM of its own that begins once the tasks it
-takes data from have ended, so that some VMs compute while others wait. The papers tell how long no task takes: here
-all tasks of a graph take the same time, and to hand on data takes none.
+A benchmark is a graph of tasks (VEE'09 fig. 13). Each task is a computation on a VM of its own. It begins once the
+tasks from which it takes data have ended, so that some VMs compute while others wait. The papers do not tell the tasks'
+durations: here all tasks of a graph take the same time, and handing on data takes none.
 
-- ED, embarrassingly distributed: nobody waits for anybody;
+- ED, embarrassingly distributed: no task waits for another;
 - HC, helical chain: one task after the other;
 - VP, visualisation pipe: a flow solver, a smoother and a renderer for each frame; each stage works on one frame after
   the other, so that three frames are in the pipe;
@@ -24,7 +24,7 @@ _STAGES = 3
 
 
 class Benchmark(enum.StrEnum):
-    """Those with a graph of their own."""
+    """The benchmarks; each has a graph of its own."""
 
     ED = "ED"
     HC = "HC"
@@ -33,7 +33,7 @@ class Benchmark(enum.StrEnum):
 
 
 def needs_of(benchmark: Benchmark, tasks: int) -> list[tuple[int, ...]]:
-    """For each task in their order the tasks, all before it, that it waits for.
+    """For each task, in their order, the tasks that it waits for, all before it.
 
     Raises:
         WorkloadError: fewer than one task.
@@ -58,12 +58,12 @@ def _frame_needs(task: int) -> tuple[int, ...]:
 
 
 def _layer_needs(task: int, width: int) -> tuple[int, ...]:
-    """Those of the layer above, from the first one to the one of the same place."""
+    """The tasks of the layer above, from the first one to the one of the same place."""
     return tuple(range(task - task % width - width, task - width + 1)) if task >= width else ()
 
 
 def depth_of(benchmark: Benchmark, tasks: int) -> int:
-    """How many tasks its longest chain has: a job with a VM for each task runs for so long, in times of a task.
+    """The length of its longest chain of tasks: a job with a VM for each task runs for so many times of a task.
 
     Raises:
         WorkloadError: fewer than one task.
@@ -72,12 +72,12 @@ def depth_of(benchmark: Benchmark, tasks: int) -> int:
 
 
 def nas_grid(benchmark: Benchmark, vms: int, task_s: float) -> Activity:
-    """What so many VMs do, each with one task.
+    """The activity of so many VMs, each with one task.
 
     Args:
-        benchmark: whose graph it is.
+        benchmark: the benchmark.
         vms: at least 1.
-        task_s: how long a task takes at full speed, in seconds, above 0.
+        task_s: the duration of a task at full speed, in seconds, above 0.
 
     Raises:
         WorkloadError: fewer than one VM, or a task that takes no time.
@@ -91,7 +91,7 @@ def nas_grid(benchmark: Benchmark, vms: int, task_s: float) -> Activity:
 
 
 def _begins(needs: Sequence[tuple[int, ...]]) -> list[int]:
-    """When each task begins, in times of a task."""
+    """The beginning of each task, in times of a task."""
     begins: list[int] = []
     for each in needs:
         begins.append(max((begins[need] + 1 for need in each), default=0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-#: What every field has whose value nobody knows.
+#: The value of every field whose value is unknown.
 UNKNOWN = -1
 
 
@@ -49,7 +49,7 @@ class Record(NamedTuple):
     think_s: float  # 18, Think Time from Preceding Job
 
 
-#: What messages call each field.
+#: The names of the fields in messages.
 FIELD_NAMES = (
     "job number",
     "submit time",

@@ -1,7 +1,7 @@
-"""SWF: from the bytes of a trace in the Standard Workload Format 2.2 to its records, line by line.
+"""SWF: reads the bytes of a trace in the Standard Workload Format 2.2 into its records, line by line.
 
-A line is good, or a comment, or empty, or a fault: a fault is counted and named, and the next line is read. What comes
-after the 18th field is not of the format; it is left out, and such lines are counted.
+A line is good, or a comment, or empty, or a fault. A fault is counted and named, and the next line is read. Text after
+the 18th field is not of the format: it is left out, and such lines are counted.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rmsplugin.model.wording import counted
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.record import DECIMAL, FIELD_NAMES, Record, Status
 
-#: Up to here whole numbers are exact as floats, too; as seconds it is 30 million years.
+#: Up to here whole numbers are exact as floats, too; as seconds this is 30 million years.
 _MOST = 10**15
 _LONGEST_LINE_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEADER = re.compile(r";+\s*([A-Za-z][A-Za-z0-9 ]{0,40}?)\s*:\s*(.*?)\s*")
 _WHOLE = re.compile(rb"([+-]?[0-9]+)(\.0*)?")
 _DECIMAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-#: So many characters of what is wrong are shown.
+#: The number of characters of a faulty text that are shown.
 _SHOWN = 40
 
 
@@ -34,14 +34,14 @@ class FaultyLineError(ValueError):
 
 
 class SwfReader:
-    """Reads a trace once; what it counted is complete when all records were taken.
+    """Reads a trace once; its counts are complete when all records were taken.
 
     Attributes:
         header: the values of each ``; Key: value`` line above the first record, by key, in their order.
-        faults: lines that are no records. Whoever makes jobs of the records adds those that are no jobs.
-        lines: how many lines there are, with empty ones and comments.
-        records: how many of them are records.
-        extended: how many have more than 18 fields.
+        faults: lines that are no records. The maker of jobs adds the records that are no jobs.
+        lines: the number of lines, with empty ones and comments.
+        records: the number of lines that are records.
+        extended: the number of records that have more than 18 fields.
     """
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
@@ -80,7 +80,7 @@ class SwfReader:
             self.lines = number
 
     def _pieces(self) -> Iterator[list[bytes]]:
-        """Whole lines, many at a time."""
+        """Yield whole lines, many at a time."""
         rest = b""
         for block in self._blocks:
             lines = (rest + block).split(b"\n")
@@ -94,7 +94,7 @@ class SwfReader:
             yield [rest]
 
     def _uncommon(self, number: int, line: bytes) -> Record | None:
-        """What is not simply 18 whole numbers: a comment, nothing, decimals, more fields, or a fault."""
+        """Handle a line that is not simply 18 whole numbers: a comment, nothing, decimals, more fields, or a fault."""
         text = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).strip()
         if not text:
             return None
@@ -119,7 +119,7 @@ def parse_line(line: bytes) -> Record:
     """The record on a line, which has to be neither empty nor a comment.
 
     Raises:
-        FaultyLineError: it is none.
+        FaultyLineError: the line is no record.
     """
     words = line.split(maxsplit=len(FIELD_NAMES))[: len(FIELD_NAMES)]
     if len(words) < len(FIELD_NAMES):

@@ -1,4 +1,4 @@
-"""Columns: a report's document as the page reads it: a list for each field, which is a third of its size."""
+"""Columns: a report's document in the form that the page reads: a list for each field, a third of the size."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ SWITCH_FIELDS = (
     "unpause",
 )
 
-#: What the page takes over as it is.
+#: Parts that the page takes over as they are.
 HEAD_FIELDS = ("kind", "policy", "others", "since", "until", "selection", "utilisation_step_s", "costs", "notes")
 
-#: Their places are what an interval's state is on the page.
+#: The page writes an interval's state as its place in this list.
 STATES = ("waiting", "running", "sleeping")
 
 
@@ -76,12 +76,12 @@ def _end(schedule: Mapping[str, float] | None) -> float | None:
 
 
 def _known(values: list[float | None]) -> list[float | None]:
-    """The column, empty if there is nothing in it."""
+    """The column, empty if all its values are empty."""
     return values if any(value is not None for value in values) else []
 
 
 def _node_names(document: Mapping[str, Any]) -> list[str]:
-    """All nodes: those that are told of, and whichever others jobs ran on, in the order of their names."""
+    """All nodes: those of the document, and any others that jobs ran on, in the order of their names."""
     told = [node["name"] for node in document["nodes"]]
     ran_on = {name for job in document["jobs"] for interval in job["intervals"] for name in interval["nodes"]}
     return told + sorted(ran_on.difference(told), key=lambda name: (len(name), name))

@@ -1,8 +1,8 @@
-"""HTML: the page itself: our template, style and scripts, BokehJS as Python's package of Bokeh has it, and the data.
+"""HTML: the page itself: our template, style and scripts, BokehJS from Python's package of Bokeh, and the data.
 
-Whoever opens the page trusts nobody whose text is in it: names of jobs and users are data in a JSON element, scripts
-show them as text, and a content security policy lets no script run but ours and Bokeh's, by their hashes, and nothing
-be loaded.
+The page does not trust the texts in its data. Names of jobs and users are data in a JSON element, and scripts show them
+as text. A content security policy allows no script but ours and Bokeh's, by their hashes, and allows nothing to be
+loaded.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 from rmsplugin.errors import ReportError
 from rmsplugin.report.page.columns import in_columns
 
-#: More make a file and an allocation diagram that no browser shows fluently.
+#: With more jobs, file and allocation diagram are too large for any browser to show them fluently.
 MAX_JOBS = 50_000
 
-#: In this order they are one script.
+#: They become one script in this order.
 SCRIPTS = ("data", "filters", "tables", "charts", "completion", "allocation", "cluster", "jobs", "main")
 
 _LIBRARY = ("bokeh.min.js", "bokeh-api.min.js")
@@ -58,7 +58,7 @@ def page_text(document: Mapping[str, Any]) -> str:
 
 
 def check_size(jobs: int, remedy: str = "choose fewer by time, user, account or partition") -> None:
-    """Raise ReportError for more jobs than a page can show; ``remedy`` is how to have fewer."""
+    """Raise ReportError for more jobs than a page can show; ``remedy`` tells how to have fewer."""
     if jobs > MAX_JOBS:
         raise ReportError(f"{jobs} jobs are too many for a page, which shows {MAX_JOBS} at most: {remedy}")
 
@@ -68,7 +68,7 @@ def _title(document: Mapping[str, Any]) -> str:
 
 
 def library() -> list[str]:
-    """BokehJS, whose license, BSD-3-Clause, stands in it. Raises ReportError if it is not installed."""
+    """The text of BokehJS, whose license, BSD-3-Clause, stands in it. Raises ReportError if Bokeh is not installed."""
     try:
         files = resources.files("bokeh") / "server" / "static" / "js"
         return [_inline((files / name).read_text(encoding="utf-8")) for name in _LIBRARY]
@@ -86,7 +86,7 @@ def _own_script() -> str:
 
 
 def _inline(script: str) -> str:
-    """The script without what would end its element early: within a script that only stands in strings and regexes."""
+    """The script without texts that would end its element early; in a script they stand only in strings and regexes."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
