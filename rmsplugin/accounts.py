@@ -1,4 +1,4 @@
-"""Accounts: who a user is on this host, as its name service says. Standard library only: the hooks use it, too."""
+"""Accounts: users' groups and names on this host, by its name service. Standard library only: the hooks use it, too."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from rmsplugin.errors import RefusedError
 
-#: Members of the user's groups whose names are looked up, and how long that may take: it is for `ls -l` only.
+#: The members of the user's groups whose names are looked up, and the seconds for it: names are for `ls -l` only.
 _MOST_PEOPLE = 256
 _PEOPLE_S = 1.0
-#: Groups of a user that Linux lets a process have.
+#: The number of groups that Linux lets a process have.
 _MOST_GROUPS = 65536
 
 
@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Another user, whose files have a name to be shown."""
+    """Another user, so that his files can be shown with a name."""
 
     name: str
     uid: int
@@ -58,17 +58,17 @@ class Account:
         return replace(self, gid=gid, groups=(*primary, *(group for group in self.groups if group.gid != gid)))
 
     def rights(self) -> tuple[object, ...]:
-        """What decides what the user may do, and where; two accounts with the same are the same but for words."""
+        """The facts that decide what the user may do, and where; accounts with equal rights differ in words at most."""
         groups = tuple(sorted((group.gid, group.name) for group in self.groups))
         return (self.name, self.uid, self.gid, self.home, self.shell, groups)
 
     def described(self) -> str:
-        """In the form of `id`."""
+        """The account in the form of `id`."""
         groups = ",".join(f"{group.gid}({group.name})" for group in self.groups)
         return f"uid={self.uid}({self.name}) gid={self.gid} groups={groups}"
 
     def facts(self) -> dict[str, Any]:
-        """What ``parse`` takes, fit for JSON."""
+        """The input of ``parse``, fit for JSON."""
         return {
             **{key: getattr(self, key) for key in ("name", "uid", "gid", "gecos", "home", "shell")},
             "groups": [[group.name, group.gid, list(group.members)] for group in self.groups],
@@ -77,10 +77,10 @@ class Account:
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Account:
-        """Read what ``facts`` made.
+        """Read the output of ``facts``.
 
         Raises:
-            ValueError: it is not of that form.
+            ValueError: the input is not of that form.
         """
         try:
             words = {key: _text(facts[key]) for key in ("name", "gecos", "home", "shell")}
@@ -138,12 +138,12 @@ def look_up(uid: int) -> Account:
 def _group(gid: int) -> grp.struct_group:
     try:
         return grp.getgrgid(gid)
-    except KeyError:  # `id` shows the number then
+    except KeyError:  # `id` then shows the number
         return grp.struct_group((str(gid), "x", gid, []))
 
 
 def _people(groups: list[grp.struct_group], user: str) -> Iterator[Person]:
-    """The other members of these groups, as many as are found in a moment."""
+    """The other members of these groups, as far as they are found in a moment."""
     deadline = time.monotonic() + _PEOPLE_S
     names = dict.fromkeys(name for group in groups for name in group.gr_mem if name != user)
     for name in list(names)[:_MOST_PEOPLE]:

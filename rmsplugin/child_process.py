@@ -1,4 +1,4 @@
-"""Child process: what one of the engine's does first, so that it ends with the engine and takes no more than it may."""
+"""Child process: the first steps of a child process of the engine, which end it with the engine and bound it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 
 
 def environment() -> dict[str, str]:
-    """The environment in which to start such a process: it finds the modules that this one does."""
+    """The environment for such a process: it finds the modules that this one does."""
     return {**os.environ, **_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def end_with(lifeline: int) -> None:
-    """Have the kernel kill this process as soon as nobody holds the other end of the lifeline.
+    """Have the kernel kill this process as soon as no process holds the other end of the lifeline.
 
-    Nothing is ever written to it, so that its end is all that can happen there. PR_SET_PDEATHSIG would do it when the
-    *thread* that started this process ends, which in an engine of many threads is another thing. SIGKILL reaches code
+    Nothing is ever written to the lifeline, so only its end can happen there. PR_SET_PDEATHSIG would act when the
+    *thread* that started this process ends, which in an engine of many threads is another event. SIGKILL reaches code
     that holds the interpreter or blocks signals.
     """
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
@@ -31,18 +31,18 @@ def end_with(lifeline: int) -> None:
     with contextlib.suppress(BlockingIOError):
         if os.read(lifeline, 1) == b"":  # the engine had ended before
             os._exit(0)
-    # A service manager sends these to all processes of a service: the engine decides when it is over.
+    # A service manager sends these to all processes of a service: but the engine decides when this process ends.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def limit(memory_mib: int, nice: int) -> None:
-    """Bound what this process can take from its neighbours, slurmctld among them."""
+    """Bound the resources that this process can take from its neighbours, slurmctld among them."""
     # Not RLIMIT_AS: libraries reserve address space that they never use.
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own, which nobody can raise
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)  # the engine's own limit, which no process can raise
     most = memory_mib << 20 if hard == resource.RLIM_INFINITY else min(memory_mib << 20, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-        file.write("1000")  # where the machine runs out of memory, nothing can be spared more easily
+        file.write("1000")  # the kernel kills this process first where memory runs out

@@ -21,7 +21,7 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 
-# A front has a thousand wrappers: typing, and what only the way over TCP takes, is imported where it is needed.
+# A front has a thousand wrappers: typing, and modules that only the way over TCP needs, are imported where needed.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -33,10 +33,11 @@ _CHUNK_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 16 << 10
 _MAX_ANSWER_BYTES = 4 << 20  # a credential holds 1 MiB; a plain list of a large cluster's vjobs a few
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |$)")
-# What an HTTP request line can carry as it is; both sides compare the path as it travels, so nobody may re-encode it.
+# The characters that an HTTP request line can carry as they are. Both sides compare the path as it travels, so nobody
+# may re-encode it.
 _PATH = re.compile(r"/[!-~]*")
 
-# A wrapper sends nothing else for hours, and need not have hashlib for it.
+# A wrapper sends nothing else for hours, and does without hashlib for it.
 _SHA256_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 _ERRORS: dict[int, type[RmspluginError]] = {
@@ -50,7 +51,7 @@ _ERRORS: dict[int, type[RmspluginError]] = {
 #: States of a vjob whose VMs will come up for the run that Slurm is preparing: its prolog goes on waiting.
 COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
 
-#: How many words ``EngineClient.words`` makes.
+#: The number of words that ``EngineClient.words`` makes.
 WORDS = 5
 
 
@@ -58,7 +59,7 @@ class EngineClient:
     """Sends one request at a time to the engine; keeps no connection, so it survives the engine's restarts."""
 
     def __init__(self, host: str, port: int, *, unix_path: str, engine_uid: int, munge_socket: str) -> None:
-        """For ``unix`` and ``tcp``, which see."""
+        """For ``unix`` and ``tcp``; see there."""
         self._host = host
         self._port = port
         self._unix_path = unix_path
@@ -76,8 +77,8 @@ class EngineClient:
 
         Args:
             url: ``http://HOST:PORT`` of the engine.
-            engine_uid: user id of ``engine.user``; answers of anybody else, root excepted, are refused.
-            munge_socket: munged's socket, when it is not the default one.
+            engine_uid: user id of ``engine.user``; answers of all other users but root are refused.
+            munge_socket: munged's socket, if it is not the default one.
 
         Raises:
             RefusedError: the URL is not of that form.
@@ -100,7 +101,7 @@ class EngineClient:
         return cls(host, int(port), unix_path=unix_path, engine_uid=int(engine_uid), munge_socket=munge_socket)
 
     def words(self) -> list[str]:
-        """What ``from_words`` takes; ``WORDS`` of them, none a secret."""
+        """The input of ``from_words``: ``WORDS`` words, none a secret."""
         return [self._unix_path, self._host, str(self._port), str(self._engine_uid), self._munge_socket]
 
     def __str__(self) -> str:
@@ -115,7 +116,7 @@ class EngineClient:
             method: ``GET`` or ``POST``.
             path: path and query, percent-encoded.
             body: sent as JSON.
-            timeout_s: longest silence of the engine to put up with; longer than the ``wait`` of the query.
+            timeout_s: the longest silence of the engine that is put up with; longer than the ``wait`` of the query.
 
         Raises:
             UnavailableError: the engine cannot be reached, broke off, or says that it cannot answer now.
@@ -135,7 +136,7 @@ class EngineClient:
         if self._unix_path:
             return self._checked(status, _json_object(answer, str(self)))
         if content_type != SEALED_TYPE:
-            # Anybody can answer this much; no word of it is believed beyond that it did not work.
+            # Anybody can send such an answer: nothing of it is believed but that the request failed.
             if status == 401:
                 raise ForbiddenError(f"the engine at {self} does not accept this host's MUNGE credentials")
             raise UnavailableError(f"{self} answered, but not as the engine does (HTTP status {status})")
@@ -150,7 +151,7 @@ class EngineClient:
     def _exchange(
         self, method: str, path: str, data: bytes, headers: dict[str, str], timeout_s: float
     ) -> tuple[int, str, bytes]:
-        # Without http.client: it takes more memory than all the rest of a wrapper's imports.
+        # Without http.client: it takes more memory than all other imports of a wrapper.
         lines = [
             f"{method} {path} HTTP/1.1",
             f"Host: {self._host}",
@@ -214,7 +215,7 @@ class EngineClient:
 
 
 def _parse_answer(received: bytes) -> tuple[int, str, bytes] | None:
-    """Status, type and body of an HTTP answer after which the connection was closed; None if it is not whole."""
+    """Status, type and body of an HTTP answer after which the connection was closed; None if it is incomplete."""
     head, end, body = received.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     match = _STATUS_LINE.match(first)

@@ -1,7 +1,7 @@
 """Cron: times of day in a time zone, as five fields of a crontab (APScheduler's ``CronTrigger.from_crontab``).
 
-Moments are seconds since the epoch. A time of day that a change to summer time skips comes right after the gap. One
-that is repeated at its end comes once, unless the expression is for every hour.
+Moments are seconds since the epoch. A time of day that a change to summer time skips comes right after the gap. A time
+that is repeated at the end of summer time comes once, unless the expression is for every hour.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HOUR = CronTrigger.FIELD_NAMES.index("hour")
 
 
 def zone_of(name: str) -> tzinfo:
-    """The time zone with this name, as in Europe/Prague; of an empty name, that of the host.
+    """The time zone with this name, as in Europe/Prague; for an empty name, that of the host.
 
     Raises:
         ValueError: there is no such time zone.
@@ -30,7 +30,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
-    """The times of one expression. What was missed while time went on is one time and not many."""
+    """The times of one expression. Times that were missed count as one time."""
 
     expression: str
 
@@ -39,7 +39,7 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
         """Read an expression.
 
         Raises:
-            ValueError: it is none, or a time that never comes.
+            ValueError: the text is no expression, or one for a time that never comes.
         """
         try:
             found: Cron = cls.from_crontab(expression, timezone=zone)
@@ -54,7 +54,7 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
         return found
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime | None:
-        """The first time after both; with no previous one, the first that is not before ``now``."""
+        """The first time after both; without a previous time, the first one that is not before ``now``."""
         after = None if previous_fire_time is None else max(previous_fire_time, now)
         found: datetime | None = super().get_next_fire_time(after, now if after is None else after)
         while found is not None and _is_repeated(found) and not self._is_for_every_hour:
@@ -78,5 +78,5 @@ class Cron(CronTrigger):  # type: ignore[misc]  # APScheduler has no types
 
 
 def _is_repeated(moment: datetime) -> bool:
-    """Whether the clock showed the same time an hour before, as it is set back at the end of summer time."""
+    """Whether the clock showed the same time an hour before, because it was set back at the end of summer time."""
     return bool(moment.fold) and moment.replace(fold=0).utcoffset() != moment.utcoffset()

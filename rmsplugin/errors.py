@@ -1,4 +1,4 @@
-"""The errors that cross a boundary of the plugin, each with the sentence a person reads."""
+"""The errors that cross a boundary of the plugin, each with the sentence that a person reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LedgerUnavailableError(RmspluginError):
 
 
 class QueryError(RmspluginError):
-    """What was asked of the engine's ledger is no query, or does more than read; says which."""
+    """The query of the engine's ledger is no query, or does more than read; the message says which."""
 
 
 class InstanceError(RmspluginError):
@@ -32,7 +32,7 @@ class WorkloadError(RmspluginError):
 
 
 class ReportError(RmspluginError):
-    """What was asked for cannot be reported: the ledger or accounting knows no such user, job, ...; says which."""
+    """The report cannot be made: the ledger or accounting knows no such user, job, ...; the message says which."""
 
 
 class UnavailableError(RmspluginError):
@@ -44,7 +44,7 @@ class NoStoreError(UnavailableError):
 
 
 class NodeGoneError(UnavailableError):
-    """An operator (or a fencing command) said that the node is dead: nothing is asked of it until it is back."""
+    """An operator (or a fencing command) declared the node dead: it gets no requests until it is back."""
 
 
 class NotFoundError(RmspluginError):
@@ -64,19 +64,19 @@ class NoSpaceError(RmspluginError):
 
 
 class CorruptStateError(RmspluginError):
-    """A saved state is not what was written; it must never be restored."""
+    """A saved state differs from the written one; it must never be restored."""
 
 
 class OperationFailedError(RmspluginError):
-    """The hypervisor, the RMS or a guest could not do what was asked."""
+    """The hypervisor, the RMS or a guest could not do what it was asked."""
 
 
 class DeposedError(OperationFailedError):
-    """The turn of this engine is over: one of a higher epoch acts now, and nodes obey that one alone."""
+    """The turn of this engine is over: an engine of a higher epoch acts now, and nodes obey that engine alone."""
 
 
 class GuestFailedError(OperationFailedError):
-    """A VM runs, but its guest does not come up or cannot be configured: its node may be to blame, or its image."""
+    """A VM runs, but its guest does not come up or cannot be configured: the cause may be its node, or its image."""
 
 
 class LostStateError(OperationFailedError):

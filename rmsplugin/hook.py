@@ -1,8 +1,8 @@
-"""Hook: what Slurm runs when a job starts and ends; here it mostly tells the engine, and always exits 0.
+"""Hook: the program that Slurm runs when a job starts and ends. It mostly tells the engine, and always exits 0.
 
-A hook that fails has Slurm requeue the job or drain the node, which the plugin's own faults must never do. Standard
-library only, and nothing but tomllib and a few constants is imported for a job that is no vjob and no room: every job
-of the cluster passes here. What the hooks do for rooms is in ``rmsplugin.room_hook``.
+A hook that fails has Slurm requeue the job or drain the node, which the plugin's own faults must never do. Every job of
+the cluster passes here. So the hook uses the standard library only, and for a job that is no vjob and no room it
+imports nothing but tomllib and a few constants. The hooks of rooms are in ``rmsplugin.room_hook``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rmsplugin import defaults
 if TYPE_CHECKING:
     from rmsplugin.client import EngineClient
 
-#: One request of the prolog waits no longer than this, so that a lost connection is noticed.
+#: The longest wait of one request of the prolog, so that a lost connection is noticed.
 _WAIT_SLICE_S = 20.0
 #: Pause before the engine is asked again when it was not reachable or does not know the job yet.
 _RETRY_S = 0.5
-#: Longest time that a hook without anything to wait for may cost a job.
+#: The longest time that a hook without anything to wait for may cost a job.
 _NOTICE_TIMEOUT_S = 5.0
-#: How long the front's prolog tries to tell who the user is. Then the job runs with what the controller knows.
+#: The time for which the front's prolog tries to tell the user's account. Then the job runs with the controller's one.
 _ACCOUNT_S = 15.0
 
 _JOB_ID = re.compile(r"[0-9]{1,10}")
@@ -40,7 +40,7 @@ def main() -> int:
         if name not in HOOKS:
             raise ValueError(f"usage: rmsplugin-hook {'|'.join(sorted(HOOKS))}")
         run(name, os.environ)
-    except Exception as error:  # Whatever it is: the job and the node are not to suffer from it.
+    except Exception as error:  # Whatever the error: the job and the node must not suffer from it.
         _log(f"{sys.argv[1:]}: {error or type(error).__name__}")
     return 0
 
@@ -76,8 +76,8 @@ def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | Non
 def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
     """Keep the job in CONFIGURING until its VMs are (nearly) up, so that this time is not taken from its time limit.
 
-    When they are not up in time the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
-    that the engine sends back is not waited for: Slurm would not clean it up before this has ended.
+    If they are not up in time, the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
+    that the engine sends back is not waited for: Slurm would not clean it up before this hook has ended.
     """
     from rmsplugin.client import COMING
     from rmsplugin.errors import ForbiddenError, RmspluginError
@@ -88,7 +88,7 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
         wait_s = min(left_s, _WAIT_SLICE_S)
         state = ""
         try:
-            # Each time anew: the engine may have gone to another host, or come to this one.
+            # A new client each time: the engine may have gone to another host, or come to this one.
             client = _controller_client(settings)
             answer = client.request("POST", f"/v1/jobs/{job_id}/prolog?wait={wait_s:.0f}", timeout_s=wait_s + 5)
             state = answer.get("state", "")
@@ -110,10 +110,10 @@ def _epilog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
 
 
 def _prolog(settings: Mapping[str, Any], job_id: str, environment: Mapping[str, str]) -> None:
-    """Tell the engine who the job's user is on this front: name, groups, home. Only root's word counts for that.
+    """Tell the engine the account of the job's user on this front: name, groups, home. Only root is believed in that.
 
-    The VMs are up. Where this host's name service says the same as the controller's, which is the rule, nothing is done
-    there; where it does not, this waits until they have been told, and the script starts after that.
+    The VMs are up. Where this host's name service agrees with the controller's, which is the rule, nothing changes in
+    them. Where it does not, this waits until the VMs have the account, and the script starts after that.
     """
     from rmsplugin.accounts import look_up
     from rmsplugin.errors import ForbiddenError, RefusedError, RmspluginError
@@ -136,7 +136,7 @@ def _prolog(settings: Mapping[str, Any], job_id: str, environment: Mapping[str, 
 
 
 def _epilog(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> None:
-    """Tell the engine from the front too: it may be reachable from here when the controller is being restarted."""
+    """Tell the engine from the front too: the front may reach it when the controller is being restarted."""
     client = _node_client(settings)
     if client is not None:
         client.request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
@@ -151,7 +151,7 @@ HOOKS = {
 
 
 def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
-    """A client where slurmctld runs: over TCP if no engine listens on this host, as on a backup controller."""
+    """A client on the host of slurmctld: over TCP if no engine listens on this host, as on a backup controller."""
     from rmsplugin.client import EngineClient
 
     path = _table(settings, "engine").get("socket", defaults.SOCKET)
@@ -159,7 +159,7 @@ def _controller_client(settings: Mapping[str, Any]) -> EngineClient:
 
 
 def _listens(path: str) -> bool:
-    """Whether somebody takes connections at this socket."""
+    """Whether a process takes connections at this socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as probe:
@@ -167,7 +167,7 @@ def _listens(path: str) -> bool:
         try:
             probe.connect(path)
         except TimeoutError:
-            return True  # A queue that is full is somebody's.
+            return True  # A full queue belongs to a process.
         except OSError:
             return False
     return True
@@ -191,7 +191,7 @@ def _table(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _log(message: str) -> None:
-    # slurmctld and slurmd throw the output of their hooks away, unless it is run by hand.
+    # slurmctld and slurmd throw the output of their hooks away, unless the hook is run by hand.
     syslog.openlog("rmsplugin-hook", syslog.LOG_PID, syslog.LOG_DAEMON)
     syslog.syslog(syslog.LOG_WARNING, message)
     print(f"rmsplugin-hook: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Input file: the bytes of a file that a user names, compressed or not, and what messages call it."""
+"""Input file: the bytes of a file that a user names, compressed or not, and its name in messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from rmsplugin.errors import RmspluginError
 
-#: What is larger is a mistake, or an attempt to fill the memory: a configuration of 30,000 VMs has 4 MiB, the largest
+#: A larger file is a mistake, or an attempt to fill the memory: a configuration of 30,000 VMs has 4 MiB, the largest
 #: public traces of jobs have some 100 MiB.
 MAX_BYTES = 512 << 20
 
@@ -24,7 +24,7 @@ _GZIP = b"\x1f\x8b"
 _BZIP2, _XZ = b"BZh", b"\xfd7zXZ\x00"
 #: xz -9 takes 65 MiB to decompress; a file may ask for 4 GiB.
 _XZ_MEMORY_BYTES = 256 << 20
-#: What else files begin with that are compressed, and how to read them.
+#: The beginnings of other compressed files, and the programs that read them.
 _UNREAD = {
     b"\x28\xb5\x2f\xfd": "zstd -dc",
     b"\x04\x22\x4d\x18": "lz4 -dc",
@@ -39,13 +39,13 @@ Tell = Callable[[float], None]
 
 
 def shown_name(path: str) -> str:
-    """What messages call the file."""
+    """The name of the file in messages."""
     return "standard input" if path == "-" else "".join(c if c.isprintable() else "?" for c in path)
 
 
 @contextmanager
 def named(path: str, kind: type[RmspluginError]) -> Iterator[None]:
-    """Turn whatever is wrong with the file, while it is read, into an error of a kind that names it."""
+    """Turn any error in reading the file into an error of a kind that names it."""
     name = shown_name(path)
     try:
         yield
@@ -55,7 +55,7 @@ def named(path: str, kind: type[RmspluginError]) -> Iterator[None]:
         raise kind(f"{name}: gzipped, but damaged or cut short") from None
     except OSError as error:
         raise kind(f"{name}: {error.strerror or error}") from None
-    except ValueError as error:  # a path that is none
+    except ValueError as error:  # a path that is invalid
         raise kind(f"{name}: {error}") from None
 
 
@@ -68,14 +68,14 @@ def blocks(
 ) -> Iterator[bytes]:
     """The bytes of a file as they come, decompressed (gzip, bzip2, xz); ``-`` is standard input.
 
-    To be read inside ``named``.
+    Iterate inside ``named``.
 
     Args:
         path: as the user gave it.
-        kind: of the errors.
-        content: what the file has, in the singular, for the message that it has too much: "trace".
+        kind: the kind of the errors.
+        content: the content of the file, in the singular, for the message that it has too much: "trace".
         tell: called after each block.
-        limit_bytes: of what is unzipped.
+        limit_bytes: the limit of the decompressed bytes.
     """
     if path == "-":
         if sys.stdin is None:
@@ -109,7 +109,7 @@ def _unzipped(
 
 
 def _blocks(file: IO[bytes], start: bytes, kind: type[RmspluginError]) -> Iterator[bytes]:
-    """The bytes, a bounded number at a time whatever they are compressed to."""
+    """The bytes, a bounded number at a time, however well they are compressed."""
     if start.startswith(_BZIP2):
         yield from _decompressed(file, bz2.BZ2Decompressor, "bzip2", kind)
     elif start.startswith(_XZ):
@@ -126,7 +126,7 @@ def _decompressed(
     how: str,
     kind: type[RmspluginError],
 ) -> Iterator[bytes]:
-    """The streams that a file consists of, one after the other."""
+    """Yield the streams of a file one after the other, decompressed."""
     stream, given = new(), b""
     try:
         while True:

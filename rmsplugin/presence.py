@@ -1,4 +1,4 @@
-"""Presence: whether a path leads to something. What cannot be looked at is an error, and not absent.
+"""Presence: whether a path leads to a file. A path that cannot be looked at is an error, and not absent.
 
 From Python 3.14 on ``Path.exists`` and ``Path.is_file`` answer False for every error, and a ledger or a key that could
 not be looked at for a moment would be taken for one that was never made.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something. Raises OSError if that cannot be told."""
+    """Whether a file of any kind is there. Raises OSError if that cannot be told."""
     return _mode(path) != 0
 
 

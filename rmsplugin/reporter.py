@@ -1,7 +1,7 @@
-"""Reporter: the program of the process in which the engine has one report made (engine/serve/user_reports.py).
+"""Reporter: the program of the process that makes one report for the engine (engine/serve/user_reports.py).
 
-A ledger of a year takes up to a minute of a CPU to read, and 1 GiB: so it is not the engine that reads it. The request
-comes on standard input, the report goes to standard output, which is a file, and on standard error goes a line of JSON
+A ledger of a year takes up to a minute of a CPU and 1 GiB to read: so the engine does not read it. The request
+comes on standard input. The report goes to standard output, which is a file. On standard error goes a line of JSON
 for each step, ``{"doing": ..., "part": ...}``, or the one error that ends it, ``{"error": ..., "unknown": ...}``.
 """
 
@@ -25,9 +25,9 @@ from rmsplugin.report.document import Node
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.settings import Settings
 
-#: Everybody else goes first.
+#: All other processes go first.
 _NICE = 19
-#: Whoever asks is told of progress so often at most.
+#: The least time between two reports of progress, in seconds.
 _TOLD_S = 0.2
 
 
@@ -43,7 +43,7 @@ def main(words: list[str]) -> int:
     request = json.load(sys.stdin)
     progress = _Progress()
     try:
-        # Rows are in no cycles, and there may be millions.
+        # Rows are in no cycles, and there may be millions of them.
         with uncollected(), os.fdopen(1, "w", encoding="ascii", closefd=False) as file:
             report = _made(Settings.model_validate(request["settings"]), request, progress)
             # From here on this process writes nothing else.
@@ -62,7 +62,7 @@ def main(words: list[str]) -> int:
 
 
 def _made(settings: Settings, request: dict[str, Any], progress: _Progress) -> Report:
-    """Raises RmspluginError."""
+    """Return the made report. Raises RmspluginError."""
     now = time.time()
     until = min(request["until"] or now, now)
     with reading(settings.engine.state_dir / LEDGER_NAME) as connection:
@@ -99,7 +99,7 @@ def _site(settings: Settings, until: float, progress: _Progress) -> Site:
 
 
 class _Progress:
-    """Tells the engine how far it is, now and then."""
+    """Tells the engine the progress, now and then."""
 
     def __init__(self) -> None:
         self._doing = ""

@@ -1,8 +1,8 @@
-"""Room hook: what the prolog and epilog of a room do on its node, as root.
+"""Room hook: the work of a room's prolog and epilog on its node, as root.
 
-The prolog looks whether the node can host VMs. The epilog ends whatever VM of ours is left, so that the node is clean
-when Slurm gives it to somebody else, and tells the engine: its word that none is left is proof. The processes are
-looked for themselves, not asked of libvirt, which may be down. Standard library only.
+The prolog looks whether the node can host VMs. The epilog ends all of our VMs that are left, so that the node is clean
+when Slurm gives it to another job. It also tells the engine: its word that none is left is proof. The hook looks for
+the processes itself and does not ask libvirt, which may be down. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _LOCAL = "qemu:///system"
 _VIRSH_TIMEOUT_S = 15.0
 _TELL_TIMEOUT_S = 5.0
-#: An engine that did not answer is told for so long; it may be restarted, or have its ledger repaired, meanwhile.
+#: An engine that does not answer is tried for so long; it may be restarted, or have its ledger repaired, meanwhile.
 _TELL_WITHIN_S = 3600.0
 _LATE_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _KILLED_WITHIN_S = 5.0
 
-#: How libvirt names a VM on QEMU's command line.
+#: The form of a VM's name on QEMU's command line, by libvirt.
 _GUEST = re.compile(rb"guest=(vjob[0-9]{1,10}-[0-9]{1,6})(?:,|$)")
 
 
@@ -45,8 +45,8 @@ def run(
 ) -> None:
     """Do what the hook ``name`` (prolog or epilog) of room ``job_id`` does on ``node``, and tell the engine.
 
-    An engine that does not answer now is told later, by a process of its own: what an epilog saw may be proof, and
-    Slurm, which waits for this one, is to have the node.
+    If the engine does not answer now, another process tells it later: the epilog's report may be proof. Slurm waits for
+    this process, and is to have the node.
     """
     ended: list[str] = []
     if name == "prolog":
@@ -61,7 +61,7 @@ def run(
 
 
 def _tell(client: EngineClient, path: str, body: dict[str, Any]) -> None:
-    """Tell the engine what was seen just now, or have it told as soon as it answers. Raises what it refuses."""
+    """Tell the engine the fresh report, or have it told as soon as the engine answers. Raises the engine's refusal."""
     from rmsplugin.errors import UnavailableError
 
     seen = time.monotonic()
@@ -74,7 +74,7 @@ def _tell(client: EngineClient, path: str, body: dict[str, Any]) -> None:
 
 
 def _leave_hook() -> bool:
-    """Go on as a process that nobody waits for; True there, False in the one that Slurm waits for."""
+    """Go on as a process that no other waits for; True there, False in the process that Slurm waits for."""
     if os.fork():
         return False
     os.setsid()  # slurmd ends the group of a hook that has ended
@@ -88,7 +88,7 @@ def _leave_hook() -> bool:
 
 
 def _tell_later(client: EngineClient, path: str, body: dict[str, Any], seen: float) -> None:
-    """Repeat it with longer and longer pauses, and end. What is told late says how old it is."""
+    """Repeat the report with longer and longer pauses, and end. A late report says how old it is."""
     from rmsplugin.errors import UnavailableError
 
     pause_s = _FIRST_PAUSE_S
@@ -105,7 +105,7 @@ def _tell_later(client: EngineClient, path: str, body: dict[str, Any], seen: flo
 
 
 def unfit(settings: Mapping[str, Any]) -> str:
-    """Why no VM can be hosted here, in a sentence; empty if VMs can."""
+    """The reason why no VM can be hosted here, in a sentence; empty if VMs can."""
     nodes = settings.get("nodes", {})
     store = Path(nodes.get("shared_store") or nodes.get("store") or defaults.STORE)
     if not store.is_dir():
@@ -118,7 +118,7 @@ def unfit(settings: Mapping[str, Any]) -> str:
 
 
 def running_vms(proc: Path = Path("/proc")) -> dict[str, list[int]]:
-    """The process ids of the VMs of ours on this host, by name of the VM."""
+    """The process ids of our VMs on this host, by name of the VM."""
     found: dict[str, list[int]] = {}
     for entry in proc.iterdir():
         if not entry.name.isdecimal():
@@ -137,7 +137,7 @@ def running_vms(proc: Path = Path("/proc")) -> dict[str, list[int]]:
 
 
 def end_vms(proc: Path = Path("/proc")) -> list[str]:
-    """End all VMs of ours: by libvirt, so that it knows, and those that are left by SIGKILL. Returns their names."""
+    """End all VMs of ours: by libvirt, so that it knows, and the remaining ones by SIGKILL. Returns their names."""
     names = sorted(running_vms(proc))
     for name in names:
         try:

@@ -1,1 +1,1 @@
-"""Calibration: the model of durations fitted to what was measured, and context switches against their ideal. Pure."""
+"""Calibration: fits the model of durations to measurements, and compares context switches with their ideal. Pure."""

@@ -1,7 +1,7 @@
-"""Fit: the durations that agree best with what was measured. Pure.
+"""Fit: the durations that agree best with the measurements. Pure.
 
 The model of an action is a constant and an amount for each MiB. It is fitted by least absolute deviations: half of the
-samples may be later than the line, by however much, and a node that was busy with something else does not bend it.
+samples may be later than the line, by however much, and a node that was busy with other work does not bend it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rmsplugin.model.durations import DEFAULTS, growing, names
 
 #: With fewer samples of an action its present durations stay.
 ENOUGH = 10
-#: So many of the newest samples of each action are fitted.
+#: The number of newest samples of each action that are fitted.
 NEWEST = 2000
-#: Sizes that differ by less than this factor do not tell what is constant and what grows.
+#: Sizes that differ by less than this factor do not separate the constant from the part that grows.
 _ONE_SIZE = 1.25
-#: Halvings of the interval that the slope is in, roughly: far more exact than a clock is.
+#: The number of halvings of the slope's interval, roughly: far more exact than a clock.
 _STEPS = 80
 #: A sum of deviations that is greater by less than this is no worse.
 _AS_GOOD = 1 + 1e-9
@@ -28,13 +28,13 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How long an action takes: ``constant_s``, and ``s_per_mib`` for each MiB."""
+    """The duration of an action: ``constant_s``, and ``s_per_mib`` for each MiB."""
 
     constant_s: float
     s_per_mib: float = 0.0
 
     def at(self, mib: float) -> float:
-        """Seconds for so many MiB."""
+        """The seconds for so many MiB."""
         return self.constant_s + self.s_per_mib * mib
 
 
@@ -44,14 +44,14 @@ class Fitted:
 
     Attributes:
         action: as in the keys of section [durations]: run, remote_resume, ...
-        count: samples.
-        median_s: of the samples; 0 without any, as the next three.
+        count: the number of samples.
+        median_s: the median of the samples; 0 without samples, as the next three.
         p95_s: 95 of 100 samples were not longer.
         error_s: median of the absolute differences between samples and the present model.
         fitted_error_s: the same for the fitted model.
         present: the model as it is.
         fitted: the model as it fits; the present one where there are too few samples.
-        note: why it was not fitted, or not in both numbers; else empty.
+        note: the reason why not both numbers were fitted; else empty.
         is_fitted: whether there were enough samples.
     """
 
@@ -85,7 +85,7 @@ def fit(
         enough: with fewer samples of an action its present durations stay; at least 1.
 
     Returns:
-        One for each action, in the order of the section.
+        One Fitted for each action, in the order of the section.
     """
     newest = {name: list(samples.get(name, ()))[-NEWEST:] for name in names()}
     return tuple(_fit(name, own, _present(name, present), enough) for name, own in newest.items())
@@ -122,7 +122,7 @@ def _error(samples: Sequence[Sample], line: Line) -> float:
 
 
 def _line(samples: Sequence[Sample], present: Line) -> tuple[Line, str]:
-    """The line through the samples, and a note if they do not tell it."""
+    """The line through the samples, and a note if they do not determine it."""
     sizes = sorted(sample.mib for sample in samples)
     tenth = len(sizes) // 10
     if sizes[-1 - tenth] >= _ONE_SIZE * max(1.0, sizes[tenth]):
@@ -154,7 +154,7 @@ def _least_deviations(samples: Sequence[Sample]) -> Line:
             high = low + width
         else:
             low = high - width
-    # Where nothing grows the section ends at a slope that is next to none.
+    # Where nothing grows, the section ends at a slope of almost 0.
     slope = 0.0 if best(0.0)[0] <= best(low)[0] * _AS_GOOD else low
     return Line(best(slope)[1], slope)
 

@@ -1,9 +1,9 @@
-"""Samples: how long each action took and how much was moved, from what the ledger has of operations. Pure.
+"""Samples: the duration and the moved amount of each action, from the ledger's operations. Pure.
 
-A sample is an operation on a whole vjob, with Slurm, digests and records, for that is what a plan and a vjob wait for.
-Its VMs are acted on together; the one that ends last is the one that is measured, without the time by which its action
-began after that of the first. Its size is what moved through its busiest node meanwhile: its own memory, and the parts
-of others' that were moved there at the same time and had their share of the node's bandwidth.
+A sample is an operation on a whole vjob, with Slurm, digests and records, for plans and vjobs wait for all of it. Its
+VMs are acted on together. The VM that ends last is measured, without the time by which its action began after the
+first VM's. The sample's size is the memory that moved through the VM's busiest node meanwhile: its own memory, and
+the parts of other VMs' memory that moved there at the same time and shared the node's bandwidth.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _ACTIONS = {
     "pause": ("pause", "pause"),
     "unpause": ("unpause", "unpause"),
 }
-#: Kinds of actions that move the memory of a VM.
+#: Kinds of actions that move a VM's memory.
 _MOVING = frozenset({"suspend", "resume", "migrate", "copy", "checkpoint"})
-#: What is no node: nowhere, and the store that all nodes mount.
+#: Names that are no node: nowhere, and the store that all nodes mount.
 _NO_NODES = frozenset({"", "shared"})
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measurement: so many seconds, for so many MiB."""
+    """A measurement: so many seconds, for so many MiB."""
 
     seconds: float
     mib: float
@@ -48,12 +48,12 @@ class MeasuredAction:
     memory_mib: int  # of the VM
     began: float
     ended: float
-    done: bool = True  # it went well
+    done: bool = True  # whether it succeeded
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOperation:
-    """An operation on a vjob that went well, with the actions on its VMs. Times are seconds since the epoch."""
+    """A successful operation on a vjob, with the actions on its VMs. Times are seconds since the epoch."""
 
     kind: str  # start, stop, suspend, resume, migrate, pause, unpause
     began: float
@@ -67,9 +67,9 @@ def samples_of(
     """The samples of each action, by its name in the keys of section [durations].
 
     Args:
-        operations: that went well, oldest first. Those with an action that did not are left out, for they went on
-            after something in between; and so are those that a step of the clock made end before they began.
-        actions: of all operations, also of those that failed: they had their share of the nodes.
+        operations: the successful ones, oldest first. Operations with a failed action are left out, for they went on
+            after something in between. So are operations that end before they begin, by a step of the clock.
+        actions: those of all operations, also of failed ones: they had their share of the nodes.
     """
     operations = list(operations)
     traffic = _Traffic([*actions] or [action for each in operations for action in each.actions])
@@ -93,7 +93,7 @@ def samples_of(
 
 
 class _Traffic:
-    """What was moved through each node, and when."""
+    """The memory moved through each node, with its times."""
 
     def __init__(self, actions: Sequence[MeasuredAction]) -> None:
         self._by_node: dict[str, list[MeasuredAction]] = defaultdict(list)
@@ -111,7 +111,7 @@ class _Traffic:
         return own.memory_mib + max((self._others(node, own.vm, began, ended) for node in nodes), default=0.0)
 
     def _others(self, node: str, vm: str, began: float, ended: float) -> float:
-        """MiB of other VMs, of each at most its memory: a copy and its restore move the same."""
+        """MiB of other VMs, of each at most its memory: a copy and its restore move the same memory."""
         actions = self._by_node[node]
         first = bisect_left(actions, began - self._longest_s.get(node, 0.0), key=lambda each: each.began)
         moved: dict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""Switches: how long real context switches took, beside what they take at best, and pool after pool. Pure."""
+"""Switches: the durations of real context switches, beside their best, and beside pool after pool. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MeasuredStep:
-    """A step that is done. ``needs`` are indices of the steps, all before this one, that it waited for.
+    """A step that is done. ``needs``: the indices of the steps that it waited for, all before this one.
 
-    ``began`` and ``ended`` are those of its operation, in seconds since the epoch.
+    ``began`` and ``ended`` are the times of its operation, in seconds since the epoch.
     """
 
     began: float
@@ -20,14 +20,14 @@ class MeasuredStep:
 
 @dataclass(frozen=True, slots=True)
 class SwitchTimes:
-    """How long a context switch took, in seconds.
+    """The durations of a context switch, in seconds.
 
     Attributes:
         makespan_s: from the first step's beginning to the last one's end.
-        critical_path_s: of the longest chain of steps that wait for each other, with the durations that they had: what
-            remains if each begins in the moment in which it may.
-        by_pools_s: each pool begins when the one before it has ended, as in the papers; a step is in the pool after
-            those of the steps that it waits for.
+        critical_path_s: of the longest chain of steps that wait for each other, with the durations that they had: the
+            duration if each step began at its earliest moment.
+        by_pools_s: the duration if each pool began at the end of the one before it, as in the papers; a step is in the
+            pool after the pools of the steps that it waits for.
     """
 
     makespan_s: float

@@ -1,6 +1,6 @@
 """Instance: a configuration in a JSON file, as the offline commands read it (docs/operator-guide.md, Planning offline).
 
-Whatever is wrong with a file is said at once, a line for each fault, with its JSON path.
+All faults of a file are told at once, a line for each fault, with its JSON path.
 """
 
 from rmsplugin.instance.reader import parse, read

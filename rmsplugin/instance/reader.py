@@ -1,4 +1,4 @@
-"""Reader: from a file to the model's configuration, or to a line for each fault of the file."""
+"""Reader: turns a file into the model's configuration, or into a line for each fault of the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rmsplugin.model.rules import allowing
 from rmsplugin.model.validation import InvalidConfigurationError, Place, Problem
 from rmsplugin.model.vjob import VJobState
 
-#: Half of a pair of escapes that is one character only together.
+#: Half of a pair of escapes; only both together are one character.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -44,7 +44,7 @@ def parse(text: str, file: str) -> Configuration:
 
     Args:
         text: JSON, as docs/operator-guide.md describes it.
-        file: what messages call the file.
+        file: the name of the file in messages.
 
     Raises:
         InstanceError: one line for each fault, with its place.
@@ -67,7 +67,7 @@ def parse(text: str, file: str) -> Configuration:
 
 
 def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
-    """The data in a text, and faults of JSON itself that have a place in it. Raises InstanceError for all others."""
+    """The data in a text, and faults of JSON that have a place in it. Raises InstanceError for all other faults."""
     if not text.strip():
         raise InstanceError(f"{file}: is empty")
     repeated: dict[int, list[str]] = {}  # by the id of an object
@@ -97,7 +97,7 @@ def _load(text: str, file: str) -> tuple[Any, list[Problem]]:
 
 
 def _whole(digits: str) -> int | float:
-    """A whole number; one that is far too large anyway as a float, since Python refuses to read very long ones."""
+    """A whole number. One that is far too large is read as a float, since Python refuses to read very long ones."""
     return int(digits) if len(digits) < 20 else float(digits)
 
 
@@ -167,7 +167,7 @@ def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
 
 
 def _location(vm: VMShape, state: str) -> Location:
-    """Where a VM is; without a node where one is needed, which the model refuses."""
+    """The location of a VM; without a node where one is needed: the model refuses that."""
     match state:
         case "running":
             return Location(VMState.RUNNING, vm.get("host"))
@@ -180,7 +180,7 @@ def _location(vm: VMShape, state: str) -> Location:
 
 
 def _misplaced(vm: VMShape, state: str, place: Place) -> Iterator[Problem]:
-    """A place that a VM in this state does not have."""
+    """A location that a VM in this state cannot have."""
     for key, a_key, where in (("host", "a host", ("running", "paused")), ("image", "an image", ("sleeping",))):
         if vm.get(key) is not None and state not in where:
             message = f"only a VM of a {' or '.join(where)} vjob has {a_key}, and this vjob is {state}"
@@ -188,7 +188,7 @@ def _misplaced(vm: VMShape, state: str, place: Place) -> Iterator[Problem]:
 
 
 def _decimals(cpus: float, place: Place) -> Iterator[Problem]:
-    # Solvers count in hundredths of a CPU. The nearest float to a number of two decimals is its own rounding.
+    # Solvers count in hundredths of a CPU. The float nearest to a number of two decimals is its own rounding.
     if round(cpus, 2) != cpus:
         yield Problem((*place, "cpu"), f"must have two decimals at most, not {cpus!r}")
 
@@ -197,7 +197,7 @@ def _decimals(cpus: float, place: Place) -> Iterator[Problem]:
 
 
 def _path(place: Place) -> str:
-    """A place as a JSON path; keys that are no plain words in quotes."""
+    """A place as a JSON path; keys that are not plain words stand in quotes."""
     return "$" + "".join(
         f"[{step}]" if isinstance(step, int) else f".{step}" if step.isidentifier() else f"[{json.dumps(step)}]"
         for step in place

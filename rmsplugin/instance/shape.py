@@ -1,4 +1,4 @@
-"""Shape: the keys and values of an instance, and what a person is told where a file has others."""
+"""Shape: the keys and values of an instance, and the messages about a file that has others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from rmsplugin.model.validation import Place, Problem
 
-#: More than any machine has, and little enough that sums over a cluster stay exact in a solver's 64 bits.
+#: More than any machine has, and so little that sums over a cluster stay exact in a solver's 64 bits.
 MAX_CPU, MAX_MEMORY_MIB, MAX_SECONDS, MAX_PRIORITY = 1_000_000, 2**30, 10**10, 2**31 - 1
 MAX_WEIGHT = 1_000_000
 
@@ -25,12 +25,12 @@ _T = TypeVar("_T")
 
 
 def _closed(cls: type[_T]) -> type[_T]:
-    """Take no other keys, and no text for a number."""
+    """Accept no other keys, and no text for a number."""
     cls.__pydantic_config__ = ConfigDict(strict=True, extra="forbid")  # type: ignore[attr-defined]
     return cls
 
 
-# Dictionaries, and not models: of a large cluster's 30,000 VMs only the model's own objects are made.
+# Dictionaries, not models: so only the model's own objects are made of a large cluster's 30,000 VMs.
 @_closed
 class NodeShape(TypedDict):
     """A node."""
@@ -54,7 +54,7 @@ class VMShape(TypedDict):
 
 @_closed
 class VJobShape(TypedDict):
-    """A vjob; what it need not have is what the model has a default for."""
+    """A vjob; its optional keys have defaults in the model."""
 
     name: str
     state: Literal["waiting", "running", "paused", "sleeping", "terminated"]
@@ -82,7 +82,7 @@ class InstanceShape(TypedDict):
 
 _ADAPTER = TypeAdapter(InstanceShape)
 
-#: The keys of the object at a place (its keys, without the indices).
+#: The keys of the object at a place; the place is given by keys, without indices.
 _KEYS: dict[tuple[str, ...], tuple[str, ...]] = {
     (): tuple(InstanceShape.__annotations__),
     ("nodes",): tuple(NodeShape.__annotations__),
@@ -96,7 +96,7 @@ _AMOUNTS = {
     "memory_mib": "a whole number of MiB, 0 or more",
 }
 
-#: What belongs into a place, by its keys; 0 stands for the elements of a list.
+#: The expected content of a place, by its keys; 0 stands for the elements of a list.
 _EXPECTED: dict[tuple[str | int, ...], str] = {
     (): "an object with the keys nodes and vjobs",
     ("nodes",): "a list of at least one node",
@@ -137,7 +137,7 @@ _BOUNDS = {
     "weight": MAX_WEIGHT,
 }
 
-#: Put where something else stood, so that the rest of a file can be looked at; all other keys may be left out.
+#: Stand-ins for faulty values, so that the rest of a file can be looked at; all other keys may be left out.
 _STAND_INS: dict[tuple[str, ...], dict[str, Any]] = {
     ("nodes",): {"name": "", "cpu": 0, "memory_mib": 0},
     ("vjobs",): {"name": "", "state": "waiting", "vms": []},
@@ -146,9 +146,9 @@ _STAND_INS: dict[tuple[str, ...], dict[str, Any]] = {
 
 
 def shape(data: Any) -> tuple[InstanceShape | None, list[Problem]]:
-    """The data as an instance, and where it is none.
+    """The data as an instance, and the faults of its shape.
 
-    Where there are faults, what is returned has stand-ins in their places, or is None if nodes or vjobs are no lists.
+    Where there are faults, the instance has stand-ins in their places, or is None if nodes or vjobs are no lists.
     """
     try:
         return _ADAPTER.validate_python(data), []
@@ -160,13 +160,13 @@ def shape(data: Any) -> tuple[InstanceShape | None, list[Problem]]:
 
 
 class Hidden:
-    """Which other faults the faults of the shape may be all that is behind, so that these need not be told."""
+    """Tells which other faults need not be told, because faults of the shape may be their only cause."""
 
     def __init__(self, faults: Iterable[Problem]) -> None:
-        """``faults``: those of the shape."""
+        """``faults``: the faults of the shape."""
         self._places = {fault.place for fault in faults}
         kinds = {place: _keys(place) for place in self._places}
-        # Of a vjob in no known state nobody knows what its VMs need.
+        # The needs of VMs are unknown for a vjob in no known state.
         self._stateless = {place[:2] for place, kind in kinds.items() if kind == ("vjobs", "state")}
         self._nodes_unknown = not {("nodes",), ("nodes", "name")}.isdisjoint(kinds.values())
 
@@ -181,12 +181,12 @@ class Hidden:
 
 
 def _mended(data: Any, places: Iterable[Place]) -> Any:
-    """A copy of the data with something harmless in these places; all others keep their indices."""
+    """A copy of the data with stand-ins in these places; all other places keep their indices."""
     mended = deepcopy(data)
     for place in places:
         kind = _keys(place)
         if isinstance(place[-1], int) and kind not in _STAND_INS:
-            place = place[:-1]  # an element of a list of names: do without the list
+            place = place[:-1]  # an element of a list of names: leave out the list
         holder = mended
         for step in place[:-1]:
             holder = holder[step]
@@ -200,7 +200,7 @@ def _mended(data: Any, places: Iterable[Place]) -> Any:
 
 
 def _stand_in(kind: tuple[str, ...], key: str, place: Place) -> Any:
-    # Names are unique; this one no other can be.
+    # Names are unique; no other name can be this one.
     return f"\0{place}" if key == "name" else deepcopy(_STAND_INS[kind][key])
 
 
