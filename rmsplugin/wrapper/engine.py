@@ -1,4 +1,4 @@
-"""Engine link: what the wrapper asks and tells the engine, however long that is down."""
+"""Engine link: the wrapper's questions and reports to the engine, however long the engine is down."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _ACCESS_WAIT_S = 25
 _ANSWER_TIMEOUT_S = 10.0
-# Over TCP each costs a munge and an unmunge on both sides. Spread, so that the wrappers of a front that was started
-# anew do not come all at once for ever.
+# Over TCP each request costs a munge and an unmunge on both sides. The times are spread, so that the wrappers of a
+# restarted front do not come all at once for ever.
 _SIGN_OF_LIFE_S = (11.0, 19.0)
 _LONGEST_PAUSE_S = 5.0
 _CHUNK_BYTES = 1 << 16
-# However often it is told that this process goes on.
+# The least time between two reports that this process goes on.
 _LEAST_SIGN_OF_LIFE_S = 1.0
 # A "no" is believed when it is repeated: an engine that has just been restarted may not know all its vjobs yet.
 _REFUSALS = 4
 _REFUSED_PAUSE_S = 1.0
-# Slurm learns the ending from our exit; the engine's knowing it first only matters if we die in between.
+# Slurm learns the ending from our exit; the engine has to know it first only if we die in between.
 _FINISHED_PATIENCE_S = 60.0
 
 
@@ -40,16 +40,16 @@ class EngineLink:
     """Talks to the engine about one job."""
 
     def __init__(self, client: EngineClient, job_id: str, run: int = 0) -> None:
-        """For the job that this process wraps, in the run before which it had been requeued so often."""
+        """For the job that this process wraps, and the number of its requeues before this run."""
         self._client = client
         self._path = f"/v1/jobs/{job_id}"
-        # Not of a first run: an engine of an older release does not know the word.
+        # A first run leaves this out: an engine of an older release does not know the word.
         self._run = f"&run={run}" if run else ""
         self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._host = "".join(c for c in socket.gethostname() if c.isalnum() or c in "-.")
 
     def access(self) -> Access:
-        """Wait until the VMs run, as long as it takes, and return how to get into them.
+        """Wait until the VMs run, as long as it takes, and return the way into them.
 
         Raises:
             RmspluginError: the engine says, again and again, that this will never be.
@@ -61,7 +61,7 @@ class EngineLink:
             answer = self._client.request("GET", query, timeout_s=_ACCESS_WAIT_S + _ANSWER_TIMEOUT_S)
             access = Access.parse(answer)
             if access is None:
-                # The engine has waited for us; if it has not, it is us who must not run in circles.
+                # The engine has waited for us; if it has not, this process must not run in circles.
                 time.sleep(max(1.0 - (time.monotonic() - asked), 0.0))
                 raise _NotYetError("the VMs do not run")
             return access
@@ -73,7 +73,7 @@ class EngineLink:
         insist(lambda: self._post("started"))
 
     def finished(self, ending: Ending) -> None:
-        """Tell how the script ended, if the engine takes it in time."""
+        """Tell how the script ended, if the engine accepts it in time."""
         body = {"exit_code": ending.exit_code, "signal": ending.signal}
         try:
             insist(lambda: self._post("finished", body), patience_s=_FINISHED_PATIENCE_S)
@@ -83,7 +83,7 @@ class EngineLink:
     def requeued(self, by: str, restarts: int, *, patience_s: float | None = None) -> bool:
         """Tell of a requeue on purpose: by ``script`` (``nobody``, if Slurm refused it) or ``others``.
 
-        Returns whether the script itself has asked for the one that is under way.
+        Returns whether the script itself has asked for the requeue that is under way.
 
         Raises:
             RmspluginError: as ``access``; or ``patience_s`` are over.
@@ -92,23 +92,23 @@ class EngineLink:
         return bool(insist(lambda: self._post("requeued", body), patience_s=patience_s).get("own"))
 
     def show_signs_of_life(self, returned: Callable[[int], object]) -> None:
-        """Tell the engine from now on that somebody is attached to the script.
+        """Tell the engine from now on that a wrapper is attached to the script.
 
         Args:
-            returned: is called, in another thread, with how often the vjob went back to a checkpoint.
+            returned: called, in another thread, with the number of times that the vjob went back to a checkpoint.
         """
         _thread.start_new_thread(self._signs_of_life, (returned,))
 
     def goes_on(self) -> None:
-        """This process was stopped, and goes on: have a sign of life come soon. Any thread may call."""
-        with contextlib.suppress(BlockingIOError):  # then it is to come soon anyway
+        """Report that this process was stopped and goes on: a sign of life is sent soon. Any thread may call."""
+        with contextlib.suppress(BlockingIOError):  # then one is sent soon anyway
             os.write(self._wake, b"!")
 
     def _signs_of_life(self, returned: Callable[[int], object]) -> None:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
         while True:
-            # A lost one does not matter: the next one tells as much.
+            # A lost sign does not matter: the next one tells as much.
             with contextlib.suppress(RmspluginError, OSError):
                 returned(int(self._post("attached").get("returns", 0)))
             shortest, longest = _SIGN_OF_LIFE_S
@@ -126,10 +126,10 @@ class _NotYetError(UnavailableError):
 
 
 def insist(ask: Callable[[], _T], *, patience_s: float | None = None) -> _T:
-    """Repeat what an engine or a VM that is down cannot answer; with a longer and longer pause, up to 5 s.
+    """Repeat a request that an engine or a VM that is down cannot answer; with a longer and longer pause, up to 5 s.
 
     Raises:
-        RmspluginError: it was refused several times in a row, or ``patience_s`` are over.
+        RmspluginError: the request was refused several times in a row, or ``patience_s`` are over.
     """
     deadline = None if patience_s is None else time.monotonic() + patience_s
     pause_s, refusals = 0.1, 0

@@ -1,6 +1,6 @@
 """Launcher of the wrapper's programs: ``python3 -I -S launch.py attach|prepare|carry_out|stand_in ...``.
 
-Started without ``site``, it finds this package by its own place, wherever and however that was installed.
+Started without ``site``, it finds this package by its own path, wherever and however the package was installed.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ from rmsplugin.wrapper import process, signals
 
 
 def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
-    """Refuse what is no batch job of ours.
+    """Refuse a command line that is no batch job of ours.
 
     Raises:
-        ValueError: says what is wrong.
+        ValueError: the fault.
     """
     if len(argv) < 3:
         raise ValueError(
@@ -35,11 +35,11 @@ def check_command_line(argv: list[str], environ: Mapping[str, str]) -> None:
 
 
 def settings_words(environ: Mapping[str, str]) -> list[str]:
-    """What ``attach`` has to know of the settings, in words.
+    """The settings that ``attach`` needs, as words.
 
-    Where Slurm's clients are that are carried out for the guest (empty: none are), and where the engine is, as
-    ``EngineClient.from_words`` takes it. Not by ``rmsplugin.settings``: at each start of a job that would take half
-    a second.
+    They are the directories of Slurm's clients that are carried out for the guest (empty: none are), and the engine's
+    address, as ``EngineClient.from_words`` takes it. They are not read by ``rmsplugin.settings``, which would take half
+    a second at each start of a job.
 
     Raises:
         SettingsError: the file cannot be read, or names an account that does not exist.
@@ -70,7 +70,7 @@ def main() -> None:
         check_command_line(sys.argv, os.environ)
         words = process.command("attach", *settings_words(os.environ), *sys.argv[1:])
         os.execve(words[0], words, process.own_environment())
-    except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
+    except Exception as error:  # Whatever the error: one line for the user, and nothing that runs on.
         process.complain(error)
         os._exit(process.CANNOT_RUN)
 

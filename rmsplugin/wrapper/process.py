@@ -15,9 +15,9 @@ _M_ARENA_MAX = -8
 CANNOT_RUN = 1
 # Names the descriptor of the user's environment (native/rmsplugin-job.c).
 _LAID_ASIDE = "RMSPLUGIN_ENVIRONMENT"
-# Not the user's PATH: nothing of theirs runs here.
+# Not the user's PATH: no program of the user's runs here.
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-#: Our tools as they are on a front, where they may be missing.
+#: Our tools on a front, where they may be missing.
 TOOLS_PROGRAM = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guest_tools", "vjob-tools")
 _LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launch.py")
 
@@ -32,17 +32,17 @@ def die_with_parent() -> None:
 
 
 def set_name(name: str) -> None:
-    """Be called so in the list of processes."""
+    """Set this process's name in the list of processes."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def share_one_heap() -> None:
-    """Let all threads take memory from one place; call it before there are any."""
+    """Let all threads take memory from one heap; call it before there are any threads."""
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def give_back_memory() -> None:
-    """Return what is free to the system: much is used to connect, and little after that."""
+    """Return free memory to the system: connecting takes much, and little is needed after that."""
     ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -56,7 +56,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def own_environment() -> dict[str, str]:
-    """The environment that this program was started with, for those that it starts.
+    """The environment with which this program was started, for the programs that it starts.
 
     Not ``os.environ``: Python adds LC_CTYPE to that where the locale is C (PEP 538), as with ``--export=NONE``.
     """
@@ -65,7 +65,7 @@ def own_environment() -> dict[str, str]:
 
 
 def job_environment() -> dict[str, str]:
-    """The environment that Slurm started the job with. rmsplugin-job laid it aside: nothing of it is to act here."""
+    """The environment with which Slurm started the job. rmsplugin-job laid it aside: none of it must act here."""
     laid_aside = os.environ.get(_LAID_ASIDE, "")
     if not laid_aside:
         return own_environment()
@@ -79,10 +79,10 @@ def _variables(data: bytes) -> dict[str, str]:
 
 
 def command(program: str, *words: str) -> list[str]:
-    """Command line of one of the wrapper's programs: no site-packages, and no heed of the user's variables."""
+    """Command line of one of the wrapper's programs: no site-packages, and independent of the user's variables."""
     return [sys.executable, "-I", "-S", _LAUNCHER, program, *words]
 
 
 def complain(error: BaseException, who: str = "rmsplugin-job: ") -> None:
-    """Say what is wrong in one line of standard error, which is the job's or is read by the wrapper."""
+    """Write an error in one line to standard error, which is the job's or is read by the wrapper."""
     os.write(2, f"{who}{error or type(error).__name__}\n".encode("utf-8", "backslashreplace"))

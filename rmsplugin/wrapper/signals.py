@@ -1,7 +1,7 @@
-"""Signals: which of those that reach the wrapper are meant for the script, and how they get there.
+"""Signals: which signals to the wrapper are meant for the script, and how they get there.
 
 All are blocked and taken one by one by a thread of their own, so that none is lost while there is no connection.
-Slurm sends SIGTERM for a cancellation, the time limit, a requeue, and when a user asks for it; it is asked which.
+Slurm sends SIGTERM for a cancellation, the time limit, a requeue, and at a user's request; Slurm is asked which.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import re
 import signal
 from collections.abc import Callable
 
-# Of no use to a process in another machine.
+# Useless to a process in another machine.
 _NOT_PASSED_ON = frozenset({signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD})
-# Faults of this process itself (blocking them would hang it), and what the kernel says of its own files.
+# Faults of this process itself (blocking them would hang it), and the kernel's reports on this process's own files.
 _OWN = frozenset(
     {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP}
     | {signal.SIGPIPE, signal.SIGWINCH, signal.SIGURG, signal.SIGIO}
 )
-# What Slurm sends when a run ends, or is suspended: no more of it is a user's.
+# Signals that Slurm sends when a run ends, or is suspended: they do not come from a user then.
 _OF_AN_END = frozenset({signal.SIGTERM, signal.SIGCONT, signal.SIGTSTP})
 
-# What `scontrol show job -o` says first is of the job itself; of the last task of an array it tells all others, too.
-# Before the facts stands the job's name and behind them its comment, in which users may write what they like.
+# The first facts of `scontrol show job -o` are about the job itself; for the last task of an array it shows all others,
+# too. The job's name stands before the facts and its comment behind them; users may write anything into both.
 _FACTS = re.compile(r"\sUserId=.*?\sJobState=(\S+).*?\sRestarts=(\d+)")
 
 _ASK_TIMEOUT_S = 5.0
@@ -43,7 +43,7 @@ class Fate(enum.Enum):
 
 
 class Stop(enum.Enum):
-    """What a signal is of a stop of this process; the words are those of native/sentry.c."""
+    """The part of a signal in a stop of this process; the words are those of native/sentry.c."""
 
     #: The job is being suspended: the stop that follows is not meant for the script.
     SUSPENDED = "suspended"
@@ -68,7 +68,7 @@ def parse_fate(line: str, restarts: int) -> Fate:
 
     Args:
         line: its output.
-        restarts: how often the job had been requeued when this run of it began.
+        restarts: the number of requeues of the job at the beginning of this run.
     """
     facts = _FACTS.search(line)
     if facts is None:
@@ -85,7 +85,7 @@ def parse_fate(line: str, restarts: int) -> Fate:
 
 def ask_slurm(job_id: str, restarts: int) -> Fate:
     """Ask Slurm what it is doing to the job; UNKNOWN if it does not say in time."""
-    import subprocess  # only a job that is ending, or is thought to be, pays for it
+    import subprocess  # only a job that is ending, or seems to be, pays for it
 
     try:
         answer = subprocess.run(
@@ -102,7 +102,7 @@ def ask_slurm(job_id: str, restarts: int) -> Fate:
 
 
 class SignalThread:
-    """Takes signals as they come, and acts on one after the other."""
+    """Takes signals as they come, and acts on each, one after the other."""
 
     def __init__(
         self,
@@ -114,16 +114,16 @@ class SignalThread:
         pause: Callable[[float], object],
         tell_stop: Callable[[Stop], object],
     ) -> None:
-        """Take what to do.
+        """Take the callbacks.
 
         Args:
-            fate: what Slurm is doing to the job.
-            meant_all: whether a signal was sent to all processes of the job, not to the script alone.
+            fate: tells what Slurm is doing to the job.
+            meant_all: tells whether a signal was sent to all processes of the job, not to the script alone.
             send: passes a signal on to the script, or to all of its session; waits until that is possible.
             end: has the script and all of its session end by the signal; ends the wrapper if it has no script yet.
             detach: ends the wrapper and nothing else, unless the script itself has asked for the requeue.
             pause: waits between two questions.
-            tell_stop: is told what each SIGTSTP and SIGCONT is of a stop.
+            tell_stop: called with the part of each SIGTSTP and SIGCONT in a stop.
         """
         self._fate, self._meant_all, self._send = fate, meant_all, send
         self._end, self._detach, self._pause = end, detach, pause
@@ -139,9 +139,9 @@ class SignalThread:
             self.handle(signal.sigwait(waited_for))
 
     def _is_suspension(self, number: int) -> bool:
-        """Whether the signal begins or ends a suspension, of which the script is to notice nothing.
+        """Whether the signal begins or ends a suspension, which the script must not notice.
 
-        That is SIGTSTP, then SIGSTOP, and in the end SIGCONT. Any other SIGCONT is the script's: it comes of
+        The signals are SIGTSTP, then SIGSTOP, and in the end SIGCONT. Any other SIGCONT is the script's: it comes of
         ``scancel -s CONT``, and before every SIGTERM.
         """
         if number not in (signal.SIGTSTP, signal.SIGCONT) or self._suspended == (number == signal.SIGTSTP):
@@ -151,7 +151,7 @@ class SignalThread:
         return True
 
     def _pass_on_waiting(self) -> None:
-        """Pass on what came together with the SIGTERM: of those that wait the least number is taken first."""
+        """Pass on signals that came together with the SIGTERM: of waiting signals the least number is taken first."""
         for number in sorted(signal.sigpending() & taken() - _OF_AN_END):
             signal.sigwait({number})
             self.handle(number)
@@ -162,7 +162,7 @@ class SignalThread:
             return
         if number == signal.SIGCONT:
             self._tell_stop(Stop.PASSED)
-            self._send(number, False)  # It ends no process, so that nothing tells of others.
+            self._send(number, False)  # It ends no process, so the child cannot tell whether others were meant.
             return
         if number != signal.SIGTERM:
             self._send(number, self._meant_all(number))
@@ -179,18 +179,19 @@ class SignalThread:
                     self._pass_on_waiting()
                     self._detach()
                     return
-            # Not knowing, nothing is right: passed on it might kill the work of a job that is only requeued. If the
-            # job is really ending, Slurm's SIGKILL to us and the end of the VMs follow anyway.
+            # Without an answer neither choice is right: passed on, the signal might kill the work of a job that is only
+            # requeued.
+            # If the job is really ending, Slurm's SIGKILL to us and the end of the VMs follow anyway.
             self._pause(_ASK_AGAIN_S)
 
 
 def die_by(number: int) -> None:
-    """End this process by the signal, as the script ended by it; returns if that does not end a process."""
+    """End this process by the signal, as the script ended by it; returns if the signal does not end a process."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
-        # Only the main thread may; to the others it is enough that nobody has set up anything for SIGTERM.
+        # Only the main thread may; for the other threads it is enough that no handler of SIGTERM is set.
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})

@@ -1,9 +1,10 @@
-"""Stand-in: does for a wrapper that SIGSTOP has stopped what it cannot do itself.
+"""Stand-in: acts for a wrapper that SIGSTOP has stopped.
 
-Called ``stand_in ENGINE... WRAPPER CHILD stop``. Where the stop was a suspension's: ``continue`` in place of ``stop``.
+Called ``stand_in ENGINE... WRAPPER CHILD stop``; after the stop of a suspension, ``continue`` stands for ``stop``.
 
-``scancel --batch -s STOP`` stops the process that stands for the script. The script in its VM is stopped for that, and
-the engine goes on hearing that somebody is there. The wrapper itself passes SIGCONT on, once it runs again.
+``scancel --batch -s STOP`` stops the process that stands for the script. The stand-in then has the script stopped in
+its VM, and goes on telling the engine that the job is looked after. The wrapper itself passes SIGCONT on, once it runs
+again.
 """
 
 from __future__ import annotations
@@ -34,34 +35,34 @@ class StandIn:
         tell: Callable[[int, bool], None],
         pause: Callable[[float], object],
     ) -> None:
-        """Take what to do.
+        """Take the callbacks.
 
         Args:
-            stopped: whether the wrapper is stopped.
-            all_stopped: whether its child is, which stands for all processes that the script has.
+            stopped: tells whether the wrapper is stopped.
+            all_stopped: tells whether its child is, which stands for all processes of the script.
             tell: sends a signal to the script, or to all of its session; raises RmspluginError.
             pause: waits.
         """
         self._stopped, self._all_stopped, self._tell, self._pause = stopped, all_stopped, tell, pause
 
     def run(self) -> None:
-        """Have the script stopped as long as the wrapper is."""
+        """Keep the script stopped as long as the wrapper is stopped."""
         everything = self._all_stopped()
         if not self._insist(signal.SIGSTOP, everything, self._stopped):
             return
         late = not self._stopped()
         while self._stopped():
             self._pause(_LOOK_S)
-        # The wrapper passes SIGCONT on to the script alone, and may have done so before our own word came there.
+        # The wrapper passes SIGCONT on to the script alone, and may have done so before our own signal arrived.
         if late or (everything and not self._all_stopped()):
             self._insist(signal.SIGCONT, everything, lambda: True)
 
     def undo(self) -> None:
-        """Have the script go on, all of it: it was stopped, and no SIGCONT comes of the wrapper."""
+        """Have all of the script go on: it was stopped, and no SIGCONT comes from the wrapper."""
         self._insist(signal.SIGCONT, True, lambda: True)
 
     def _insist(self, number: int, everything: bool, due: Callable[[], bool]) -> bool:
-        """Send a signal as long as it is due; whether it was sent."""
+        """Send a signal as long as it is due; returns whether it was sent."""
         while due():
             try:
                 self._tell(number, everything)
@@ -72,7 +73,7 @@ class StandIn:
 
 
 def main(argv: list[str]) -> None:
-    """Stand in for the wrapper whose process id, and whose child's, stand before the last word."""
+    """Stand in for the wrapper whose process id, and whose child's, are the words before the last one."""
     process.die_with_parent()
     process.set_name("rmsplugin-job")
     engine_words, (*pids, to_do) = argv[1 : 1 + WORDS], argv[1 + WORDS :]
@@ -87,7 +88,7 @@ def main(argv: list[str]) -> None:
         access = engine.access()
         session = Session.connect(access)
         try:
-            # It may have waited for the VM for long.
+            # It may have waited for the VM for a long time.
             if number != signal.SIGSTOP or stopped():
                 session.signal(number, everything=everything)
         finally:

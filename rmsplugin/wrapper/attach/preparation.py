@@ -1,4 +1,4 @@
-"""Preparation: a process that puts together what the script's start needs, while this one connects to the guest."""
+"""Preparation: a process that makes the files for the script's start, while this process connects to the guest."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.wrapper import process
 
 _SAID_BYTES = 1 << 12
-# What passes: others on this host have taken it.
+# Errors that pass: other processes on this host have taken the resource.
 _USED_UP = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class Preparation:
-    """The archive of ``prepare``, as it comes."""
+    """The archive of ``prepare``, as it arrives."""
 
     def __init__(self, *words: str) -> None:
         """Start ``prepare WORDS``; call ``close`` in the end.
@@ -35,7 +35,8 @@ class Preparation:
             raise kind(f"the start of the script could not be prepared: {error.strerror}") from None
 
     def _start(self, argv: list[str]) -> None:
-        # Not to the job's error output: a script that was started needs no preparation, and the next may go well.
+        # Its errors do not go to the job's error output: a started script needs no preparation, and the next may go
+        # well.
         self._said = os.memfd_create("said")
         self.fd, writing = os.pipe2(os.O_CLOEXEC)
         actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_DUP2, self._said, 2)]
@@ -45,7 +46,7 @@ class Preparation:
             os.close(writing)
 
     def check(self) -> None:
-        """The archive was read to its end: was it whole?
+        """Return if the archive, which was read to its end, was whole.
 
         Raises:
             OperationFailedError: it was not.
@@ -57,7 +58,7 @@ class Preparation:
             raise OperationFailedError(f"the start of the script could not be prepared: {said or f'status {result}'}")
 
     def close(self) -> None:
-        """Nobody reads it any more; may be called again."""
+        """End the process: nobody reads it any more. May be called again."""
         for fd in (self.fd, self._said):
             if fd >= 0:
                 os.close(fd)

@@ -1,8 +1,8 @@
 """Attachment: the process that stays on the front as long as the job does.
 
-The script runs in the vjob's first VM, detached; this process is only attached to it: it delivers output, passes
+The script runs in the vjob's first VM, detached. This process is only attached to it: it delivers output, passes
 signals on and ends as the script ends. It may die at any instant and be started again by a requeue; nothing is run
-twice, nothing lost or repeated. Nothing ever runs outside a VM (I6).
+twice, and no output is lost or repeated. Nothing ever runs outside a VM (I6).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rmsplugin.wrapper.session.session import Access, Ending, NoRoomError, Sessi
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.session.streams import OutputFile, same_file
 
-# Between two connections; longer and longer while the guest does not answer, as the engine is asked each time, too.
+# Pauses between two connections; longer and longer while the guest does not answer, as the engine is asked each time.
 _RECONNECT_S = 0.5
 _LONGEST_RECONNECT_S = 5.0
 # The guest's tools fail for good only if something is badly wrong there; a VM that is just going down fails too. With
@@ -35,13 +35,13 @@ _LONGEST_RECONNECT_S = 5.0
 _FAILURES = 12
 _FAILURES_BEFORE_START = 6
 _LONGEST_PAUSE_S = 60.0
-# A connection that held this long was one, however it ended.
+# A connection that held for so many seconds counts as one, however it ended.
 _PROGRESS_S = 60.0
-# Slurm's accounting takes what it hears of steps before the job's end; who waits for the job is not to notice.
+# Slurm's accounting takes news of steps before the job's end; the user who waits for the job must not notice the delay.
 _SETTLE_S = 2.0
-# Slurm's KillWait is 30 s mostly.
+# Slurm's KillWait is mostly 30 s.
 _REQUEUED_PATIENCE_S = 20.0
-# Signals of a wrapper that is going to end; its VM may sleep or move.
+# Signals that end a wrapper; its VM may sleep or move.
 _SIGNALS_PATIENCE_S = 5.0
 _LOOK_S = 0.05
 
@@ -63,14 +63,14 @@ class Wrapper:
         self._steps = steps(self._mailbox)
         self._returns = 0
         self._session: Session | None = None
-        # Until a connection takes it: one for as many attempts to connect as it takes.
+        # Kept until a connection takes it: one preparation serves as many attempts to connect as it takes.
         self._preparation: Preparation | None = None
 
     def run(self) -> Ending:
-        """Return how the script ended, with all its output delivered and the engine told.
+        """Return the script's ending, with all its output delivered and the engine told.
 
         Raises:
-            RmspluginError: it cannot be run, or what became of it cannot be known.
+            RmspluginError: the script cannot be run, or its outcome cannot be known.
         """
         failures = silences = 0
         while True:
@@ -96,9 +96,9 @@ class Wrapper:
         return ending
 
     def went_back(self, returns: int) -> None:
-        """The vjob went back to a checkpoint so often; any thread may call.
+        """Note that the vjob went back to a checkpoint so often; any thread may call.
 
-        The VM knows the connection as it was then. Neither side would see that it is of no use: connect anew.
+        The VM knows the connection as of the checkpoint. Neither side would notice that it is useless: connect anew.
         """
         session = self._session
         if session is not None and returns > self._returns:
@@ -111,17 +111,17 @@ class Wrapper:
         self._returns = access.returns
 
     def end(self, number: int) -> None:
-        """End the script and all of its session by a signal, for the job is ending; without a script, this process."""
+        """End the script and all of its session by a signal, for the job ends; without a script, end this process."""
         if not self._taken_over:
             signals.die_by(number)
         self._mailbox.put(number, everything=True)
 
     def send(self, number: int, everything: bool) -> None:
-        """Pass a signal on to the script, or to all of its session, as soon as there is one to get it."""
+        """Pass a signal on to the script, or to all of its session, as soon as there is one."""
         self._mailbox.put(number, everything=everything)
 
     def settle_signals(self) -> None:
-        """Wait, not for long, until what was sent before has reached the script, if there is one."""
+        """Wait, not for long, until earlier signals have reached the script, if there is one."""
         deadline = time.monotonic() + _SIGNALS_PATIENCE_S
         while self._taken_over and not self._mailbox.is_empty() and time.monotonic() < deadline:
             time.sleep(_LOOK_S)
@@ -137,7 +137,7 @@ class Wrapper:
         return sum(file.ack.offset for file in self._files)
 
     def _attempt(self, access: Access) -> Ending:
-        """Attach over one connection, and stay so until the script has ended."""
+        """Attach over one connection, and stay attached until the script has ended."""
         self._tell_return(access)
         preparation = None if self._taken_over else self._prepare(access)
         session = self._session = Session.connect(access)
@@ -146,7 +146,7 @@ class Wrapper:
                 try:
                     self._take_over(session, preparation)
                 finally:
-                    self._drop_preparation()  # read in part, it is of no use to another connection
+                    self._drop_preparation()  # read in part, it is useless to another connection
             process.give_back_memory()
             session.deliver(self._files, self._mailbox, self._commands, self._steps)
             return session.ending(self._steps)
@@ -168,7 +168,7 @@ class Wrapper:
             self._preparation = None
 
     def _take_over(self, session: Session, preparation: Preparation) -> None:
-        """Start the script unless it was started, and find out how far its output was delivered."""
+        """Start the script unless it was started, and find out how much of its output was delivered."""
         state = session.begin({file.name: file.size_before_start() for file in self._files})
         if state.started:
             self._steps.take_over()
@@ -188,20 +188,20 @@ class Wrapper:
 
 
 def _pause_s(attempts: int, longest_s: float) -> float:
-    """How long to wait after so many attempts in a row, from 1, that led to nothing."""
+    """The pause after so many attempts in a row, from 1, that failed."""
     return float(min(_RECONNECT_S * 2 ** min(attempts - 1, 10), longest_s))
 
 
 def detach(engine: EngineLink, restarts: int, end: Callable[[int], None], settle: Callable[[], None]) -> None:
-    """The job is requeued: end this process, and the next run takes the script over.
+    """End this process because the job is requeued; the next run takes the script over.
 
-    But a script that has asked for it itself is ended, as natively: it begins anew.
+    But a script that has asked for the requeue itself is ended, as natively: it begins anew.
 
     Args:
-        engine: is told.
-        restarts: how often the job had been requeued before this run.
+        engine: the link on which the engine is told.
+        restarts: the number of requeues of the job before this run.
         end: ends the script by a signal.
-        settle: waits until signals that came before have reached the script: nobody else knows of them.
+        settle: waits until earlier signals have reached the script: no other process knows of them.
     """
     settle()
     try:
@@ -250,7 +250,7 @@ def main(argv: list[str]) -> None:
         process.set_name("rmsplugin-job")
         process.share_one_heap()
         ending = run_job(argv)
-    except Exception as error:  # Whatever it is: one line for the user, and nothing that runs on.
+    except Exception as error:  # Whatever the error: one line for the user, and nothing that runs on.
         process.complain(error)
         os._exit(process.CANNOT_RUN)
     if ending.signal:

@@ -1,6 +1,6 @@
-"""Sentry: a child of the wrapper that sees it stopped, by SIGSTOP, and has a stand-in do what a stopped process cannot.
+"""Sentry: a child of the wrapper that sees it stopped by SIGSTOP, and starts a stand-in for the stopped process.
 
-``sentry`` of rmsplugin/guest_tools/native looks; ``stand_in`` has the script stopped in its VM, and tells the engine
+``sentry`` of rmsplugin/guest_tools/native watches. ``stand_in`` has the script stopped in its VM, and tells the engine
 that the job is looked after (docs/decisions/0069). Without the tool a stopped wrapper is merely silent.
 """
 
@@ -16,7 +16,7 @@ from rmsplugin.wrapper.signals import Stop
 
 
 class Sentry:
-    """Has such a child; one thread at a time uses it."""
+    """Owns such a child; one thread at a time uses it."""
 
     def __init__(self, engine_words: Sequence[str]) -> None:
         """Start it.
@@ -44,14 +44,14 @@ class Sentry:
             os.close(their_input)
 
     def tell_child(self, pid: int) -> None:
-        """Tell which process stands for all those of the script."""
+        """Tell the id of the process that stands for all processes of the script."""
         self._tell(f"child {pid}")
 
     def tell_stop(self, stop: Stop) -> None:
-        """Tell what a signal is of a stop: whether that is meant for the script, and who has the script go on."""
+        """Tell the part of a signal in a stop: whether the script is meant, and which process has the script go on."""
         self._tell(stop.value)
 
     def _tell(self, line: str) -> None:
         if self._speaks >= 0:
-            with contextlib.suppress(OSError):  # It is gone, or stopped for so long that its pipe is full.
+            with contextlib.suppress(OSError):  # The child is gone, or stopped for so long that its pipe is full.
                 os.write(self._speaks, f"{line}\n".encode())

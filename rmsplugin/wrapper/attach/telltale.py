@@ -1,4 +1,4 @@
-"""Telltale: a child of the wrapper that does nothing, and by its end tells for whom a signal was meant.
+"""Telltale: a child of the wrapper that does nothing; its end tells which processes a signal was meant for.
 
 Slurm sends a signal either to the batch script alone (``scancel -b``) or to all processes that came of it (``-f``). The
 wrapper stands for the script, and this child for all processes that the script has in its VM.
@@ -12,28 +12,28 @@ from collections.abc import Callable
 
 from rmsplugin.wrapper import process
 
-# Slurm sends to one process after the other: the child has had its own by then, or was not meant.
+# Slurm sends to one process after the other: after so long the child has its signal, or was not meant.
 _PATIENCE_MS = 250
-# Reads what never comes, until the wrapper has ended; leaves no core file behind.
+# Reads from a pipe without data, until the wrapper has ended; leaves no core file behind.
 _IDLE = ("/bin/sh", "-c", "ulimit -c 0; exec cat >/dev/null 2>&1")
 
 
 class Telltale:
-    """Has such a child at any time. Used by one thread."""
+    """Owns such a child at any time. Used by one thread."""
 
     def __init__(self, tell_child: Callable[[int], object]) -> None:
         """Start it. Raises OSError.
 
         Args:
-            tell_child: is told the process id of each such child.
+            tell_child: called with the process id of each such child.
         """
         self._tell_child = tell_child
-        # The other end is open in this process alone: when that ends, so does the child.
+        # The other end is open in this process alone: when this process ends, so does the child.
         self._reads, self._wrapper_lives = os.pipe2(os.O_CLOEXEC)
         self._pid = self._spawn()
 
     def meant_all(self, number: int) -> bool:
-        """Whether a signal that the wrapper got was sent to all processes; False of one that ends no process."""
+        """Whether a signal that the wrapper got was sent to all processes; False for a signal that ends no process."""
         handle = os.pidfd_open(self._pid)
         try:
             ended = select.poll()

@@ -1,1 +1,1 @@
-"""The program `carry_out`, which runs the client of Slurm that was asked for in the VM."""
+"""The program `carry_out`, which runs Slurm's clients on this host for requests from the VM."""

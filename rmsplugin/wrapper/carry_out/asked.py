@@ -1,4 +1,4 @@
-"""Asked: what was asked for in the VM, and what the site's own client is given for it. Pure, but for what it is told.
+"""Asked: a request from the VM for one of Slurm's clients, and the words and variables for the site's own client. Pure.
 
 The guest is not trusted: a request may be anything, and is refused unless it is of the form below.
 """
@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: What may be asked for; nothing else is ever started.
+#: The clients that may be asked for; no other program is ever started.
 CLIENTS = frozenset(
     (
         "sacct",
@@ -46,8 +46,8 @@ _BYTES = {
 _NEEDED = ("words", "cwd", "umask", "environment")
 _OF_THIS_HOST = ("listpids", "pidinfo")
 _SHORTER = (("pidinfo", "p"), ("pidinfo", "pi"))  # are `ping`
-# What would have the client on this host run or read something of the guest's choice: the loader's variables, those
-# that glibc takes from no set-uid program's environment, and Lua's, in which sites write client plugins.
+# Variables that would have the client on this host run or read a file of the guest's choice: the loader's variables,
+# those that glibc ignores in set-uid programs, and Lua's, in which sites write client plugins.
 _UNSAFE = frozenset(
     (
         *("GCONV_PATH", "GETCONF_DIR", "GLIBC_TUNABLES", "HOSTALIASES", "LOCALDOMAIN", "LOCPATH", "MALLOC_TRACE"),
@@ -55,12 +55,12 @@ _UNSAFE = frozenset(
     )
 )
 _UNSAFE_PREFIXES = ("LD_", "LUA_")
-# Of this VM only, or of the front.
+# Variables of this VM only, or of the front.
 _NOT_THERE = frozenset(("RMSPLUGIN_HOSTFILE", "SLURM_CONF", "SLURM_CONF_SERVER"))
 
 
 class Asked:
-    """A request, of the right form."""
+    """A request of the right form."""
 
     __slots__ = ("cwd", "environment", "operand", "script", "umask", "words")
 
@@ -71,7 +71,7 @@ class Asked:
             parts: by name: ``words``, ``cwd``, ``umask``, ``environment``; of sbatch also ``operand`` and ``script``.
 
         Raises:
-            RefusedError: they are not of the form, or not of a client that may be asked for.
+            RefusedError: they are not of the form, or not for a client that may be asked for.
         """
         if lacking := [name for name in _NEEDED if name not in parts]:
             raise RefusedError(f"the request has no {lacking[0]}")
@@ -84,7 +84,7 @@ class Asked:
             raise RefusedError("the request has no proper directory")
         self.umask = _number(parts["umask"], 8) & 0o777
         self.environment = _variables(parts["environment"])
-        #: Content of sbatch's script, and which of the words names it; 0: it came through standard input.
+        #: Content of sbatch's script, and the index of the word that names it; 0: it came through standard input.
         self.script = parts.get("script")
         self.operand = _number(parts["operand"], 10) if "operand" in parts else 0
         if self.operand >= len(self.words):
@@ -96,10 +96,10 @@ class Asked:
         return self.words[0]
 
     def of_this_host(self) -> str:
-        """The command of scontrol's that would tell of processes of this host, others' included; "": none is."""
+        """The command of scontrol's that would tell of this host's processes, also other users'; "": there is none."""
         if self.client != "scontrol":
             return ""
-        # The first operand; one that follows an option may be that one's value, and then it is the next.
+        # The first operand; a word after an option may be that option's value, and then the next word is the operand.
         for before, word in zip(self.words, self.words[1:], strict=False):
             if word.startswith("-"):
                 continue
@@ -123,7 +123,7 @@ def read(source: BinaryIO) -> Asked:
     """Read a request: a tar of its parts.
 
     Raises:
-        RefusedError: it is none, or too large.
+        RefusedError: the request is of another form, or too large.
     """
     parts: dict[str, bytes] = {}
     try:
@@ -143,8 +143,8 @@ def sbatch_words(asked: Asked, *, script: str, directory: str) -> list[str]:
 
     Args:
         asked: the request.
-        script: where the script lies on this host, in place of the word that named it; empty: leave the word.
-        directory: directory of the job, where that cannot be entered on this host; empty: sbatch runs in it.
+        script: the script's path on this host, in place of the word that named it; empty: leave the word.
+        directory: directory of the job, if it cannot be entered on this host; empty: sbatch runs in it.
     """
     words = list(asked.words[1:])
     if script and asked.operand:

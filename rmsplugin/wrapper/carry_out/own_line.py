@@ -1,7 +1,7 @@
-"""Own line: the plugin's line before a script, taken off what `scontrol write batch_script` shows of it in the VM.
+"""Own line: removes the plugin's line before a script from the output of `scontrol write batch_script` in the VM.
 
-Slurm has a vjob's script with the line (decision 0001); its user wrote it without. job_submit takes the line off a copy
-that is submitted again (lua/rmsplugin_options.lua), so that copies made elsewhere do as well.
+Slurm has a vjob's script with the line (decision 0001); its user wrote it without. job_submit removes the line from a
+copy that is submitted again (lua/rmsplugin_options.lua), so that copies made elsewhere do as well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import stat
 from collections.abc import Sequence
 
 _LINE = re.compile(rb"(?:#!/\S+ vms=\d+,cpus=\d+,memory=\d+,ntasks=\d+,cpus_per_task=\d+,image=[^\n]*\n)+")
-# scontrol takes five letters of it at least, in any case.
+# scontrol accepts any prefix of at least five letters of it, in any case.
 _WHAT, _LEAST = "batch_script", 5
 
 
@@ -23,7 +23,7 @@ def without(script: bytes) -> bytes:
 
 
 def written_to(words: Sequence[str]) -> str | None:
-    """Where these words of scontrol write a job's script: a file, or ``-`` for its output; None: they write none."""
+    """The target to which these words of scontrol write a job's script: a file, or ``-`` for its output; None: none."""
     for at, word in enumerate(words[:-2]):
         what = words[at + 1].lower()
         if word.lower() == "write" and len(what) >= _LEAST and _WHAT.startswith(what):
@@ -33,7 +33,7 @@ def written_to(words: Sequence[str]) -> str | None:
 
 
 def mend_file(path: str) -> None:
-    """Take the line off a script in a file that scontrol has written."""
+    """Remove the line from a script in a file that scontrol has written."""
     with open(path, "r+b") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return

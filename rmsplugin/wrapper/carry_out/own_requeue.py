@@ -1,6 +1,6 @@
-"""Own requeue: whether what was asked for in the VM is a requeue of this very job, of which the engine is told first.
+"""Own requeue: whether a request from the VM is a requeue of this very job, of which the engine is told first.
 
-The script that asks for it is to begin anew, as natively; a requeue by anybody else loses no work (decision 0051).
+A script that asks for its requeue begins anew, as natively; a requeue by anybody else loses no work (decision 0051).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from rmsplugin.client import EngineClient
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.wrapper.engine import EngineLink
 
-# scontrol takes three letters of it at least, in any case.
+# scontrol accepts any prefix of at least three letters of it, in any case.
 _VERB, _LEAST = "requeuehold", 3
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)(?::([0-9]+))?)?")
-# Slurm was not asked, or has said no; by a signal it ends only after it has asked.
+# Exit codes: Slurm was not asked, or has refused. By a signal the client ends only after it has asked.
 _SIGNALLED = 128
 
 
@@ -35,7 +35,7 @@ def names_own_job(words: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def _has_task(job: str, array: str, task: str) -> bool:
-    """Whether ``job`` is a list of elements of the array, such as ``12_[1-5,7]``, that has this one."""
+    """Whether ``job`` is a list of elements of the array, such as ``12_[1-5,7]``, that includes this one."""
     match = re.fullmatch(r"([0-9]+)_\[([^\]]*)\]", job)
     if match is None or match[1] != array or not task.isdecimal():
         return False
@@ -48,10 +48,10 @@ def _has_task(job: str, array: str, task: str) -> bool:
 
 
 def carried_out(act: Callable[[], int], engine_words: list[str], environ: Mapping[str, str]) -> int:
-    """Have the requeue carried out, and the engine know of it first; returns its exit code.
+    """Have the requeue carried out after the engine was told of it; returns its exit code.
 
-    It waits for the engine as for a slurmctld that is down: were it not told, the new run would find a script that has
-    ended, and end as that did.
+    It waits for the engine as for a slurmctld that is down. If the engine did not know, the new run would find a script
+    that has ended, and end as that did.
     """
     restarts = environ.get("SLURM_RESTART_COUNT", "")
     run = int(restarts) if restarts.isdecimal() else 0

@@ -1,10 +1,10 @@
-"""Carry out: run the client of Slurm's that was asked for in the VM, once, on this host, and print its answer.
+"""Carry out: runs the client of Slurm's that the VM asked for, once, on this host, and prints its answer.
 
-A process of its own that ends, started by ``commands``: standard input is the request, standard output a file for the
-answer: ``EXIT_CODE SIZE SIZE``, a line, and what the client printed on standard output and standard error. While the
-client runs the file has a part of it at a time, with ``-`` for the exit code: this process says so over the socket at
-descriptor 3, and goes on when it is answered there. The client runs with the rights of the job's user, as this process
-does, without a shell, and dies with the wrapper.
+It is a process of its own that ends, started by ``commands``. Standard input is the request. Standard output is a file
+for the answer: a line ``EXIT_CODE SIZE SIZE``, and the client's standard output and standard error. While the client
+runs, the file has a part of the answer at a time, with ``-`` for the exit code: this process says so over the socket
+at descriptor 3, and goes on when it is answered there. The client runs with the rights of the job's user, as this
+process does, without a shell, and dies with the wrapper.
 """
 
 from __future__ import annotations
@@ -23,49 +23,50 @@ from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.carry_out.asked import Asked, read, sbatch_words
 
-# A part is sent when there is so much of it, or its beginning is so old: a client that has ended by then is answered
-# in one piece, which costs the guest least.
+# A part is sent when it has so many bytes, or its beginning is so old. The answer of a client that has ended by then is
+# one piece, which costs the guest least.
 _PART_BYTES = 1 << 20
 _LINGER_S = 0.25
 _WHOLE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 16
 _LINE = 3
-#: What Slurm calls a job's script on its node; so it is called in the VM, too, and `sbatch $0` finds it.
+#: Slurm's name of a job's script on its node; the VM has the script under this name, too, so that `sbatch $0` finds it.
 _SCRIPT = "slurm_script"
 _LIBRARIES = "LD_LIBRARY_PATH"
-_NO_LIBRARIES = "/usr/lib"  # Where the loader looks anyway.
+_NO_LIBRARIES = "/usr/lib"  # The loader looks there anyway.
 # e_phoff, e_phentsize, e_phnum; p_type, p_offset, p_filesz (elf(5)).
 _ELF_HEADER = struct.Struct("=32xQ14xHH")
 _ELF_SEGMENT = struct.Struct("=I4xQ16xQ")
 _PT_INTERP = 3
-_NO_PLACE = "/tmp"  # Where Slurm sends a job whose directory is not there.
-# Those that print again and again with `-i`. To a pipe they would print what fills a buffer; whether the guest prints
-# to a terminal, where each line is to be seen at once, is not known here.
+_NO_PLACE = "/tmp"  # Slurm sends a job there whose directory does not exist.
+# Clients that print again and again with `-i`. To a pipe they would print only full buffers. It is not known here
+# whether
+# the guest prints to a terminal, where each line has to be seen at once.
 _ITERATE = ("squeue", "sinfo")
 _BY_LINES = ("/usr/bin/stdbuf", "-oL")
 
 
 class Output:
-    """What a client prints, on its way to the guest."""
+    """The output of a client, on its way to the guest."""
 
     def __init__(self, *, in_parts: bool) -> None:
-        """``in_parts``: while the client runs; else whole, as older guests want it, as far as it fits there."""
+        """``in_parts``: sent while the client runs; else sent whole, as older guests want it, as far as it fits."""
         self._in_parts = in_parts
         self._out, self._err = bytearray(), bytearray()
         self._due = 0.0
         self._begun = False
-        #: What the beginning of standard output becomes, of which a client's first part has the first lines.
+        #: Changes the beginning of standard output, which is in a client's first part.
         self.beginning: Callable[[bytes], bytes] = bytes
 
     def _size(self) -> int:
         return len(self._out) + len(self._err)
 
     def print(self, data: bytes) -> None:
-        """Take what came on standard output."""
+        """Take standard output."""
         self._take(self._out, data)
 
     def complain(self, data: bytes) -> None:
-        """Take what came on standard error."""
+        """Take standard error."""
         self._take(self._err, data)
 
     def _take(self, stream: bytearray, data: bytes) -> None:
@@ -78,7 +79,7 @@ class Output:
         return not self._in_parts and self._size() > _WHOLE_BYTES
 
     def due_s(self) -> float | None:
-        """In how many seconds a part is to be sent; None: not before there is more."""
+        """The seconds until a part is to be sent; None: not before there is more output."""
         if not self._in_parts or self._size() == 0:
             return None
         return 0.0 if self._size() >= _PART_BYTES else max(self._due - time.monotonic(), 0.0)
@@ -90,7 +91,7 @@ class Output:
         os.read(_LINE, 1)
 
     def end(self, code: int) -> None:
-        """Leave the last part."""
+        """Leave the last part in the file."""
         self._write(b"%d" % code)
 
     def _write(self, code: bytes) -> None:
@@ -108,12 +109,12 @@ def carry_out(asked: Asked, search_path: str, output: Output) -> int:
     """Run the client; returns its exit code.
 
     Args:
-        asked: the request.
-        search_path: directories that clients are looked for in.
-        output: takes what it prints.
+        asked: the request from the VM.
+        search_path: the directories in which clients are looked for.
+        output: takes the client's output.
 
     Raises:
-        RefusedError: it is not installed here.
+        RefusedError: the client is not installed here.
     """
     program = _program(asked.client, search_path)
     if name := asked.of_this_host():
@@ -132,11 +133,11 @@ def carry_out(asked: Asked, search_path: str, output: Output) -> int:
             words, feed = _for_sbatch(asked, directory, stack)
             command = [asked.client, *words]
             if _LIBRARIES in asked.environment and (loader := elf_interpreter(program)):
-                # The job is to have it; sbatch itself must not load what lies there.
+                # The job needs this variable; sbatch itself must not load libraries from there.
                 environment[_LIBRARIES] = asked.environment[_LIBRARIES]
                 program, command = loader, [loader, "--library-path", _NO_LIBRARIES, program, *words]
         elif _may_iterate(asked) and os.access(_BY_LINES[0], os.X_OK):
-            # It looks there for the client, which so is called by its mere name, as it says in messages.
+            # The client is found there, so that it is called by its mere name, as in its messages.
             environment["PATH"] = f"{os.path.dirname(program)}:{environment.get('PATH', os.defpath)}"
             program, command = _BY_LINES[0], [*_BY_LINES, *command]
         return run(program, command, environment, feed, output)
@@ -155,7 +156,7 @@ def _program(client: str, search_path: str) -> str:
 
 
 def _enter(asked: Asked) -> tuple[str, bytes]:
-    """Go to where it was asked; returns that place if there is none here, and what is to be said then."""
+    """Enter the request's directory; returns that directory if this host has none, and the message for that case."""
     try:
         os.chdir(asked.cwd)
     except OSError as error:
@@ -168,7 +169,7 @@ def _enter(asked: Asked) -> tuple[str, bytes]:
 
 
 def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tuple[list[str], bytes]:
-    """Arguments and standard input of sbatch; a script that lies in the VM only is put where sbatch finds it."""
+    """Arguments and standard input of sbatch; a script that lies in the VM only is written to where sbatch finds it."""
     if asked.script is None:
         return sbatch_words(asked, script="", directory=directory), b""
     if not asked.operand:
@@ -176,10 +177,10 @@ def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tu
     named = asked.words[asked.operand]
     if not directory and _same(named, asked.script):
         return sbatch_words(asked, script="", directory=directory), b""
-    import tempfile  # Only this needs it, and it is dear.
+    import tempfile  # Only this function needs it, and it is expensive.
 
     place = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmsplugin-sbatch-"))
-    # By its own name, of which sbatch makes the name of the job.
+    # The file has the script's own name, from which sbatch takes the name of the job.
     script = os.path.join(place, os.path.basename(named) or _SCRIPT)
     with open(script, "wb") as file:
         file.write(asked.script)
@@ -187,9 +188,9 @@ def _for_sbatch(asked: Asked, directory: str, stack: contextlib.ExitStack) -> tu
 
 
 def _same(path: str, content: bytes) -> bool:
-    """Whether the same script lies here."""
+    """Whether the same script lies on this host."""
     try:
-        # A name such as /dev/stdin means something else here.
+        # A name such as /dev/stdin means another file here.
         if path.startswith(("/dev/", "/proc/")) or os.path.getsize(path) != len(content):
             return False
         with open(path, "rb") as file:
@@ -215,7 +216,7 @@ def elf_interpreter(path: str) -> str:
 
 
 def run(program: str, command: list[str], environment: dict[str, str], feed: bytes, output: Output) -> int:
-    """Run a program, and return its exit code; it is ended when it prints more than the guest can be given."""
+    """Run a program, and return its exit code; it is ended if it prints more than the guest can be given."""
     with open(os.memfd_create("input"), "w+b") as source:
         source.write(feed)
         source.seek(0)
@@ -231,7 +232,9 @@ def run(program: str, command: list[str], environment: dict[str, str], feed: byt
             )
         except (OSError, ValueError) as error:
             raise RefusedError(f"{program} cannot be started: {error}") from None
-    # Asked to end, as when nobody waits for the answer, it passes that on and has its say.
+    # If this process is asked to end, as when nobody waits for the answer, the client is asked to end and its last
+    # output
+    # is passed on.
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     _pass_on(child, output)
     code = child.wait()
@@ -241,7 +244,7 @@ def run(program: str, command: list[str], environment: dict[str, str], feed: byt
 
 
 def _pass_on(child: subprocess.Popen[bytes], output: Output) -> None:
-    """Send what a program prints on both streams, until it has ended, or is ended for printing too much."""
+    """Send a program's output of both streams, until it has ended, or is ended for printing too much."""
     assert child.stdout and child.stderr
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ, output.print)
@@ -268,17 +271,17 @@ def _script_written(act: Callable[[], int], path: str, output: Output) -> int:
         return act()
     code = act()
     if code == 0:
-        with contextlib.suppress(OSError):  # scontrol has said what became of it
+        with contextlib.suppress(OSError):  # scontrol has told the error
             own_line.mend_file(path)
     return code
 
 
 def _carry_out_told(asked: Asked, argv: list[str], output: Output) -> int:
-    """Carry out, and tell the engine of what it has to know."""
+    """Carry out, and tell the engine what it has to know."""
     act = partial(carry_out, asked, argv[1], output)
     if asked.client != "scontrol":
         return act()
-    from rmsplugin.wrapper.carry_out import own_line, own_requeue  # only this needs them, and what they import
+    from rmsplugin.wrapper.carry_out import own_line, own_requeue  # only this function needs them, and their imports
 
     if path := own_line.written_to(asked.words):
         return _script_written(act, path, output)
@@ -288,7 +291,7 @@ def _carry_out_told(asked: Asked, argv: list[str], output: Output) -> int:
 
 
 def main(argv: list[str]) -> None:
-    """Print the answer: the client's, or why it was not started."""
+    """Print the answer: the client's, or the reason why it was not started."""
     process.die_with_parent()
     client = ""
     output = Output(in_parts=argv[2] == "parts")
@@ -300,7 +303,7 @@ def main(argv: list[str]) -> None:
     except (RmspluginError, OSError) as error:
         output.complain(f"{client or 'rmsplugin'}: error: {error}\n".encode("utf-8", "surrogateescape"))
         code = 1
-    # From here on the answer stands, also where it was `scancel` of this job, by which Slurm ends all processes here.
+    # From here on the answer stands, even if it was `scancel` of this job, by which Slurm ends all processes here.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     output.end(code)
     os._exit(0)

@@ -1,1 +1,1 @@
-"""The program `prepare`, which puts together what the start of the script needs in the guest."""
+"""The program `prepare`, which makes the files for the start of the script in the guest."""

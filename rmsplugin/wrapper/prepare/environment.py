@@ -1,4 +1,4 @@
-"""Environment of the script: what the job would have had on its nodes, told in terms of its VMs. Pure."""
+"""Environment of the script: the environment that the job would have had on its nodes, in terms of its VMs. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from rmsplugin.wrapper import TOOLS
 HOSTFILE = "/run/rmsplugin/etc/hostfile"
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-# They describe the batch host, where the script does not run.
+# Variables that describe the batch host, where the script does not run.
 _OF_THE_BATCH_HOST = (
     "SLURM_CPU_BIND",
     "SLURM_CPU_BIND_LIST",
     "SLURM_CPU_BIND_TYPE",
     "SLURM_CPU_BIND_VERBOSE",
-    "SLURM_TASK_PID",  # the guest's: run-script
-    # Said anew, if at all.
+    "SLURM_TASK_PID",  # set in the guest by run-script
+    # Set anew, if at all.
     "SLURM_MEM_PER_CPU",
     "SLURM_MEM_PER_NODE",
     "SLURM_NTASKS",
     "SLURM_NPROCS",
 )
 
-# They name the host that the script runs on.
+# Variables that name the host on which the script runs.
 _NAMES_OF_THE_HOST = ("HOSTNAME", "SLURM_TOPOLOGY_ADDR")
 
-# Flag of a shell's ulimit, resource, bytes a unit. Not the address space nor the resident size: Slurm derives those
+# Flag of a shell's ulimit, resource, bytes a unit. Address space and resident size are left out: Slurm derives those
 # from the job's memory on its own side, which is the wrapper's and tiny.
 _LIMITS = (
     ("t", resource.RLIMIT_CPU, 1),
@@ -55,11 +55,11 @@ def script_environment(
     """Return the environment of the script.
 
     Args:
-        environ: what slurmstepd gave to the wrapper: the submission's environment and the job's variables.
-        geometry: of the vjob.
-        vm_names: its VMs, the one that the script runs in first.
-        user: its owner.
-        home: the owner's home directory, when the environment does not name it.
+        environ: slurmstepd's environment of the wrapper: the submission's environment and the job's variables.
+        geometry: the geometry of the vjob.
+        vm_names: the names of its VMs, the script's VM first.
+        user: the owner of the job.
+        home: the owner's home directory, if the environment does not name it.
         hints: parts of the wrapper's line; those that begin with ``x_`` tell how the geometry was asked for.
     """
     result = {name: value for name, value in environ.items() if name and name not in _OF_THE_BATCH_HOST}
@@ -83,7 +83,7 @@ def script_environment(
         }
     )
     result.update({name: vm_names[0] for name in _NAMES_OF_THE_HOST if name in environ})
-    # As Slurm does: memory in what it was asked for, and no number of tasks that nobody asked for.
+    # As Slurm does: memory in the unit of the request, and no number of tasks that nobody asked for.
     if "x_memory=per_cpu" in hints:
         result["SLURM_MEM_PER_CPU"] = str(geometry.memory_mib // geometry.cpus)
     else:
@@ -94,10 +94,10 @@ def script_environment(
 
 
 def _tasks_per_node(environ: Mapping[str, str], geometry: Geometry, nodes: int) -> str:
-    """As Slurm says it of the job: with ``--ntasks-per-node`` so many of each node, even if there are fewer."""
+    """The tasks of each node as Slurm tells them: with ``--ntasks-per-node`` so many of each, even if fewer."""
     word = environ.get("SLURM_NTASKS_PER_NODE", "")
     per_node = int(word) if word.isascii() and word.isdigit() else 0
-    # The variable may be of the job that this one was submitted in: then VMs have other CPUs.
+    # The variable may belong to the job in which this one was submitted: then VMs have other CPUs.
     is_of_job = geometry.large == nodes and per_node == geometry.cpus // geometry.cpus_per_task
     if is_of_job and geometry.ntasks < per_node * nodes:
         return repeated(per_node, nodes)
@@ -105,7 +105,7 @@ def _tasks_per_node(environ: Mapping[str, str], geometry: Geometry, nodes: int) 
 
 
 def tasks_per_node(ntasks: int, nodes: int) -> str:
-    """Spread tasks over nodes as Slurm does, and say so in its form: ``2(x3),1``."""
+    """Spread tasks over nodes as Slurm does, and write the numbers in its form: ``2(x3),1``."""
     each, more = divmod(ntasks, nodes)
     parts = [repeated(each + 1, more), repeated(each, nodes - more)]
     return ",".join(part for part in parts if part)

@@ -1,6 +1,6 @@
-"""Preparation: writes, as one tar to standard output, what the start of the script needs in the guest.
+"""Preparation: writes, as one tar to standard output, the files for the start of the script in the guest.
 
-A process of its own that ends: what it takes to put this together would stay in the wrapper for the job's whole life.
+A process of its own that ends: the memory for this would stay in the wrapper for the job's whole life.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmsplugin.wrapper.prepare import environment
 
 
 def start_files(argv: list[str]) -> dict[str, bytes]:
-    """The files, by name, but for the standard input.
+    """The files, by name, without the standard input.
 
     Args:
         argv: ``prepare MERGED USER VM,VM... GEOMETRY SCRIPT ARGS...``.
@@ -46,14 +46,14 @@ def start_files(argv: list[str]) -> dict[str, bytes]:
 
 
 def without_first_line(path: str) -> bytes:
-    """Return the user's script: job_submit.lua put one line, this program's, before it."""
+    """The user's script: without this program's line, which job_submit.lua put before it."""
     with open(path, "rb") as script:
         script.readline()
         return script.read()
 
 
 def write_archive(files: dict[str, bytes], output: io.BufferedWriter) -> None:
-    """Write them, the standard input if it is a file, and last ``complete``."""
+    """Write the files, the standard input if it is a file, and last ``complete``."""
     with tarfile.open(fileobj=output, mode="w|", format=tarfile.GNU_FORMAT) as archive:
         for name, data in files.items():
             archive.addfile(_member(name, len(data)), io.BytesIO(data))
@@ -70,7 +70,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def main(argv: list[str]) -> None:
-    """Write the archive; what is wrong on standard error if that fails."""
+    """Write the archive; if that fails, write the error to standard error."""
     try:
         process.die_with_parent()
         files = start_files(argv)

@@ -1,4 +1,4 @@
-"""Answers: what one of Slurm's clients printed on this host, on its way to the guest, a part at a time."""
+"""Answers: the output of one of Slurm's clients on this host, on its way to the guest, a part at a time."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rmsplugin.wrapper.session.libssh2 import Channel
 
 LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
 _CHUNK_BYTES = 1 << 16
-# A guest that cannot keep an answer is sent it again so much later, and twice as late each time.
+# To a guest that cannot keep an answer, it is sent again after so long, and then after twice as long each time.
 _AGAIN_S = 1.0
 _LONGEST_AGAIN_S = 60.0
 
-# What becomes of a part of an answer.
+# The outcomes of a part of an answer.
 MAKING, READY, SENDING, SENT = range(4)
 
 
 class Answer:
-    """The part of an answer that the guest is to have next, and the process that makes the answer."""
+    """The next part of an answer for the guest, and the process that makes the answer."""
 
     __slots__ = (
         "_again_s",
@@ -40,62 +40,63 @@ class Answer:
     def __init__(
         self, text: bytes = b"", *, file: int = -1, number: int = 0, pid: int = 0, line: socket.socket | None = None
     ) -> None:
-        """Take an answer of ours, or a file that a process writes, which is at the other end of ``line``."""
-        # Ours needs no descriptor: there may be none.
+        """Take an answer of our own, or a file that a process writes, which is at the other end of ``line``."""
+        # An answer of our own needs no descriptor: this process may have none left.
         self._text, self._file = text, file
-        #: Which part it is, from 1 on; 0: the whole answer.
+        #: The number of the part, from 1 on; 0: the whole answer.
         self.number = number
-        #: Tells of a part, and is answered when the next one may be made; None: the process has ended.
+        #: The line tells of a part, and the process waits for a word on it before it makes the next; None: it has
+        #: ended.
         self.line = line
         self._pid = pid
         self._printed = self._given_up = False
-        #: Whether it is the part with the exit code.
+        #: Whether this is the part with the exit code.
         self.last = line is None
         self.state = MAKING if line else READY
-        #: The guest is not to be given it before.
+        #: The guest must not be given the part before this time.
         self.due_at, self._again_s = 0.0, _AGAIN_S
 
     def piece(self, offset: int) -> bytes:
-        """What comes from there on; nothing at its end."""
+        """The bytes from this offset on; empty at the end."""
         if self._file < 0:
             return self._text[offset : offset + _CHUNK_BYTES]
         return os.pread(self._file, _CHUNK_BYTES, offset)
 
     def size(self) -> int:
-        """How many bytes of it are held here."""
+        """The number of bytes of the answer that are held here."""
         return len(self._text) if self._file < 0 else os.fstat(self._file).st_size
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Release the answer, which is not needed any more."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def made(self) -> None:
-        """The process has made a part."""
+        """Note that the process has made a part."""
         self.state = READY
         if self._given_up:
             self._go_on()
 
     def ended(self) -> None:
-        """The process has ended, or is about to."""
+        """Note that the process has ended, or is about to."""
         self.line = None
         _, status = os.waitpid(self._pid, 0)
         if self.state != MAKING:
-            return  # It was killed; the guest has not printed yet what came before.
+            return  # It was killed; the guest has not printed the part before yet.
         if status == 0:
             self.last, self.state = True, READY
         else:
             self._lose()
 
     def sent(self) -> None:
-        """The guest has the part."""
+        """Note that the guest has the part."""
         self.state, self._again_s = SENT, _AGAIN_S
         if self._printed or self._given_up:
             self._go_on()
 
     def not_kept(self) -> None:
-        """The guest could not keep the part: perhaps its disk is full."""
+        """Note that the guest could not keep the part: perhaps its disk is full."""
         self.state = READY
         self.due_at = time.monotonic() + self._again_s
         self._again_s = min(2 * self._again_s, _LONGEST_AGAIN_S)
@@ -103,19 +104,19 @@ class Answer:
             self._go_on()
 
     def break_off(self) -> None:
-        """The connection has ended: what was sent may not have come."""
+        """Note that the connection has ended: the sent bytes may not have arrived."""
         if self.state in (SENDING, SENT):
             self.state = READY
 
     def printed(self, number: int) -> None:
-        """The guest has printed a part, of which it may tell before it has told that it has it."""
+        """Note that the guest has printed a part; this news may come before the news that it has the part."""
         if number == self.number:
             self._printed = True
             if self.state == SENT:
                 self._go_on()
 
     def give_up(self) -> None:
-        """Nobody waits for the rest: end the process, and keep its last part only."""
+        """Give up the rest, for which nobody waits: end the process, and keep its last part only."""
         if self.line:
             os.kill(self._pid, signal.SIGTERM)
         self._given_up = True
@@ -131,7 +132,7 @@ class Answer:
             self._lose()
             return
         self.state = MAKING
-        with contextlib.suppress(OSError):  # It was killed, as will be heard.
+        with contextlib.suppress(OSError):  # The process was killed, as will be noticed.
             self.line.send(b".", socket.MSG_NOSIGNAL)
 
     def _lose(self) -> None:
@@ -145,13 +146,13 @@ class Delivery:
 
     def __init__(self, identifier: str, answer: Answer, channel: Channel) -> None:
         self.identifier, self.channel = identifier, channel
-        #: Whether the guest has it; None: that is not known yet.
+        #: Whether the guest has the part; None: not known yet.
         self.kept: bool | None = None
         self._answer, self._offset, self._sent = answer, 0, False
         answer.state = SENDING
 
     def advance(self) -> bool:
-        """Send the next piece, or look whether the guest has it all; whether something happened."""
+        """Send the next piece, or look whether the guest has it all; returns whether something happened."""
         if self._sent:
             if (said := self.channel.read()) != b"":
                 return said is not None
@@ -167,6 +168,6 @@ class Delivery:
 
 
 def error_answer(text: str) -> bytes:
-    """An answer of ours."""
+    """An answer of our own, with an error."""
     line = f"rmsplugin: error: {text}\n".encode()
     return b"1 0 %d\n" % len(line) + line

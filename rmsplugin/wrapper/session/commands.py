@@ -1,9 +1,9 @@
-"""Commands: Slurm's clients that were called in the VM, carried out by the site's own on this host.
+"""Commands: Slurm's clients that were called in the VM, carried out by the site's own clients on this host.
 
-The guest tells of requests; one is taken, by the guest, once and for all, when there is room for it here, and given
-to a process that ends (``carry_out``). Its answer is kept until the guest has it, over whichever connection: a part at
-a time while the process runs, which makes the next one when the guest has printed this one. Nothing is done twice: a
-request that was taken, and that nobody here knows any more, gets no answer, and the guest says so.
+The guest tells of requests. When there is room here, the guest takes one, once and for all, and it is given to a
+process that ends (``carry_out``). The answer is kept until the guest has it, over whichever connection. While the
+process runs, it goes a part at a time: the process makes the next part when the guest has printed this one. No request
+is done twice: one that was taken, and that no process here knows any more, gets no answer, and the guest says so.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from rmsplugin.wrapper.session.libssh2 import Channel, Connection
 
 _GUEST = f"{TOOLS}/commands"
 _AT_ONCE = 16
-# No more are begun while so many answers, or so much, is not taken by the guest, whose memory this host's is not.
+# No more requests are begun while the guest does not take so many answers, or so many bytes: its memory is not this
+# host's.
 _HELD = 64
 _HELD_BYTES = 64 << 20
-# The guest tells of the rest once more when these are done.
+# The guest tells of the remaining requests once more when these are done.
 _WAITING = 1000
 _REMEMBERED = 256
 _REQUEST_BYTES = 8 << 20
@@ -41,15 +42,15 @@ class Commands:
         """For one job.
 
         Args:
-            search_path: directories of Slurm's clients, with colons; empty: all is refused.
-            engine_words: where the engine is, as ``EngineClient.from_words`` takes it.
+            search_path: directories of Slurm's clients, with colons; empty: all requests are refused.
+            engine_words: the address of the engine, as ``EngineClient.from_words`` takes it.
         """
         self._search_path = search_path
         self._engine_words = engine_words
         self._lines = select.epoll()
-        # Of requests that were taken; whose part went to the guest last is last.
+        # The requests that were taken; the one whose part went to the guest last stands last.
         self._answers: dict[str, Answer] = {}
-        # A VM that went back to a checkpoint asks again for what was done.
+        # A VM that went back to a checkpoint asks again for requests that were done.
         self._done: dict[str, None] = {}
         self._forget_connection()
 
@@ -66,11 +67,11 @@ class Commands:
         self._in_parts = False
 
     def fileno(self) -> int:
-        """Readable when a process has made a part, or has ended."""
+        """The descriptor that is readable when a process has made a part, or has ended."""
         return self._lines.fileno()
 
     def connect(self, connection: Connection) -> None:
-        """Hear of requests over this connection from now on, and over no other. Raises UnavailableError."""
+        """Take requests over this connection from now on, and over no other. Raises UnavailableError."""
         for answer in self._answers.values():
             answer.break_off()
         known = [*self._answers]
@@ -84,11 +85,11 @@ class Commands:
         self._requests = connection.open(f"{_GUEST} serve {' '.join(known)}")
 
     def channels(self) -> list[Channel]:
-        """Those that something may come over."""
+        """The channels over which data may come."""
         return [*([self._requests] if self._requests else []), *([self._delivery.channel] if self._delivery else [])]
 
     def turn(self) -> bool:
-        """Do what can be done without waiting; whether there may be more. Raises UnavailableError."""
+        """Do the work that needs no waiting; returns whether there may be more. Raises UnavailableError."""
         came = self._hear()
         self._hear_processes()
         self._take_next()
@@ -118,7 +119,7 @@ class Commands:
         return True
 
     def _hear_nothing_more(self) -> bool:
-        """The guest's user has put something else in the place of our tools: it is his."""
+        """Stop listening: the guest's user has put another program in the place of our tools, as he may."""
         if self._requests:
             self._requests.close()
         self._requests = None
@@ -194,7 +195,7 @@ class Commands:
         self._answers[request.identifier] = answer
 
     def _start(self, request: int) -> Answer:
-        """Have a process carry out what the file asks for. Raises OSError."""
+        """Have a process carry out the request in the file. Raises OSError."""
         how = "parts" if self._in_parts else "whole"
         words = process.command("carry_out", self._search_path, how, *self._engine_words)
         with contextlib.ExitStack() as undone:
@@ -208,7 +209,7 @@ class Commands:
                     (os.POSIX_SPAWN_DUP2, request, 0),
                     (os.POSIX_SPAWN_DUP2, file, 1),
                     (os.POSIX_SPAWN_DUP2, its_line.fileno(), 3),
-                    # What it has to say is in the answer: the job's error output is not for it.
+                    # The process tells its errors in the answer: the job's error output is not for it.
                     (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0),
                 ]
                 pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsigmask=[])
@@ -229,7 +230,7 @@ class Commands:
                 answer.ended()
 
     def _deliver(self) -> bool:
-        """Give the guest the next piece of an answer; whether something happened."""
+        """Give the guest the next piece of an answer; returns whether something happened."""
         if self._connection is None:
             return False
         if self._delivery is None:
@@ -247,20 +248,20 @@ class Commands:
         return True
 
     def due_s(self) -> float | None:
-        """When ``turn`` has something to do though nothing happens, in seconds; None: never."""
+        """The seconds until ``turn`` has work though nothing happens; None: it never has."""
         if self._delivery or not (ready := self._ready()):
             return None
         return max(min(self._answers[identifier].due_at for identifier in ready) - time.monotonic(), 0.0)
 
     def _next_ready(self) -> str:
-        """Whose turn it is to have a part delivered; nobody's: empty."""
+        """The request whose part is to be delivered next; empty: none."""
         now = time.monotonic()
         return next((identifier for identifier in self._ready() if self._answers[identifier].due_at <= now), "")
 
     def _ready(self) -> list[str]:
-        """Those of which a part is to be delivered, perhaps later.
+        """The requests of which a part is to be delivered, perhaps later.
 
-        That a part was printed is told to the guest's tool for requests: not before that one listens.
+        The guest's tool for requests learns that a part was printed: no part is delivered before that tool listens.
         """
         return [
             identifier
@@ -269,7 +270,7 @@ class Commands:
         ]
 
     def _settle(self, identifier: str, *, kept: bool) -> None:
-        """Whether the guest has what was delivered is known."""
+        """Handle the answer whether the guest has the delivered part."""
         answer = self._answers[identifier]
         if not kept:
             answer.not_kept()
@@ -286,7 +287,7 @@ class Commands:
 
 
 class _Incoming:
-    """A request on its way here."""
+    """A request that is arriving."""
 
     def __init__(self, identifier: str, size: int) -> None:
         self.identifier, self.missing = identifier, size
@@ -294,13 +295,13 @@ class _Incoming:
         self._problem: OSError | None = None
 
     def add(self, data: bytes) -> bytes:
-        """Take what belongs to it, and return the rest."""
+        """Take the bytes that belong to it, and return the rest."""
         part, rest = data[: self.missing], data[self.missing :]
         self.missing -= len(part)
         try:
             self._keep(part)
         except OSError as error:
-            # It is told when all has come: what comes after it is to be understood.
+            # The error is raised when all bytes have come: the text after the request has to be understood.
             self._problem = error
         return rest
 
@@ -313,21 +314,21 @@ class _Incoming:
             part = part[os.write(self._file, part) :]
 
     def whole(self) -> int:
-        """Its file, to be read from the beginning. Raises OSError: it could not be kept here."""
+        """The request's file, to be read from the beginning. Raises OSError: the file could not be kept here."""
         if self._problem:
             raise self._problem
         os.lseek(self._file, 0, os.SEEK_SET)
         return self._file
 
     def close(self) -> None:
-        """It is not needed any more."""
+        """Release the request, which is not needed any more."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def _read(line: socket.socket) -> bytes:
-    """What a process tells; nothing at its end, however that came."""
+    """The bytes that a process tells; empty at its end, however that came."""
     with contextlib.suppress(OSError):
         return line.recv(1)
     return b""

@@ -1,7 +1,7 @@
-"""libssh2, as far as the wrapper needs it: one connection, its channels, and nothing that waits.
+"""libssh2, as far as the wrapper needs it: one connection and its channels; no call waits but ``Connection.finish``.
 
-A library in this process rather than an ``ssh`` process beside it: a third of the memory, and the private key is never
-in any file. ``Connection.finish`` is the only place that waits.
+It is a library in this process rather than an ``ssh`` process beside it: this takes a third of the memory, and the
+private key is never in any file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFUSED_KEY = (-18, -19)  # LIBSSH2_ERROR_AUTHENTICATION_FAILED, LIBSSH2_ERROR_
 _OUTBOUND = 2  # LIBSSH2_SESSION_BLOCK_OUTBOUND
 _STDERR = 1  # SSH_EXTENDED_DATA_STDERR
 
-# LIBSSH2_METHOD_*: what may be agreed on. What this release of the library lacks it leaves out of a list.
+# LIBSSH2_METHOD_*: the methods that may be agreed on. The library leaves out those that its release lacks.
 _METHODS = (
     (0, b"curve25519-sha256,curve25519-sha256@libssh.org"),
     (1, b"ssh-ed25519"),
@@ -34,11 +34,11 @@ _METHODS = (
     (5, b"hmac-sha2-256"),
 )
 
-# What may be on its way of each stream: the more, the more lies in this process when a disk is slow.
+# The most bytes of each stream on their way: the more, the more lies in this process when a disk is slow.
 _WINDOW_BYTES = 128 << 10
 _PACKET_BYTES = 32 << 10
 _CHUNK_BYTES = 32 << 10
-# What is kept of a command's errors, which are to be a sentence.
+# The kept bytes of a command's errors, which should be a sentence.
 _ERROR_BYTES = 4 << 10
 
 _library: ctypes.CDLL | None = None
@@ -60,26 +60,26 @@ def _load() -> ctypes.CDLL:
             getattr(library, f"libssh2_{name}").restype = ctypes.c_void_p
         for name in ("channel_read_ex", "channel_write_ex"):
             getattr(library, f"libssh2_{name}").restype = ctypes.c_ssize_t
-        # The crypto library sets itself up as far as it is used; all of it would be two more megabytes.
+        # The crypto library sets itself up as far as it is used; its whole setup would take two more megabytes.
         library.libssh2_init(_INIT_NO_CRYPTO)
         _library = library
     return _library
 
 
 class Connection:
-    """An ssh connection whose server has proved who it is, logged in. One thread uses it."""
+    """An ssh connection with a login, to a server that has proved its identity. One thread uses it."""
 
     def __init__(self, sock: socket.socket, host_key: bytes, *, timeout_s: float) -> None:
         """Shake hands over a connected socket.
 
         Args:
-            sock: the socket, which is the connection's from now on.
-            host_key: the only one that is taken, as it travels (not in base64).
+            sock: the socket, which belongs to the connection from now on.
+            host_key: the only accepted host key, as it travels (not in base64).
             timeout_s: for each step that waits for the other side, from now on.
 
         Raises:
             UnavailableError: the other side does not answer as an ssh server does.
-            ForbiddenError: it has another host key.
+            ForbiddenError: the other side has another host key.
         """
         self._ssh = _load()
         self._sock = sock
@@ -107,11 +107,11 @@ class Connection:
         return ctypes.string_at(place, length.value) if place else b""
 
     def login(self, user: str, private_key: str) -> None:
-        """Prove to be the user, by an OpenSSH private key.
+        """Log in as the user, by an OpenSSH private key.
 
         Raises:
             UnavailableError: the connection broke.
-            ForbiddenError: the key is not taken.
+            ForbiddenError: the key is refused.
         """
         name, key = user.encode(), private_key.encode()
         status = self._repeat(
@@ -131,7 +131,7 @@ class Connection:
     def open(self, command: str) -> Channel:
         """Start a command on the other side. Raises UnavailableError."""
         words = command.encode()
-        # A channel is a pointer, and no pointer means an error or that it is to be asked for again.
+        # A channel is a pointer. No pointer means an error, or that the call has to be repeated.
         opened: list[int] = []
 
         def call() -> int:
@@ -149,7 +149,7 @@ class Connection:
         return channel
 
     def finish(self, call: Callable[[], int]) -> int:
-        """Repeat a call of the library until it has happened; return what it returned.
+        """Repeat a call of the library until it has succeeded; return its result.
 
         Raises:
             UnavailableError: the connection broke, or the other side did not answer in time.
@@ -159,22 +159,22 @@ class Connection:
     def attempt(self, call: Callable[[], int]) -> int | None:
         """Make a call of the library; None if it has to wait for the other side. Raises UnavailableError."""
         while (status := call()) == _EAGAIN:
-            # What is half sent has to be sent before the library may be asked for anything else.
+            # Data that is half sent has to be sent before the library may be asked for anything else.
             if not self._ssh.libssh2_session_block_directions(self._session) & _OUTBOUND:
                 return None
             self._wait(select.POLLOUT, self._timeout_s)
         return self._check(status)
 
     def shut(self) -> None:
-        """Let nothing pass any more; any thread may call."""
-        with contextlib.suppress(OSError):  # It may have broken before.
+        """Shut the socket; any thread may call."""
+        with contextlib.suppress(OSError):  # The connection may have broken before.
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Drop the connection at once."""
         self.shut()
         if self._session:
-            # The socket is shut: nothing of this waits, though some of it has to be asked for twice.
+            # The socket is shut: none of these calls waits, though some have to be repeated.
             while self._ssh.libssh2_session_free(self._session) == _EAGAIN:
                 pass
             self._session = ctypes.c_void_p()
@@ -188,8 +188,9 @@ class Connection:
         return status
 
     def _wait(self, events: int, timeout_s: float) -> None:
-        # An ssh server holds back a small message until the one before was acknowledged, which this host would do 40 ms
-        # later; the kernel forgets that it is to do so at once, again and again.
+        # An ssh server holds back a small message until the message before was acknowledged, which this host would do
+        # 40 ms
+        # later. The kernel forgets again and again that it has to acknowledge at once.
         with contextlib.suppress(OSError):  # the connection broke, as the library will find out
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         poll = select.poll()
@@ -221,7 +222,7 @@ class Channel:
         )
 
     def read(self) -> bytes | None:
-        """What the command printed on standard output; empty at its end, None if it has to be waited for.
+        """Return the command's standard output; empty at its end, None if there is none yet.
 
         Raises:
             UnavailableError: the connection broke.
@@ -229,18 +230,18 @@ class Channel:
         return self._read(0)
 
     def pending(self) -> bool:
-        """Whether ``read`` has something to return: what reads one channel also takes in what comes for the others.
+        """Whether ``read`` has something to return: reading one channel also takes in the data of the others.
 
         Raises:
             UnavailableError: the connection broke.
         """
-        # Asked for standard error, the library counts standard output as well.
+        # Asked about standard error, the library counts standard output as well.
         if self._ssh.libssh2_poll_channel_read(self._place, _STDERR):
             self._read_errors()
         return bool(self._ssh.libssh2_poll_channel_read(self._place, 0) or self._ssh.libssh2_channel_eof(self._place))
 
     def _read_errors(self) -> None:
-        """Take what has come, and no more than can be on its way: where it does not end, others have their turn."""
+        """Read the errors that have come, but no more than can be on their way: then other channels have their turn."""
         rest = _WINDOW_BYTES
         while rest > 0 and (said := self._read(_STDERR)):
             self._said += said[: _ERROR_BYTES - len(self._said)]
@@ -252,7 +253,7 @@ class Channel:
         return None if count is None else memoryview(buffer)[:count].tobytes()
 
     def write(self, data: bytes) -> None:
-        """Give data to the command, all of it. Raises UnavailableError."""
+        """Write all of the data to the command. Raises UnavailableError."""
         rest = data
         while rest:
             part, size = rest, ctypes.c_size_t(len(rest))
@@ -261,14 +262,14 @@ class Channel:
             ):]  # fmt: skip
 
     def end_input(self) -> None:
-        """Let the command see the end of its standard input. Raises UnavailableError."""
+        """End the command's standard input. Raises UnavailableError."""
         self._connection.finish(lambda: self._ssh.libssh2_channel_send_eof(self._place))
 
     def close(self) -> tuple[int, bytes]:
-        """End a command that has printed all.
+        """End a command whose output has ended.
 
         Returns:
-            Its exit status, -1 if it has none; and what it printed on standard error.
+            Its exit status, -1 if it has none; and its standard error.
 
         Raises:
             UnavailableError: the connection broke.

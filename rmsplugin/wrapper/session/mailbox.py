@@ -1,4 +1,4 @@
-"""Mailbox: signals on their way from the threads that take them to the one thread that has the connection."""
+"""Mailbox: signals on their way from the threads that take them to the one thread that owns the connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 def kill_line(number: int, everything: bool) -> str:
-    """What has the guest send a signal to the script's process, or to all of its session."""
+    """The line that has the guest send a signal to the script's process, or to all of its session."""
     return f"kill {number} all" if everything else f"kill {number}"
 
 
@@ -17,12 +17,12 @@ class Mailbox:
     """Signals for the script and for steps that have not been sent yet; any thread may put one in."""
 
     def __init__(self) -> None:
-        """Empty."""
+        """Begin empty."""
         self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._waiting: list[str] = []
 
     def fileno(self) -> int:
-        """Readable when something may have come."""
+        """The descriptor that is readable when a signal may have come."""
         return self._wakes
 
     def put(self, number: int, *, everything: bool) -> None:
@@ -39,18 +39,18 @@ class Mailbox:
             os.write(self._wake, b"!")
 
     def get(self) -> str:
-        """What tells the guest of the oldest one that has not been sent; empty if all were."""
+        """The line that tells the guest of the oldest signal not sent yet; empty if all were sent."""
         return self._waiting[0] if self._waiting else ""
 
     def sent(self) -> None:
-        """The oldest one has reached the guest."""
+        """Note that the oldest signal has reached the guest."""
         del self._waiting[0]
 
     def is_empty(self) -> bool:
-        """Whether all that was put in has reached the guest."""
+        """Whether all signals have reached the guest."""
         return not self._waiting
 
     def clear_wakes(self) -> None:
-        """What came is being looked at."""
+        """Note that the signals are being looked at."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wakes, _CHUNK_BYTES)

@@ -1,7 +1,7 @@
-"""Session: the wrapper's connection to VM 0, where the script runs, and the words it can say there.
+"""Session: the wrapper's connection to VM 0, where the script runs, and the commands that it can give there.
 
-Every command is a constant with numbers in it; whatever comes from the user travels as data (docs/protocols.md,
-section 3). A lost connection raises UnavailableError, and everything can be said again over the next one.
+Every command is a constant with numbers in it; all text of the user travels as data (docs/protocols.md,
+section 3). A lost connection raises UnavailableError, and every command can be given again over the next one.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
 _USAGE, _NO_ROOM = 2, 3  # exit statuses of `rmsplugin-guest`
-# No tool of ours says so much at once. The user, who may have put something else in its place, pays for his VM's memory
-# and not for the front's.
+# No tool of ours prints so much at once. The user may have replaced our tools: he pays for his VM's memory, and not for
+# the front's.
 _SAID_BYTES = 1 << 16
 _SHOWN_BYTES = 1 << 10
 _LARGEST_COUNT, _LARGEST_EXIT_CODE, _LARGEST_SIGNAL = 10**15, 255, 64
 
-# The guest holds back what is not acknowledged yet: often enough that a script that prints much does not wait for it.
+# The guest holds back output that is not acknowledged yet: this is often enough that a script that prints much does not
+# wait for it.
 _ACKNOWLEDGE_BYTES = 1 << 20
 _ACKNOWLEDGE_S = 5.0
 
-# The kernel watches the connection: nothing has to wake up for it here, and it goes on while a suspend has this
-# process stopped. A VM that moves or sleeps longer than this is connected to anew.
+# The kernel watches the connection: no process has to wake up for it here, and the watch goes on while a suspend has
+# this process stopped. A VM that moves or sleeps for longer than this is connected to anew.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _UNACKNOWLEDGED_MS = 20_000
 
 
 class Access:
-    """What the engine tells of a running vjob: how to get into its VMs."""
+    """The engine's facts about a running vjob: the way into its VMs."""
 
     __slots__ = ("address", "host_key", "private_key", "returned", "returns", "user", "vm_names")
 
@@ -56,7 +57,8 @@ class Access:
         """``address`` and ``host_key`` are those of the first VM; the host key is ``ssh-ed25519 AAAA...``."""
         self.user, self.vm_names, self.address = user, vm_names, address
         self.host_key, self.private_key = host_key, private_key
-        #: How often the vjob went back to a checkpoint, and what its user is told of the last time.
+        #: The number of times that the vjob went back to a checkpoint, and the message about the last time for its
+        #: user.
         self.returns, self.returned = 0, ""
 
     @classmethod
@@ -64,7 +66,7 @@ class Access:
         """Read the engine's answer; None while the VMs are not running.
 
         Raises:
-            UnavailableError: it is not what an engine says.
+            UnavailableError: the answer is not of the engine's form.
         """
         if answer.get("state") != "running" or not answer.get("vms"):
             return None
@@ -86,7 +88,7 @@ class Access:
         """The host key as it travels.
 
         Raises:
-            UnavailableError: it is not what an engine says.
+            UnavailableError: the host key is not of the engine's form.
         """
         try:
             return binascii.a2b_base64(self.host_key.split()[1], strict_mode=True)
@@ -95,11 +97,11 @@ class Access:
 
 
 class NoRoomError(RefusedError):
-    """The VM cannot hold what the script's start needs, and never will."""
+    """The VM cannot hold the files for the script's start, and never will."""
 
 
 class Ending:
-    """How the script ended: by exit code, or by a signal (not 0)."""
+    """The end of the script: by exit code, or by a signal (not 0)."""
 
     __slots__ = ("exit_code", "signal")
 
@@ -108,7 +110,7 @@ class Ending:
 
 
 class GuestState:
-    """What the guest knows of the script: whether it was started, by whomever, and of each stream what came through."""
+    """The guest's knowledge of the script: whether it was started, by whomever; the delivered part of each stream."""
 
     __slots__ = ("acks", "kept_from", "started")
 
@@ -145,30 +147,30 @@ class Session:
     """One connection."""
 
     def __init__(self, connection: Connection) -> None:
-        """Take a connection that is logged in; use ``connect``."""
+        """Take a connection with a login; use ``connect``."""
         self._connection = connection
         self._control: Channel | None = None
-        # Takes the files by which the script starts; None in a VM of a former release.
+        # Takes the files for the script's start; None in a VM of a former release.
         self._beginning: Channel | None = None
-        # Tells how the script ended as soon as it has: to ask then would take one more way there and back.
+        # Tells the end of the script as soon as it has ended: a question then would take one more round trip.
         self._waiting: Channel | None = None
-        # What it has said of the script's end, and whether it has said all.
+        # The received words on the script's end, and whether they are complete.
         self._end = b""
         self._said_all = False
         self._lines = b""
         self._answers = b""
-        # What to do at each answer that the guest owes.
+        # The callbacks for each answer that the guest owes.
         self._owed: list[Callable[[], None]] = []
         self._acknowledged: dict[str, Ack] = {}
         self._acknowledged_at = 0.0
 
     @classmethod
     def connect(cls, access: Access, *, port: int = SSH_PORT) -> Session:
-        """Connect as the user to the VM with the key and the host key that the engine gave.
+        """Connect as the user to the VM with the engine's key and host key.
 
         Raises:
-            UnavailableError: it does not answer (any more, or yet).
-            ForbiddenError: it shows another host key, or does not take the key.
+            UnavailableError: the VM does not answer (any more, or yet).
+            ForbiddenError: the VM shows another host key, or refuses the key.
             OperationFailedError: this host has no libssh2.
         """
         try:
@@ -193,14 +195,14 @@ class Session:
         self._connection.close()
 
     def abandon(self) -> None:
-        """Have whatever goes on over this connection end as if it had broken; any thread may call."""
+        """End everything over this connection as if it had broken; any thread may call."""
         self._connection.shut()
 
     def begin(self, sizes: dict[str, int]) -> GuestState:
-        """Return what the guest knows of the script; ``start`` comes next, unless that was started.
+        """Return the guest's knowledge of the script; ``start`` comes next, unless the script was started.
 
         Args:
-            sizes: bytes of the files to which the streams go, which count as long as nothing was delivered.
+            sizes: bytes of the files to which the streams go, which count until the first delivery.
         """
         words = "".join(f" {name} {size}" for name, size in sizes.items())
         beginning = self._connection.open(f"{_GUEST} begin{words}")
@@ -218,7 +220,7 @@ class Session:
         return state
 
     def _begin_as_before(self, beginning: Channel, sizes: dict[str, int]) -> GuestState:
-        """In a VM of a former release, which does one thing a command."""
+        """Begin in a VM of a former release, which does one thing a command."""
         status, said = beginning.close()
         if status != _USAGE:
             _check("begin", status, said)
@@ -232,7 +234,7 @@ class Session:
         """Ask for room for the script's standard input.
 
         Raises:
-            NoRoomError: the VM has none; the message is for the user.
+            NoRoomError: the VM has no room; the message is for the user.
         """
         status, answer, _ = self._command(f"room {count}")
         if status == _NO_ROOM:
@@ -244,8 +246,8 @@ class Session:
     def start(self, archive_fd: int, check: Callable[[], None]) -> None:
         """Start the script, unless it was started, from the files in a tar, read from ``archive_fd`` to its end.
 
-        Args:
-            archive_fd: where the archive comes from.
+        archive_fd: the descriptor of the archive.
+            check: raises the error if the archive was not whole: the guest would wait for its rest for ever.
             check: raises what is wrong if the archive was not whole: the guest would wait for its rest for ever.
         """
 
@@ -265,7 +267,7 @@ class Session:
             raise OperationFailedError(f"the script could not be started: {_text(answer)}")
 
     def ending(self, steps: Steps) -> Ending:
-        """How the script ended; it must have, so that ``deliver`` has returned."""
+        """The end of the script; it must have ended, so that ``deliver`` has returned."""
         if self._waiting is None:
             self._waiting = self._connection.open(f"{_GUEST} wait")
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
@@ -282,7 +284,7 @@ class Session:
         raise OperationFailedError(f"the guest does not tell how the script ended: {_text(answer)}")
 
     def _hear_waiting(self, steps: Steps) -> bool:
-        """Take what has come of steps and of the script's end; returns whether anything had."""
+        """Take the received words on steps and on the script's end; returns whether there were any."""
         if self._waiting is None or self._said_all or (data := self._waiting.read()) is None:
             return False
         self._said_all = not data
@@ -308,7 +310,7 @@ class Session:
         self._settle()
 
     def _settle(self) -> None:
-        """Wait until all was answered."""
+        """Wait until all commands were answered."""
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         while self._owed:
             if not self._take_answers():
@@ -317,13 +319,13 @@ class Session:
     def deliver(self, files: list[OutputFile], mailbox: Mailbox, commands: Commands, steps: Steps) -> None:
         """Deliver the streams, and signals to the script, until it has ended and all its output is in the files.
 
-        The last of it is not acknowledged: whoever comes after a wrapper that dies here compares, as at any instant.
+        The last part is not acknowledged: a wrapper after one that dies here compares files, as at any instant.
 
-        Meanwhile Slurm's commands that are given in the guest are carried out, and Slurm hears of the steps.
+        Meanwhile the Slurm commands of the guest are carried out, and Slurm hears of the steps.
 
         Raises:
-            UnavailableError: the connection broke; each file knows how far it came.
-            OperationFailedError: a file takes no data, or the guest's tools fail.
+            UnavailableError: the connection broke; each file knows its progress.
+            OperationFailedError: a file accepts no data, or the guest's tools fail.
         """
         if self._waiting is None:
             self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset}")
@@ -364,7 +366,7 @@ class Session:
         return [channel for _, channel in streams] + [channel for channel in others if channel]
 
     def _pass_on(self, file: OutputFile, channel: Channel) -> bytes | None:
-        """Deliver what has come of a stream: returns it, None if there is nothing yet, nothing at its end."""
+        """Deliver the received bytes of a stream: returns them, None if there are none yet, empty at its end."""
         data = channel.read()
         if data:
             try:
@@ -377,14 +379,14 @@ class Session:
         return data
 
     def _acknowledge_if_due(self, acks: dict[str, Ack]) -> float | None:
-        """Post acknowledgements unless there is time; returns how much, in seconds, None if there is nothing to say."""
+        """Post due acknowledgements; returns the seconds until the next are due, None if there is none to make."""
         if acks == self._acknowledged:
             return None
         before = self._acknowledged
         new = max(ack.offset - (before[name].offset if name in before else 0) for name, ack in acks.items())
         rest_s = self._acknowledged_at + _ACKNOWLEDGE_S - time.monotonic()
         if self._owed:
-            return max(rest_s, 1.0)  # The answer wakes us up.
+            return max(rest_s, 1.0)  # The answer wakes this thread up.
         if new < _ACKNOWLEDGE_BYTES and rest_s > 0:
             return rest_s
         self._post_acks(acks)
@@ -399,14 +401,14 @@ class Session:
         self._acknowledged_at = time.monotonic()
 
     def _post(self, line: str, answered: Callable[[], None]) -> None:
-        """Say something to the control command, which is started when it is first needed."""
+        """Send a line to the control command, which is started when it is first needed."""
         if self._control is None:
             self._control = self._connection.open(f"{_GUEST} control")
         self._owed.append(answered)
         self._control.write(line.encode() + b"\n")
 
     def _take_answers(self) -> bool:
-        """Take what the control command has answered, a line to each line; returns whether anything came."""
+        """Take the answers of the control command, a line for each line; returns whether any came."""
         if self._control is None or (data := self._control.read()) is None:
             return False
         if not data:
@@ -428,7 +430,7 @@ class Session:
         return answer
 
     def _command(self, words: str, send: Callable[[Channel], None] | None = None) -> tuple[int, bytes, bytes]:
-        """Run a command; returns its exit status and what it printed on standard output and standard error."""
+        """Run a command; returns its exit status, its standard output and its standard error."""
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         channel = self._connection.open(f"{_GUEST} {words}")
         if send is not None:
@@ -440,7 +442,7 @@ class Session:
         return status, output, said
 
     def _read_line(self, channel: Channel) -> bytes:
-        """The first line that a command prints; what comes after it is kept for ``_take_lines``."""
+        """The first line of a command's output; the text after it is kept for ``_take_lines``."""
         said = self._read(channel, time.monotonic() + _COMMAND_TIMEOUT_S, until=b"\n")
         line, end, self._lines = said.partition(b"\n")
         if not end:
@@ -449,7 +451,7 @@ class Session:
         return line + end
 
     def _read(self, channel: Channel, deadline: float, *, until: bytes | None = None) -> bytes:
-        """What a command prints from now to its end, or until that is in it."""
+        """Read a command's output from now to its end, or until that text is in it."""
         output = bytearray()
         while (until is None or until not in output) and (data := channel.read()) != b"":
             if data is None:

@@ -1,8 +1,8 @@
-"""Steps: each step in the VMs has a shadow, a step of Slurm's, by which Slurm knows of it.
+"""Steps: each step in the VMs has a shadow, which is a step of Slurm's; by its shadow Slurm knows of the guest's step.
 
 The guest's tasks never wait for Slurm. A shadow is a run of the site's ``srun`` whose tasks do nothing (``shadow`` of
-rmsplugin/guest_tools/native): they tell of the signals that they get, and end as the guest's step has ended. Whatever
-goes wrong with a shadow leaves the guest's step alone; only a shadow that Slurm killed while the job runs on ends it.
+rmsplugin/guest_tools/native): they report the signals that they get, and end as the guest's step has ended. A failure
+of a shadow leaves the guest's step alone; only a shadow that Slurm killed while the job runs on ends it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rmsplugin.wrapper.process import is_stopped
 from rmsplugin.wrapper.signals import Fate
 
 _ALIVE = 32
-# Others wait in their order, so that Slurm's numbers of steps are the guest's.
+# Further steps wait in their order, so that Slurm's numbers of steps are the guest's.
 _KNOWN = 2000
 _TASKS = 64
 _NAME_BYTES = 64
 _START_S = 10.0
 _PAUSE_S = 30.0
 _LOOK_S = 2.0
-# Exit codes of srun. Where no task has ended it gives up a step that slurmctld told it is cancelled, without one: so it
-# is when the cancellation came before slurmd knew of the step.
+# Exit codes of srun. If no task has ended, srun gives up a step that slurmctld reports as cancelled, and has no task's
+# code: this happens when the cancellation came before slurmd knew of the step.
 _KILLED = 128 + signal.SIGKILL
 _CANCELLED = 0
 _ASK_TIMES = 5
@@ -37,7 +37,7 @@ _CHUNK_BYTES = 1 << 12
 
 
 class _Shadow:
-    """One step of the guest's, and the srun that stands for it once that was started."""
+    """A step of the guest's, and the srun that stands for it after its start."""
 
     __slots__ = (
         "end",
@@ -62,11 +62,11 @@ class _Shadow:
         self.number, self.ntasks, self.name = number, ntasks, name
         #: The step's time limit; 0: none.
         self.limit_min = limit_min
-        #: How the guest's step has ended, as the shadow is told it.
+        #: How the guest's step has ended, as the shadow is told.
         self.end = ""
         self.pid = 0
         self.told = self.up = False
-        #: Process id of its first task, and what Slurm did to it.
+        #: Process id of its first task, and what Slurm did to that task.
         self.task = 0
         self.suspended = self.is_stopped = False
         # Of srun: its process, its standard input and output.
@@ -81,19 +81,19 @@ class Steps:
     def __init__(
         self, search_path: str, job_id: str, fate: Callable[[], Fate], send: Callable[[int, int], object]
     ) -> None:
-        """Take what to do.
+        """Take the callbacks.
 
         Args:
             search_path: directories of Slurm's clients, with colons; without an srun there is no shadow.
-            job_id: of the job.
-            fate: what Slurm is doing to the job.
+            job_id: the job.
+            fate: tells what Slurm is doing to the job.
             send: sends a signal (second) to the tasks of a step (first); any thread calls it.
         """
         self._program = _find(search_path)
         self._job_id, self._fate, self._send = job_id, fate, send
         self._ready = select.epoll()
         self._shadows: dict[int, _Shadow] = {}
-        #: How much of the guest's events was taken.
+        #: The number of the guest's events that were taken.
         self.offset = 0
         self._past = False
         self._limits: dict[int, int] = {}
@@ -104,19 +104,19 @@ class Steps:
         self._judging = False
 
     def fileno(self) -> int:
-        """Readable when a shadow has something to say, or has ended."""
+        """The descriptor that is readable when a shadow has something to tell, or has ended."""
         return self._ready.fileno()
 
     def take_over(self) -> None:
-        """Hear all events from the first one on: what ended before now had its shadow from somebody else."""
+        """Take all events from the first one on: steps that ended before now had their shadows from another wrapper."""
         for shadow in list(self._shadows.values()):
             self._end(shadow, f"signal {int(signal.SIGKILL)}")
-            shadow.number = -1  # Whatever it says or becomes, no step of the guest's is meant.
+            shadow.number = -1  # Whatever it says or becomes, it is not about a step of the guest's.
         self._shadows = {-shadow.pid: shadow for shadow in self._shadows.values() if shadow.pid}
         self.offset, self._past = 0, True
 
     def take(self, line: bytes) -> bool:
-        """Take a line of the guest's; whether it was about steps."""
+        """Take a line of the guest's; returns whether it was about steps."""
         words = line[:256].decode("utf-8", "replace").split(" ", 3)
         match words:
             case ["now"]:
@@ -140,7 +140,7 @@ class Steps:
         return True
 
     def turn(self) -> None:
-        """Do what can be done without waiting."""
+        """Do the work that needs no waiting."""
         self._start_judging()
         if not self._shadows:
             return
@@ -157,7 +157,7 @@ class Steps:
         self._start_next(now)
 
     def due_s(self) -> float | None:
-        """When ``turn`` has something to do though nothing happens, in seconds; None: never."""
+        """The seconds until ``turn`` has work though nothing happens; None: it never has."""
         starting = [shadow.started_at + _START_S for shadow in self._shadows.values() if shadow.pid and not shadow.up]
         if any(not shadow.pid for shadow in self._shadows.values()) and self._paused_until:
             starting.append(self._paused_until)
@@ -168,7 +168,7 @@ class Steps:
         return max(min(starting) - time.monotonic(), 0.0) + 0.01 if starting else None
 
     def settle(self, patience_s: float) -> None:
-        """Wait until Slurm knows of each end of a step, if that does not take long."""
+        """Wait until Slurm knows of each end of a step, but not for long."""
         deadline = time.monotonic() + patience_s
         self.turn()
         while any(shadow.end for shadow in self._shadows.values()) and not self._paused_until:
@@ -208,7 +208,7 @@ class Steps:
         try:
             self._spawn(shadow)
         except OSError:
-            # This host has no process or no descriptor to spare, which is to cost the job nothing: try again later.
+            # This host has no process or no descriptor to spare, which must not harm the job: try again later.
             self._close(shadow)
             if shadow.pid:
                 os.kill(shadow.pid, signal.SIGKILL)
@@ -239,7 +239,7 @@ class Steps:
     def _close(self, shadow: _Shadow) -> None:
         for fd in (shadow.watch, shadow.said, shadow.speaks):
             if fd >= 0:
-                with contextlib.suppress(OSError):  # Not all are watched.
+                with contextlib.suppress(OSError):  # Not all descriptors are watched.
                     self._ready.unregister(fd)
                 os.close(fd)
         shadow.watch = shadow.said = shadow.speaks = -1
@@ -279,7 +279,7 @@ class Steps:
                 self._pass_on(shadow.number, int(number))
 
     def _look_at(self, shadow: _Shadow) -> None:
-        """Slurm stops the tasks of a step, too, and a stopped one cannot say so."""
+        """Look at a step: Slurm stops tasks, too, and a stopped task cannot say so."""
         if not shadow.task or shadow.end or shadow.suspended:
             return
         before, shadow.is_stopped = shadow.is_stopped, is_stopped(shadow.task)
@@ -288,7 +288,7 @@ class Steps:
 
     def _pass_on(self, step: int, number: int) -> None:
         if number == signal.SIGTERM:
-            # Slurm sends it to the steps of a job that ends, or that it requeues: that is the wrapper's own business.
+            # Slurm sends it to the steps of a job that ends, or that it requeues: the wrapper itself handles that.
             self._judge(step, number)
         else:
             self._send(step, number)
@@ -298,14 +298,15 @@ class Steps:
         _, status = os.waitpid(shadow.pid, 0)
         self._shadows = {key: each for key, each in self._shadows.items() if each is not shadow}
         if os.waitstatus_to_exitcode(status) in (_KILLED, _CANCELLED):
-            # Perhaps before its task could say anything: Slurm shows a step, and takes its cancellation, sooner.
+            # Perhaps Slurm cancelled the step before its task could report: Slurm shows a step, and takes its
+            # cancellation, sooner.
             if not shadow.end and shadow.number >= 0:
                 self._judge(shadow.number, signal.SIGKILL)
         elif not shadow.up:
             self._paused_until = time.monotonic() + _PAUSE_S
 
     def _judge(self, step: int, number: int) -> None:
-        """Send a signal if the job runs and goes on running, which another thread finds out."""
+        """Send a signal if the job runs and goes on running; another thread finds that out."""
         with self._lock:
             self._unjudged.append((step, number))
         self._start_judging()
@@ -340,7 +341,7 @@ class Steps:
 
 
 def _find(search_path: str) -> str:
-    """The site's srun; empty if there is none, or nothing that it could run."""
+    """The site's srun; empty if there is none, or no tool for it to run."""
     if os.access(_TOOLS, os.X_OK):
         for directory in search_path.split(":"):
             if directory.startswith("/") and os.access(path := os.path.join(directory, "srun"), os.X_OK):
@@ -349,7 +350,7 @@ def _find(search_path: str) -> str:
 
 
 def _command(program: str, job_id: str, shadow: _Shadow) -> list[str]:
-    """Words that make a step which asks for nothing: it waits for no CPU and no memory."""
+    """Words that make a step without any request: it waits for no CPU and no memory."""
     return [
         program,
         f"--jobid={job_id}",
@@ -365,7 +366,7 @@ def _command(program: str, job_id: str, shadow: _Shadow) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the user's: variables set what srun does."""
+    """Environment without the user's variables: variables change what srun does."""
     there = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
     if "SLURM_CONF" in os.environ:
         there["SLURM_CONF"] = os.environ["SLURM_CONF"]

@@ -1,8 +1,8 @@
 """Output streams: each byte of the script's output reaches the job's output file once, whatever dies in between.
 
-The guest keeps the last acknowledgement, "with OFFSET bytes delivered, the output file had SIZE bytes", and of the
-stream what comes after it and some of what came before. A wrapper that takes over compares what the file has beyond
-SIZE with what the stream has beyond OFFSET.
+The guest keeps the last acknowledgement, "with OFFSET bytes delivered, the output file had SIZE bytes". It also keeps
+the stream after OFFSET and some of it before. A wrapper that takes over compares the file's bytes beyond SIZE with the
+stream's bytes beyond OFFSET.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Callable
 from rmsplugin.errors import OperationFailedError
 
 _CHUNK_BYTES = 1 << 16
-# How far back a file that lost its end (its host crashed) is compared before it is believed to be the same file.
+# A file that lost its end (its host crashed) is compared so many bytes back before it is believed to be the same file.
 _PROOF_BYTES = 4096
-# slurmstepd writes its own messages into the job's output file, behind whatever we wrote (with its node's name where
-# several slurmd share a host), and so does a wrapper that gives up.
+# slurmstepd writes its own messages into the job's output file, behind our bytes (with its node's name where several
+# slurmd share a host), and so does a wrapper that gives up.
 _FOREIGN = re.compile(rb"slurmstepd(-[^ :]{1,256})?: error: |rmsplugin(-job)?: ")
 _FOREIGN_BYTES = 300
 _CUT_OFF = (
@@ -51,11 +51,11 @@ class Ack:
 
 
 class ReplayNeeded(Exception):  # not an error: the file was begun anew
-    """The file is not the one that was acknowledged: the stream has to be delivered from its beginning."""
+    """The file is not the acknowledged one: the stream has to be delivered from its beginning."""
 
 
 class OutputFile:
-    """Delivers one stream to one file descriptor. For one thread."""
+    """Delivers one stream to one file descriptor. Used by one thread."""
 
     def __init__(self, name: str, fd: int) -> None:
         """For stream ``name``, into ``fd``."""
@@ -63,36 +63,37 @@ class OutputFile:
         self._fd = fd
         self._regular = _is_regular(fd)
         self._ack = Ack(0, self._size())
-        # The guest has the stream from here on.
+        # The guest has the stream from this offset on.
         self._kept_from = 0
-        # The part of the file that may hold bytes beyond the acknowledged ones, and has not been compared yet.
+        # The part of the file that may hold bytes beyond the acknowledged ones, and was not compared yet.
         self._unsure = (0, 0)
         self._must_match = False
-        # Whether what the comparison found has still to be acknowledged: before the next byte is written, or a third
-        # wrapper would compare the stream with what is between the second's bytes and the first's acknowledgement.
+        # Whether the comparison's result has still to be acknowledged. That comes before the next byte is written: else
+        # a third
+        # wrapper would compare the stream with text between the second's bytes and the first's acknowledgement.
         self._unsettled = False
-        # A line of ours that waits for the end of the one that is being delivered.
+        # A line of ours that waits for the end of the line that is being delivered.
         self._announcement = b""
 
     @property
     def ack(self) -> Ack:
-        """What is delivered so far."""
+        """The delivered part so far."""
         return self._ack
 
     def size_before_start(self) -> int:
-        """Size of the file, in which nothing is the script's as long as that was not started."""
+        """Size of the file, in which nothing is the script's before its start."""
         self._ack = Ack(0, self._size())
         return self._ack.size
 
     def take_over(self, ack: Ack, kept_from: int) -> None:
-        """Go on where a former wrapper acknowledged ``ack``; how much further it came is found out on the way.
+        """Go on where a former wrapper acknowledged ``ack``; the comparison finds how much further it came.
 
         Args:
             ack: the last acknowledgement.
             kept_from: the guest still has the stream from this offset on.
 
         Raises:
-            OperationFailedError: the file takes no data.
+            OperationFailedError: the file accepts no data.
         """
         self._kept_from = kept_from
         size = self._size()
@@ -102,7 +103,8 @@ class OutputFile:
         elif size >= ack.size:
             offset, self._unsure = ack.offset, (ack.size, size)
         elif ack.offset > ack.size - size:
-            # Shorter than it was: truncated by a requeue, or the batch host crashed before the end was on its disk.
+            # The file is shorter than it was: truncated by a requeue, or the batch host crashed before the end was on
+            # its disk.
             offset = ack.offset - (ack.size - size)
             back = max(min(offset, size, _PROOF_BYTES, offset - kept_from), 0)
             offset, self._unsure, self._must_match = offset - back, (size - back, size), True
@@ -114,10 +116,10 @@ class OutputFile:
             self._ack = Ack(offset, self._unsure[0] if self._unsure[1] else size)
 
     def restart(self) -> None:
-        """Deliver the stream from its beginning, or from where the guest still has it: then the file says so.
+        """Deliver the stream from its beginning, or from the guest's first byte: then the file says so.
 
         Raises:
-            OperationFailedError: the file takes no data.
+            OperationFailedError: the file accepts no data.
         """
         self._unsure, self._must_match, self._unsettled = (0, 0), False, True
         if self._kept_from and self._regular:
@@ -127,10 +129,10 @@ class OutputFile:
         self._ack = Ack(self._kept_from, self._size())
 
     def announce(self, text: str) -> None:
-        """Tell the user something in the file, at the beginning of a line: now, or once that comes.
+        """Tell the user something in the file, at the beginning of a line: now, or when the next line begins.
 
         Raises:
-            OperationFailedError: the file takes no data.
+            OperationFailedError: the file accepts no data.
         """
         self._announcement = f"rmsplugin: {text}\n".encode()
         size = self._size()
@@ -147,13 +149,13 @@ class OutputFile:
         """Deliver the next bytes of the stream.
 
         Args:
-            data: they.
-            acknowledge: returns when the guest has kept what it is given; its errors pass through, and the stream
+            data: the next bytes.
+            acknowledge: returns when the guest has kept its argument; its errors pass through, and the stream
                 goes on at ``ack.offset`` with the next connection.
 
         Raises:
             ReplayNeeded: call ``restart`` and feed the stream from ``ack.offset`` on.
-            OperationFailedError: the file takes no data.
+            OperationFailedError: the file accepts no data.
         """
         if self._unsure[0] < self._unsure[1]:
             data = self._skip_delivered(data)
@@ -174,7 +176,7 @@ class OutputFile:
             view = view[written:]
 
     def _skip_delivered(self, data: bytes) -> bytes:
-        """Return what of ``data`` is not in the file yet."""
+        """The part of ``data`` that is not in the file yet."""
         start, end = self._unsure
         there = self._read(start, min(len(data), end - start))
         same = _common_length(there, data)
@@ -186,12 +188,12 @@ class OutputFile:
         self._unsure = (start + same, end) if whole and start + same < end else (0, 0)
         self._advance(same, start + same if self._unsure[1] else self._size())
         if same < 0:
-            # The message began in what an earlier chunk had in common with it by coincidence.
+            # The message's beginning matched an earlier chunk by coincidence.
             return self._read(start + same, -same) + data
         return data[same:]
 
     def _before_foreign_text(self, mismatch: int) -> int:
-        """Where somebody else's message begins, if that is what differs: its first letters may be the stream's, too."""
+        """The place where a foreign message begins, if one is the difference: its first letters may be the stream's."""
         begin = max(mismatch - _FOREIGN_BYTES, 0)
         for found in _FOREIGN.finditer(self._read(begin, 2 * _FOREIGN_BYTES)):
             if begin + found.start() <= mismatch < begin + found.end():
@@ -205,7 +207,7 @@ class OutputFile:
         return os.fstat(self._fd).st_size if self._regular else 0
 
     def _read(self, offset: int, count: int) -> bytes:
-        """Read from the file; it was opened for writing only, so by its name in /proc. Nothing if that is refused."""
+        """Read from the file; it was opened for writing only, so by its name in /proc. Empty if that is refused."""
         try:
             fd = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
