@@ -40,8 +40,7 @@ _ELF_SEGMENT = struct.Struct("=I4xQ16xQ")
 _PT_INTERP = 3
 _NO_PLACE = "/tmp"  # Slurm sends a job there whose directory does not exist.
 # Clients that print again and again with `-i`. To a pipe they would print only full buffers. It is not known here
-# whether
-# the guest prints to a terminal, where each line has to be seen at once.
+# whether the guest prints to a terminal, where each line has to be seen at once.
 _ITERATE = ("squeue", "sinfo")
 _BY_LINES = ("/usr/bin/stdbuf", "-oL")
 
@@ -233,8 +232,7 @@ def run(program: str, command: list[str], environment: dict[str, str], feed: byt
         except (OSError, ValueError) as error:
             raise RefusedError(f"{program} cannot be started: {error}") from None
     # If this process is asked to end, as when nobody waits for the answer, the client is asked to end and its last
-    # output
-    # is passed on.
+    # output is passed on.
     signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     _pass_on(child, output)
     code = child.wait()
