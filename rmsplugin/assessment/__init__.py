@@ -1,5 +1,5 @@
-"""Assessment: from what was seen to what can be decided. Pure: facts in, a configuration and what it leaves out.
+"""Assessment: turns observed facts into a configuration to decide about, and names the vjobs it leaves out. Pure.
 
 A world is nearly always half-way: vjobs start, nodes do not answer, rooms are about to be given back. Decisions and
-plans are made for the settled part; the rest keeps its place and what it holds, and makes nothing undecidable.
+plans are made for the settled part. The rest keeps its place and its holdings, and makes nothing undecidable.
 """

@@ -1,4 +1,4 @@
-"""Back-off: how long the next attempt at something waits that failed, longer each time."""
+"""Back-off: the pause before the next attempt after failures, longer each time."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ MOST_S = 300.0
 
 
 def pause_s(failures: int, most_s: float = MOST_S) -> float:
-    """How long after that many failures in a row (from 1) the next attempt waits."""
+    """The pause in seconds before the next attempt after that many failures in a row (from 1)."""
     return float(min(most_s, _FIRST_S * 2 ** min(failures - 1, 30)))

@@ -1,4 +1,4 @@
-"""Facts: what one cycle knows of nodes and vjobs, reduced to what an assessment needs."""
+"""Facts: the knowledge of one cycle about nodes and vjobs, reduced to the needs of an assessment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rmsplugin.model.resources import NOTHING, Resources
 
 
 class RoomUse(enum.StrEnum):
-    """Whether VMs may be on a node by the room that the engine has there."""
+    """Whether VMs may be on a node, by the engine's room there."""
 
-    NONE = "none"  # no room, or one that has not begun; and nobody else has the node
+    NONE = "none"  # no room, or one that has not begun; and no other job has the node
     HELD = "held"
     LEAVING = "leaving"  # VMs have to leave: the room is to be given back, or another job has the node
 
@@ -25,11 +25,11 @@ class NodeFacts:
 
     Attributes:
         name: in the RMS.
-        size: the CPUs and the memory that VMs may have where the engine has its room; below nothing if the host keeps
+        size: the CPUs and the memory that VMs may have where the engine has its room; below 0 if the host keeps
             more for itself than there is.
         room: the engine's room there.
-        out_of_reach: why nobody can act there ("its libvirt does not answer", "Slurm says that it is DOWN"); empty if
-            one can.
+        out_of_reach: the reason why nobody can act there ("its libvirt does not answer", "Slurm says that it is DOWN");
+            empty if one can.
     """
 
     name: str
@@ -48,7 +48,7 @@ class NodeFacts:
 
 
 def at_least_nothing(amount: Resources) -> Resources:
-    """The amount, without what of it is below 0."""
+    """The amount, with numbers below 0 raised to 0."""
     if amount.cpus >= 0 and amount.memory_mib >= 0:
         return amount
     return Resources(max(0.0, amount.cpus), max(0, amount.memory_mib))
@@ -56,17 +56,17 @@ def at_least_nothing(amount: Resources) -> Resources:
 
 @dataclass(frozen=True, slots=True)
 class VMFacts:
-    """One VM: what it demands, where it is, and all nodes on which it holds memory or is about to.
+    """A VM: its demand, its location, and all nodes on which it holds memory or soon will.
 
-    A VM that runs or is paused holds memory on its host, one that migrates on both ends, one that boots or is being
-    restored on the node where it will run; one that waits or sleeps on none.
+    A VM that runs or is paused holds memory on its host. A VM that migrates holds it on both ends. A VM that boots or
+    is being restored holds it on the node where it will run. A VM that waits or sleeps holds none.
 
     Attributes:
         vm: its name and demand.
-        location: where it is.
-        holds: nodes on which it holds memory now.
-        will_hold: nodes on which it will, once all that is planned for it is done; None: where it does now.
-        will_compute: whether it will need its CPUs, though it is paused now: its turn to go on comes.
+        location: its location.
+        holds: the nodes on which it holds memory now.
+        will_hold: the nodes on which it will hold memory after all planned steps for it; None: the present ones.
+        will_compute: whether it will need its CPUs though it is paused now, because it is about to go on.
     """
 
     vm: VM
@@ -77,7 +77,7 @@ class VMFacts:
 
 
 class Members(tuple[VMFacts, ...]):
-    """The VMs of one vjob, and what every assessment asks of them: found once for as long as they stay as they are."""
+    """The VMs of a vjob, and the facts that assessments need of them: computed once until the VMs change."""
 
     @cached_property
     def as_decided_about(self) -> tuple[VM, ...]:
@@ -86,23 +86,23 @@ class Members(tuple[VMFacts, ...]):
 
     @cached_property
     def locations(self) -> Mapping[str, Location]:
-        """Where each is, by name."""
+        """The location of each VM, by name."""
         return {each.vm.name: each.location for each in self}
 
     @cached_property
     def states(self) -> frozenset[VMState]:
-        """In which they are."""
+        """The states of the VMs."""
         return frozenset(each.location.state for each in self)
 
     @cached_property
     def nodes(self) -> frozenset[str]:
-        """Those that have anything of them: memory or a saved state, but for the storage that all nodes mount."""
+        """The nodes that have memory or a saved state of the VMs, except the storage that all nodes mount."""
         places = {each.location.node for each in self}
         return frozenset(place for place in places if place and place != SHARED).union(*(each.holds for each in self))
 
     @cached_property
     def computing(self) -> Mapping[str, Resources]:
-        """What those that run demand together, by node."""
+        """The summed demands of the running VMs, by node."""
         found: dict[str, Resources] = {}
         for each in self:
             node = each.location.node
@@ -112,7 +112,7 @@ class Members(tuple[VMFacts, ...]):
 
     @cached_property
     def hold_where_they_are(self) -> bool:
-        """Whether each that runs or is paused holds memory on its host, and nothing else: or they are unsettled."""
+        """Whether each VM that runs or is paused holds memory on its host alone; otherwise the VMs are unsettled."""
         return all(each.holds == _held_at(each.location) for each in self)
 
 
@@ -128,19 +128,19 @@ class VJobFacts:
     """One vjob.
 
     Attributes:
-        name: as users know it.
-        vms: all its VMs; while it waits, those that it will have.
-        unsettled: why nothing is to be decided about it now ("is starting", "is held by its user"); empty if something
-            is.
+        name: its name as users know it.
+        vms: all its VMs; while it waits, its future VMs.
+        unsettled: the reason why nothing is to be decided about it now ("is starting", "is held by its user"); empty
+            if there is none.
         nodes: the VM hosts that it may use.
         preemptible: whether it may be suspended for others (the PreemptMode of its partition).
-        priority: PriorityTier of its partition.
-        time_limit_s: as its user asked; None: no limit.
-        ran_s: how much of the limit is used up, suspends left out.
-        state_s: how long it has been in its state; None: for ever.
-        waited_s: how long it has not run since it was submitted, sleeps included.
-        weight: what the site says of it beyond its age, see ``rmsplugin.decision.expansion``.
-        user: whose it is; empty: nobody knows.
+        priority: the PriorityTier of its partition.
+        time_limit_s: the limit of its user; None: no limit.
+        ran_s: the used part of the limit, suspends left out.
+        state_s: the time that it has been in its state; None: for ever.
+        waited_s: the time that it has not run since its submission, sleeps included.
+        weight: the site's weight of it beyond its age, see ``rmsplugin.decision.expansion``.
+        user: its user; empty: unknown.
     """
 
     name: str
@@ -160,13 +160,13 @@ class VJobFacts:
 def vm_demand(
     size: Resources, overhead_mib: int, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
-    """What one VM demands, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
+    """The demand of a VM, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
 
     Args:
         size: the CPUs and the memory with which it is booted.
-        overhead_mib: memory of the hypervisor for each VM.
-        observed_cpus: of a VM that runs, see ``rmsplugin.decision.cpu_demand``; None: all that it has.
-        observed_mib: likewise of its memory, see ``rmsplugin.decision.memory_demand``.
+        overhead_mib: the hypervisor's memory for each VM.
+        observed_cpus: the demand of a running VM, see ``rmsplugin.decision.cpu_demand``; None: all of its CPUs.
+        observed_mib: the same for its memory, see ``rmsplugin.decision.memory_demand``.
     """
     cpus = size.cpus if observed_cpus is None else observed_cpus
     memory_mib = size.memory_mib if observed_mib is None else observed_mib

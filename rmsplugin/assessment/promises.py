@@ -1,4 +1,4 @@
-"""Promises: what the steps of a context switch that is under way have in store for a vjob."""
+"""Promises: the planned end of a vjob by the steps of a context switch under way."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 
 from rmsplugin.model.operation import OperationKind
 
-#: Why nothing is decided about a vjob of which a step is planned.
+#: The reason why nothing is decided about a vjob that has a planned step.
 PROMISED = "its turn comes in the context switch that is under way"
 
 
-#: After these, VMs that they do not name are where an earlier step has left them.
+#: After these steps, VMs that they do not name are where an earlier step has left them.
 _WHERE_THEY_ARE = (OperationKind.MIGRATE, OperationKind.PAUSE, OperationKind.UNPAUSE)
 
 
@@ -26,35 +26,35 @@ class Step(Protocol):
 
     @property
     def kind(self) -> OperationKind:
-        """What is done to it."""
+        """The kind of the step."""
         ...
 
     @property
     def hosts(self) -> Mapping[str, str]:
-        """By VM name, where it runs afterwards."""
+        """By VM name, its host afterwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """How a vjob ends: by what, and where its VMs are then that have moved."""
+    """The end of a vjob: the kind of its last step, and the hosts of its VMs that have moved."""
 
     kind: OperationKind
     hosts: Mapping[str, str]
 
     def will_hold(self, vm: str, otherwise: str) -> frozenset[str]:
-        """Where a VM will hold memory once the last step is done; ``otherwise`` if no step moves it."""
+        """The node where a VM will hold memory after the last step; ``otherwise`` if no step moves it."""
         if self.kind is OperationKind.SUSPEND:
             return frozenset()
         return frozenset({self.hosts.get(vm, otherwise)} - {""})
 
 
 def promises(steps: Iterable[Step]) -> dict[str, Promise]:
-    """By vjob, from all steps that have not ended, in their order."""
+    """The promises by vjob, from all steps that have not ended, in their order."""
     found: dict[str, Promise] = {}
     for step in steps:
         known = found.get(step.vjob)
-        # VMs of one vjob may move in several steps: each is promised where its own step takes it, or it is paused.
+        # VMs of one vjob may move in several steps: each is promised the host of its own step, or it is paused.
         moved = known.hosts if known is not None and step.kind in _WHERE_THEY_ARE else {}
-        found[step.vjob] = Promise(step.kind, {**moved, **step.hosts})  # the last one is how the vjob ends
+        found[step.vjob] = Promise(step.kind, {**moved, **step.hosts})  # the last step is the end of the vjob
     return found

@@ -1,11 +1,12 @@
-"""Settled: the configuration of the vjobs about which something can be decided, and why the others are left out.
+"""Settled: the configuration of the vjobs about which something can be decided, and the reasons for leaving out others.
 
-- A vjob that is left out holds what it holds: the demand of its VMs is subtracted from every node on which they hold
-  memory or are about to, both ends of a migration.
-- A node has its size less what its host keeps, while the engine has a room there; nothing without one, and nothing
-  from the moment that the room is to be given back: the VMs on it should leave. Where a room is missing and nobody else
-  has the node (an admin cancelled the room), the VMs stay as they are until there is one (docs/decisions/0015).
-- Nodes out of reach are quarantined. Whoever has a VM or a saved state there is left out, and nobody comes.
+- A vjob that is left out keeps its holdings: the demand of its VMs is subtracted from every node on which they hold
+  memory or soon will, both ends of a migration.
+- A node has its size without its host's own part while the engine has a room there. It has nothing without a room, and
+  nothing from the moment that the room is to be given back: the VMs on it should leave. If a room is missing and no
+  other job has the node (an admin cancelled the room), the VMs stay as they are until there is one
+  (docs/decisions/0015).
+- Nodes out of reach are quarantined. A vjob with a VM or a saved state there is left out, and no VM comes there.
 - A vjob whose facts contradict each other is left out, too: it hurts only itself.
 """
 
@@ -26,22 +27,22 @@ from rmsplugin.model.validation import InvalidConfigurationError
 
 
 class Why(enum.StrEnum):
-    """Why nothing is decided about a vjob."""
+    """The reason why nothing is decided about a vjob."""
 
     UNSETTLED = "unsettled"  # an operation is under way, or it may not run now
-    QUARANTINED = "quarantined"  # a VM or a saved state of it is where nobody can act
-    ROOMLESS = "roomless"  # a VM of it is where the engine has no room, and nobody else wants the node
-    NO_HOST = "no-host"  # no VM host is left by what its user said
-    CONTRADICTION = "contradiction"  # what is known of it cannot be
+    QUARANTINED = "quarantined"  # a VM or a saved state of it is on a node where nobody can act
+    ROOMLESS = "roomless"  # a VM of it is where the engine has no room, and no other job wants the node
+    NO_HOST = "no-host"  # the words of its user leave no VM host
+    CONTRADICTION = "contradiction"  # the facts about it contradict each other
 
 
-#: After so long, what is being given back is expected to be free.
+#: Resources that are being given back are expected to be free after so many seconds.
 _GOES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Why nothing is decided about a vjob: for programs, and in a sentence for people that goes on from its name."""
+    """The reason why nothing is decided about a vjob: for programs, and as a sentence that follows the vjob's name."""
 
     why: Why
     sentence: str
@@ -52,7 +53,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Settled:
-    """What can be decided about, and what not: vjobs by name, nodes out of reach by name."""
+    """The result: the configuration, the vjobs left out by name, the nodes out of reach by name."""
 
     configuration: Configuration
     left_out: Mapping[str, LeftOut]
@@ -60,7 +61,7 @@ class Settled:
 
 
 def settled(nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts]) -> Settled:
-    """Sort out what can be decided about.
+    """Sort out the vjobs and nodes that can be decided about.
 
     Args:
         nodes: all VM hosts, each once, in the order in which they are tried.
@@ -91,7 +92,7 @@ def settled(nodes: Sequence[NodeFacts], queue: Sequence[VJobFacts]) -> Settled:
 
 
 def _objection(vjob: VJobFacts, nodes: Mapping[str, NodeFacts], usable: AbstractSet[str]) -> LeftOut | None:
-    """Why nothing can be decided about a vjob; None if something can. On ``usable`` nodes VMs can be acted on."""
+    """Why nothing can be decided about a vjob; None if something can. VMs on ``usable`` nodes can be acted on."""
     if vjob.unsettled:
         return LeftOut(Why.UNSETTLED, vjob.unsettled)
     for each in () if vjob.vms.nodes <= usable else vjob.vms:
@@ -143,34 +144,34 @@ def _parts(
 
 
 def _only_node(vjob: VJob) -> str:
-    """Where one in transit is: it stands for what a vjob holds on one node."""
+    """The only node of a vjob in transit, which stands for a vjob's holdings on one node."""
     return min(confined_to(vjob.rules) or frozenset())
 
 
 class _Transits:
-    """What vjobs hold that nothing is decided about: a vjob of its own for each node, which runs there and stays.
+    """The holdings of vjobs about which nothing is decided: a vjob of its own a node, which runs there and stays.
 
-    What is given back soon counts as well as what is promised, for the head of the queue gets its reservation after
-    both. Where one planned vjob takes what another one gives back, the same room would be counted twice. And whoever
-    has come before the last one has gone is no reason to act: what goes takes no more CPUs than are left.
+    Resources that are given back soon count as well as promised ones, for the head of the queue gets its reservation
+    after both. If one planned vjob takes what another one gives back, the same resources would be counted twice. A vjob
+    that came before the last one has gone is no reason to act: the leaving one takes no more CPUs than are left.
     """
 
     def __init__(self, sizes: Mapping[str, Resources]) -> None:
-        """Take what VMs may have of each node that has room at all."""
+        """Take the resources of each usable node that VMs may have."""
         self._sizes = sizes
         self._stay: list[tuple[VJobFacts, str, list[VM]]] = []
         self._go: list[tuple[VJobFacts, str, list[VM]]] = []
         self._settled: list[VJobFacts] = []
-        self._here: dict[str, Resources] = {}  # what those have that stay
+        self._here: dict[str, Resources] = {}  # the demands of the vjobs that stay, by node
         self._given_back: dict[str, Resources] = {}
         self._promised: dict[str, Resources] = {}
 
     def note(self, vjob: VJobFacts) -> None:
-        """One that something is decided about."""
+        """Add a vjob about which something is decided."""
         self._settled.append(vjob)
 
     def add(self, vjob: VJobFacts) -> None:
-        """One that nothing is decided about; what is known of it may contradict itself."""
+        """Add a vjob about which nothing is decided; the facts about it may contradict each other."""
         stay: dict[str, list[VM]] = {}
         go: dict[str, list[VM]] = {}
         for each in vjob.vms:
@@ -191,7 +192,7 @@ class _Transits:
         self._go += [(vjob, node, vms) for node, vms in sorted(go.items())]
 
     def vjobs(self) -> dict[str, list[VJob]]:
-        """One for each vjob and node, by the vjob's name, once all were added."""
+        """A vjob for each added vjob and node, by the vjob's name; call it after all were added."""
         found: dict[str, list[VJob]] = {}
         for vjob, node, vms in self._stay:
             runs = vjob.vms.states <= {VMState.RUNNING}
@@ -210,7 +211,7 @@ class _Transits:
         return found
 
     def _left_cpus(self, nodes: AbstractSet[str]) -> dict[str, float]:
-        """What CPUs whoever goes may have of each of these nodes meanwhile."""
+        """The CPUs that leaving vjobs may have of each of these nodes meanwhile."""
         here = dict(self._here)
         for vjob in self._settled:
             for node in nodes & vjob.vms.computing.keys():
@@ -221,7 +222,7 @@ class _Transits:
         }
 
     def counted_twice(self, node: str) -> Resources:
-        """What of a node is given back by one vjob and promised to another."""
+        """The resources of a node that one vjob gives back and that are promised to another."""
         back, promised = self._given_back.get(node), self._promised.get(node)
         if back is None or promised is None:
             return NOTHING
@@ -262,12 +263,12 @@ def _has_room(node: NodeFacts) -> bool:
 
 
 def _sound(demand: Resources) -> Resources:
-    """A demand as a configuration takes it, and no less."""
+    """A demand that a configuration accepts, and no less than this one."""
     return Resources(max(0, math.ceil(round(demand.cpus * 100, 6))) / 100, max(0, demand.memory_mib))
 
 
 def _left_s(vjob: VJobFacts) -> float | None:
-    """For how long it runs on at most; None: nobody knows."""
+    """The seconds for which it still runs at most; None: unknown."""
     if vjob.time_limit_s is None or not 0 <= vjob.ran_s <= vjob.time_limit_s < math.inf:
         return None
     return vjob.time_limit_s - vjob.ran_s
@@ -297,7 +298,7 @@ def _vjob(vjob: VJobFacts) -> VJob:
 
 
 def _faults(error: InvalidConfigurationError, vjobs: Sequence[VJob]) -> dict[str, LeftOut]:
-    """The vjobs that make a configuration invalid, with their first fault; none if it is not theirs."""
+    """The vjobs that make a configuration invalid, with their first fault; empty if the fault is not theirs."""
     found: dict[str, LeftOut] = {}
     for problem in error.problems:
         if len(problem.place) > 1 and problem.place[0] == "vjobs" and isinstance(problem.place[1], int):

@@ -1,1 +1,1 @@
-"""What the engine may ask a node to do with files, over ssh with a forced command. Standard library only."""
+"""The requests of the engine to a node about files, over ssh with a forced command. Standard library only."""

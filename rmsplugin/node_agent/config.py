@@ -25,7 +25,7 @@ class AgentConfig(NamedTuple):
     known_hosts: str
     agent_user: str
     bridge: str
-    bases: frozenset[str]  # qcow2 images that overlays may be made on
+    bases: frozenset[str]  # qcow2 images on which overlays may be made
     images: tuple[str, ...]  # every file that an image of the settings needs
     image_files: dict[str, tuple[str, ...]]  # the same by image
     templates: Path
@@ -33,7 +33,7 @@ class AgentConfig(NamedTuple):
     templates_number: int
 
     def store_of(self, shared: bool) -> Path:
-        """Directory of the saved states."""
+        """The directory of the saved states."""
         if not shared:
             return self.store
         if self.shared_store is None:

@@ -1,4 +1,4 @@
-"""Control group: what all VMs of this node whose memory is observed may take together (docs/decisions/0040)."""
+"""Control group: bounds the memory of all VMs of this node whose memory is observed (docs/decisions/0040)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2
 
-#: What libvirt makes of the partition /rmsplugin (platform/libvirt/domain_xml.py): by itself, and through systemd.
+#: libvirt's groups for the partition /rmsplugin (platform/libvirt/domain_xml.py): made by itself, and through systemd.
 _PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
 
 _VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")
 
 _SYSTEMCTL_TIMEOUT_S = 10
 
-#: What each VM that does not wait may take before the next call, if there is so much.
+#: The bytes that each VM that does not wait may take before the next call, if there are so many.
 _RESERVE = 16 * MIB
 
 
 def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
-    """Bound the VMs to so much memory, 0 for leaving it as it is; see ``Nodes.bound_memory``.
+    """Bound the VMs' memory to so much, 0 for leaving it as it is; see ``Nodes.bound_memory``.
 
     Args:
         mib: for all VMs of observed memory together, their hypervisor processes included.
-        root: below which the host's /proc, /sys, /run and /etc are.
+        root: the directory with the host's /proc, /sys, /run and /etc.
 
     Raises:
-        AgentError: more is used and cannot be reclaimed; the bound is as it was.
+        AgentError: more memory is used and cannot be reclaimed; the bound is as it was.
     """
     systemd = (root / "run/systemd/system").is_dir()
     try:
@@ -54,7 +54,7 @@ def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
 
 
 class _MissingError(Exception):
-    """What this host lacks."""
+    """This host lacks a requirement."""
 
 
 def _controller(root: Path, systemd: bool) -> Controller:
@@ -74,7 +74,7 @@ def _controller(root: Path, systemd: bool) -> Controller:
 
 
 def _mounted(root: Path) -> Iterator[tuple[str, Path, list[str]]]:
-    """Kind, place and options of all that is mounted."""
+    """Kind, place and options of all mounts."""
     for line in (root / "proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split()[:3]
@@ -86,9 +86,9 @@ def _is_named(options: list[str]) -> bool:
 
 
 def shares(used: Mapping[Path, int], waiting: Collection[Path], limit: int) -> dict[Path, int]:
-    """What each VM may take, in bytes: what it takes, and a part of the rest, so that nobody can take all of that.
+    """The bytes that each VM may take: those it has, and a part of the rest, so that no VM can take all of the rest.
 
-    All have equal parts; but if some wait, each other has a little, and they have what is left then.
+    All have equal parts. But if some VMs wait, each other VM has a little, and the waiting ones share the rest.
     """
     left = max(0, limit - sum(used.values()))
     others = [vm for vm in used if vm not in waiting]
@@ -100,12 +100,12 @@ def shares(used: Mapping[Path, int], waiting: Collection[Path], limit: int) -> d
 
 
 def _share_out(controller: Controller, limit: int) -> None:
-    """Give each VM its share. One that has started since the last time had none, and may have taken others' parts."""
+    """Give each VM its share. A VM that has started meanwhile had no share, and may have taken others' parts."""
     members = _members(controller)
     used = {member: controller.used(member) for member in members}
     waiting = [member for member in members if controller.waits(member)]
     for member, share in shares(used, waiting, limit).items():
-        with contextlib.suppress(OSError):  # it has ended, or has taken more meanwhile, and the next call finds it
+        with contextlib.suppress(OSError):  # it has ended, or has taken more meanwhile; the next call sees that
             controller.set_share(member, share)
 
 
@@ -115,13 +115,13 @@ def _members(controller: Controller) -> list[Path]:
 
 
 def _vm_of(member: Path) -> str:
-    """The VM whose group it is, by how libvirt and systemd name groups; empty for another's."""
+    """The VM of a group, by the names that libvirt and systemd give to groups; empty for a group of no VM."""
     found = _VM.search(member.name.replace("\\x2d", "-"))
     return found[0] if found else ""
 
 
 def _libvirt_uses_memory(qemu_conf: Path) -> bool:
-    """Whether libvirt puts VMs into groups of the memory controller: it does, unless told to use others only."""
+    """Whether libvirt puts VMs into groups of the memory controller: it does, unless told to use only others."""
     try:
         lines = qemu_conf.read_text(errors="replace").splitlines()
     except OSError:
@@ -164,9 +164,9 @@ def _report(controller: Controller | None, why: str, root: Path) -> dict[str, An
 
 
 def _pressure(path: Path) -> float | None:
-    """The share of the last 10 s in which somebody on the node waited for memory, in percent."""
+    """The share of the last 10 s in which a process on the node waited for memory, in percent."""
     try:
         some = path.read_text().splitlines()[0].split()
-    except OSError:  # a kernel without it, or one that was told not to count
+    except OSError:  # a kernel without this file, or one that was told not to count
         return None
     return float(dict(field.partition("=")[::2] for field in some[1:])["avg10"])

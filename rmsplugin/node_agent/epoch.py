@@ -1,7 +1,7 @@
-"""Epoch: this node obeys no engine whose turn is over, which is one of a lower epoch than the highest that acted here.
+"""Epoch: this node obeys no engine whose turn is over. Its epoch is lower than the highest that acted here.
 
-The highest is kept in a file beside the VMs' configurations, which a restart of node or agent leaves as it is. On a
-node without disks it is forgotten, as all else is: such a node obeys whoever comes first.
+The highest epoch is kept in a file beside the VMs' configurations, which a restart of node or agent leaves as it is. On
+a node without disks it is forgotten with all else: such a node obeys the first engine that comes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def obey(directory: Path, epoch: int) -> None:
     """Return if an act of this epoch is to be done here, and remember the epoch.
 
     Args:
-        directory: the VMs' one, which is there if the epoch is not the first.
-        epoch: of the engine that asks.
+        directory: the VMs' directory, which is there if the epoch is not the first.
+        epoch: the epoch of the asking engine.
 
     Raises:
         AgentError: kind ``deposed``: an engine of a higher epoch has acted here.
@@ -41,7 +41,7 @@ def obey(directory: Path, epoch: int) -> None:
 
 
 def highest(directory: Path) -> int:
-    """The highest epoch that has acted here; the first if nobody said any."""
+    """The highest epoch that has acted here; the first epoch if none is recorded."""
     try:
         text = (directory / _FILE).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Agent errors: what the engine is told when a verb could not be done."""
+"""Agent errors: the engine gets them when a verb could not be done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AgentError(Exception):
 
     @classmethod
     def of(cls, error: OSError) -> AgentError:
-        """What an error of the operating system means."""
+        """The agent error for an error of the operating system."""
         kind: Kind = "no_space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
         where = f": {error.filename}" if error.filename else ""
         return cls(kind, f"{error.strerror or error}{where}")

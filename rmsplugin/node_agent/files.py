@@ -1,4 +1,4 @@
-"""File discipline: private directories, writes that are whole and on disk or not there, one writer a VM."""
+"""File discipline: private directories; writes that are whole and on disk, or absent; one writer a VM."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from typing import IO
 from rmsplugin.node_agent.errors import AgentError
 
 CHUNK_BYTES = 1 << 20
-#: A long verb says so often how far it is, also while it waits for the disk.
+#: The time between two reports of a long verb's progress, also while it waits for the disk.
 PULSE_S = 0.5
 _LOCK_WAIT_S = 60.0
 _LOCK_FILE = ".lock"
 _VMS_PER_JOB = 10**6  # parse_vm_name allows six digits for the index
 
-#: libvirt writes another magic first and puts this one in its place when the state is complete.
+#: libvirt writes another magic first and replaces it by this one when the state is complete.
 STATE_MAGIC = b"LibvirtQemudSave"
 
 
 def make_private(directory: Path, mode: int) -> None:
-    """Make the directory with ``mode``, or give it that mode; refuse one that others could have put things into."""
+    """Make the directory with ``mode``, or give it that mode; refuse one into which others could have put files."""
     if not directory.is_dir():
         directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -49,7 +49,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put a 0600 file in place: the whole content is there after a crash, or what was there before."""
+    """Put a 0600 file in place: after a crash, it has its whole content or its former one."""
     temporary = path.with_name(path.name + ".partial")
     with suppress(FileNotFoundError):
         temporary.unlink()
@@ -72,7 +72,7 @@ def create(path: Path) -> IO[bytes]:
 
 
 def copy_rest(source: IO[bytes], destination: IO[bytes]) -> None:
-    """From where both stand; a file system that can shares the blocks."""
+    """Copy from the present positions of both files; a file system that can do so shares the blocks."""
     source_at, destination_at = source.tell(), destination.tell()
     while done := os.copy_file_range(
         source.fileno(), destination.fileno(), 1 << 30, offset_src=source_at, offset_dst=destination_at
@@ -81,7 +81,7 @@ def copy_rest(source: IO[bytes], destination: IO[bytes]) -> None:
 
 
 def copy_whole(source: Path, destination: Path) -> None:
-    """Copy a file; ``destination`` must not be there, and is not until all of it is."""
+    """Copy a file; ``destination`` must not exist, and does not until all of it is there."""
     temporary = destination.with_name(destination.name + ".partial")
     remove(temporary)
     with open(source, "rb") as old, create(temporary) as new:
@@ -90,7 +90,7 @@ def copy_whole(source: Path, destination: Path) -> None:
 
 
 def remove(*paths: Path) -> None:
-    """Remove those that are there."""
+    """Remove those files that exist."""
     removed = set()
     for path in paths:
         with suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ def remove(*paths: Path) -> None:
 
 
 def size_of(path: Path) -> int | None:
-    """Size of a file; None if there is none."""
+    """Size of a file; None if the file does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -115,10 +115,10 @@ def is_complete(path: Path) -> bool:
 
 
 class Pulse:
-    """Tells how far a long verb is, but not more often than it is worth."""
+    """Reports the progress of a long verb, but not more often than is useful."""
 
     def __init__(self, report: Callable[[dict[str, int]], None], total: int | None = None) -> None:
-        """``total``: bytes that there are to do; told at once, so that the caller knows how long to be patient."""
+        """``total``: the bytes to do; reported at once, so that the caller knows for how long to be patient."""
         self._report = report
         self._total = {} if total is None else {"bytes_total": total}
         self._told_at = time.monotonic()
@@ -126,7 +126,7 @@ class Pulse:
             report({"bytes_done": 0, **self._total})
 
     def beat(self, done: int) -> None:
-        """``done`` bytes are done."""
+        """Report that ``done`` bytes are done."""
         now = time.monotonic()
         if now - self._told_at >= PULSE_S:
             self._report({"bytes_done": done, **self._total})
@@ -145,7 +145,7 @@ def digest_of(path: Path, beat: Callable[[int], None] = lambda _: None) -> tuple
 
 
 def sync_and_digest(path: Path, beat: Callable[[int], None]) -> tuple[int, str]:
-    """``digest_of``, while what other processes wrote to the file goes to the disk; returns when all is there."""
+    """``digest_of``, while other processes' writes to the file go to the disk; returns when all of them are there."""
     with open(path, "rb") as file:
         syncing = _Sync(file.fileno())
         size, blake2b = digest_of(path, beat)
@@ -155,7 +155,7 @@ def sync_and_digest(path: Path, beat: Callable[[int], None]) -> tuple[int, str]:
 
 
 class _Sync(threading.Thread):
-    """An fsync in a thread of its own: it may take minutes, in which somebody has to say that all is well."""
+    """An fsync in a thread of its own: it may take minutes, in which the verb has to report that all is well."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(daemon=True)
@@ -170,7 +170,7 @@ class _Sync(threading.Thread):
             self._error = error
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within the time. Raises OSError when it has failed."""
+        """Whether the fsync has ended within the time. Raises OSError if it has failed."""
         self.join(seconds)
         if self._error is not None:
             raise self._error
@@ -184,7 +184,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def require_listener() -> None:
-    """Raise BrokenPipeError if nobody listens to what this call will answer."""
+    """Raise BrokenPipeError if nobody listens to the answer of this call."""
     output = select.poll()
     output.register(1, 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in output.poll(0)):
@@ -195,19 +195,20 @@ def require_listener() -> None:
 def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: str = "") -> Iterator[None]:
     """Keep other agents off the VM's files in the directory.
 
-    One lock file for all VMs, a byte of it for each: a file a VM would have to be removed some day, and removing a
-    lock file safely is hard. The kernel lets go of the lock when the process ends, however it ends. It also does when
-    this process closes the lock file that it has opened another time: locks of one kind are not nested.
+    All VMs share one lock file, with a byte for each. A file for each VM would have to be removed some day, and
+    removing a lock file safely is hard. The kernel releases the lock when the process ends, however it ends. The kernel
+    also does so when this process closes the lock file that it has opened a second time: so locks of one kind are not
+    nested.
 
     Args:
-        directory: where the files lie.
-        vm: job id and index; of a checkpoint's file, the checkpoint's number and the index.
+        directory: the directory of the files.
+        vm: job id and index; for a checkpoint's file, the checkpoint's number and the index.
         shared: others may read too.
-        kind: of the files; those of another kind have a lock of their own.
+        kind: the kind of the files; files of another kind have a lock of their own.
 
     Raises:
-        AgentError: another call has it for too long.
-        BrokenPipeError: whoever called has gone, and may have done other things with the files since.
+        AgentError: another call has had the lock for too long.
+        BrokenPipeError: the caller has gone, and may have done other things with the files since.
     """
     offset = vm[0] * _VMS_PER_JOB + vm[1]
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB

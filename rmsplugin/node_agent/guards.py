@@ -1,4 +1,4 @@
-"""Guards: what keeps VMs, and other nodes, from more than is theirs on this node. Looked at for `rmsplugin check`."""
+"""Guards: bounds for VMs, and for other nodes, on this node. `rmsplugin check` looks at them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmsplugin.node_agent.values import Guard
 _QEMU_HOOK = "/etc/libvirt/hooks/qemu"
 _TIMEOUT_S = 20
 
-#: What libvirt's network filters are made by.
+#: The tools by which libvirt's network filters are made.
 _FILTER_TOOLS = ("ebtables", "iptables")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -21,7 +21,7 @@ _CHAIN = ("inet", "rmsplugin", "input")
 
 
 def seen() -> dict[str, Any]:
-    """What the node says of them."""
+    """The state of the guards on the node."""
     return {
         "guest_filter": _can_filter(),
         "qemu_hook": _hook_refuses(),
@@ -31,13 +31,13 @@ def seen() -> dict[str, Any]:
 
 
 def _hook_refuses() -> bool:
-    """Whether libvirt's hook on this node refuses what is no VM of ours."""
+    """Whether libvirt's hook on this node refuses a VM that is none of ours."""
     done = _run([_QEMU_HOOK, "vjob0-0", "prepare", "begin", "-"], b"<domain/>")
     return done is not None and done.returncode != 0 and b"rmsplugin refuses" in done.stderr
 
 
 def _can_filter() -> bool:
-    """Whether the kernel would take the rules of our own filter, for a VM that there is none of."""
+    """Whether the kernel would accept the rules of our own filter, for a VM that does not exist."""
     nft = _program("nft")
     rules = guest_filter.rules({"vjob0-0": Guard("52:54:00:00:00:00", "192.0.2.1")})
     done = _run([nft, "--check", "--file", "-"], rules.encode()) if nft else None
@@ -45,7 +45,7 @@ def _can_filter() -> bool:
 
 
 def _ports_closed() -> bool:
-    """Whether our table closes the node's ports to VMs; it cannot be seen whether something else does."""
+    """Whether our table closes the node's ports to VMs; other means of closing them cannot be seen."""
     nft = _program("nft")
     done = _run([nft, "list", "chain", *_CHAIN], b"") if nft else None
     return done is not None and done.returncode == 0 and b"drop" in done.stdout

@@ -1,8 +1,9 @@
 """Guest filter: rules of nftables that pin a VM's interface to the VM's addresses, made before the VM is created.
 
-The same rules as the engine's filter of libvirt's (``platform/libvirt/network_filter.py``), by one ``nft`` instead
-of some seventy processes. A table of the family bridge in which nothing passes from an interface whose name begins with
-TAP_PREFIX but what the chain of that interface lets pass, and to it IPv4 and ARP: a VM without a chain sends nothing.
+They are the same rules as the engine's filter of libvirt's (``platform/libvirt/network_filter.py``), by one ``nft``
+instead of some seventy processes. The table is of the family bridge. From an interface whose name begins with
+TAP_PREFIX, only packets pass that the chain of that interface lets pass; to it, only IPv4 and ARP pass. So a VM
+without a chain sends nothing.
 Each change is one transaction: it holds, or nothing has changed.
 """
 
@@ -21,7 +22,7 @@ TABLE = "rmsplugin_guests"
 _TIMEOUT_S = 20
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
-#: Out of VMs before anything else sees it, into them after all else: where ebtables' chains of libvirt's are.
+#: From VMs, the rules act before all others; to VMs, after all others, where libvirt's chains of ebtables are.
 _BASE = f"""add table bridge {TABLE}
 add map bridge {TABLE} guests {{ type ifname : verdict; }}
 add chain bridge {TABLE} from {{ type filter hook prerouting priority -300; policy accept; }}
@@ -35,8 +36,8 @@ add rule bridge {TABLE} into ether type {{ ip, arp }} accept
 add rule bridge {TABLE} into drop
 """
 
-#: IPv4 and ARP from its own addresses; and QEMU's word to switches that the VM has moved: a RARP request, of Ethernet
-#: and IPv4, that names its MAC address twice and 0.0.0.0 twice.
+#: IPv4 and ARP from its own addresses; and QEMU's message to switches that the VM has moved: a RARP request, of
+#: Ethernet and IPv4, that names its MAC address twice and 0.0.0.0 twice.
 _GUEST = """add chain bridge {table} {tap}
 flush chain bridge {table} {tap}
 add rule bridge {table} {tap} ether saddr != {mac} drop
@@ -49,7 +50,7 @@ add rule bridge {table} {tap} drop
 add element bridge {table} guests {{ "{tap}" : jump {tap} }}
 """
 
-#: Adding first makes it no error that something is not there.
+#: Adding first avoids an error if an object does not exist.
 _GONE = """add chain bridge {table} {tap}
 add element bridge {table} guests {{ "{tap}" : jump {tap} }}
 delete element bridge {table} guests {{ "{tap}" }}
@@ -59,21 +60,21 @@ delete chain bridge {table} {tap}
 
 
 def rules(guards: Mapping[str, Guard]) -> str:
-    """What ``nft`` is told to make the table, with these VMs in it by their names; names and addresses are checked."""
+    """The input of ``nft`` that makes the table, with these VMs by their names; names and addresses are checked."""
     return _BASE + "".join(_chain(vm, guard) for vm, guard in guards.items())
 
 
 def keep(vm: str, guard: Guard, others: Callable[[], Mapping[str, Guard]]) -> None:
-    """Pin the VM's interface, which need not be there yet, to its addresses.
+    """Pin the VM's interface, which need not exist yet, to its addresses.
 
     Args:
-        vm: its name.
+        vm: the name of the VM.
         guard: its addresses.
-        others: asked where there is no table for all VMs of the node that have one: whoever flushes the node's rules
-            takes it away, and the VMs that run are not to lose their network by a new one.
+        others: asked, if the table is missing, for all VMs of the node that have guards: flushing the node's rules
+            removes the table, and a new table must not cut running VMs off their network.
 
     Raises:
-        AgentError: it cannot be filtered.
+        AgentError: the interface cannot be filtered.
     """
     if _nft(_chain(vm, guard)) == "":
         return
@@ -82,7 +83,7 @@ def keep(vm: str, guard: Guard, others: Callable[[], Mapping[str, Guard]]) -> No
 
 
 def drop(vm: str) -> None:
-    """Forget the VM: nothing passes from its interface from now on, where there is the table. Raises AgentError."""
+    """Forget the VM: if the table exists, nothing passes from its interface from now on. Raises AgentError."""
     tap = tap_of(vm)
     failed = _nft(_GONE.format(table=TABLE, tap=tap))
     if failed and is_kept(tap):
@@ -90,7 +91,7 @@ def drop(vm: str) -> None:
 
 
 def is_kept(tap: str) -> bool:
-    """Whether the interface of this name is pinned, which is looked at in the kernel."""
+    """Whether the interface of this name is pinned, by a look at the kernel."""
     try:
         done = _run(["get", "element", "bridge", TABLE, "guests", f'{{ "{tap}" }}'], "")
     except (OSError, subprocess.TimeoutExpired):
@@ -104,7 +105,7 @@ def _chain(vm: str, guard: Guard) -> str:
 
 
 def _nft(text: str) -> str:
-    """Why the rules were not taken; "" if they were."""
+    """The reason why the rules were not accepted; "" if they were."""
     try:
         done = _run(["-f", "-"], text)
     except (OSError, subprocess.TimeoutExpired) as error:

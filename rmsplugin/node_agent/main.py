@@ -1,9 +1,9 @@
 """Node agent: ``rmsplugin-node``, the forced command behind the engine's (and the other nodes') ssh key.
 
-The words come in SSH_ORIGINAL_COMMAND, and only by hand from the command line. They are split, counted and checked,
+The words come in SSH_ORIGINAL_COMMAND, and from the command line only by hand. They are split, counted and checked,
 and never given to a shell. Every call prints one JSON object, its last line. With ``--peer``, for the key of another
-node, it takes copies and tells the room for them, and nothing else. With ``--qemu-hook`` it is
-what libvirt on this node asks before it creates a VM.
+node, the agent only takes copies and tells the room for them. With ``--qemu-hook`` it answers libvirt on this node
+before libvirt creates a VM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMAND_LIMIT = 4096
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _BLAKE2B = re.compile(r"[0-9a-f]{128}")
 _MARKER = re.compile(r"[0-9a-f]{32}")
-#: A checkpoint's, with a VM's index, is a place in the file of locks.
+#: A checkpoint's number, with a VM's index, is a place in the file of locks.
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 _EPOCH = re.compile(r"[1-9][0-9]{0,17}")
 _BYTES = re.compile(r"[0-9]{1,18}")
@@ -50,7 +50,7 @@ def main() -> int:
     try:
         return _answer_once()
     except BrokenPipeError:
-        # Nobody listens any more. What was done stays done; Python must not try to flush again on its way out.
+        # Nobody listens any more. Changes stay; Python must not try to flush again on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -120,18 +120,18 @@ def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     ):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
     agent = Agent(load(config_path))
-    # Another node brings copies for an engine whose epoch its own agent has looked at.
+    # Another node brings copies for an engine whose epoch its own agent has checked.
     if not (peer or _is_look(verb, rest)):
         agent.obey(FIRST_EPOCH if epoch is None else epoch)
     return call(agent, rest, Options(shared, checkpoint, guard))
 
 
 class Options(NamedTuple):
-    """What may follow the words of a verb."""
+    """The options that may follow the words of a verb."""
 
-    shared: bool  # the store that all nodes mount is meant
-    checkpoint: int  # the checkpoint with this number is meant; 0: the VM's state
-    guard: Guard | None  # what the VM's interface is pinned to
+    shared: bool  # the verb is about the store that all nodes mount
+    checkpoint: int  # the verb is about the checkpoint with this number; 0: the VM's state
+    guard: Guard | None  # the addresses to which the VM's interface is pinned
 
 
 def _is_look(verb: str, rest: list[str]) -> bool:
@@ -140,7 +140,7 @@ def _is_look(verb: str, rest: list[str]) -> bool:
 
 
 def _take_epoch(rest: list[str]) -> int | None:
-    """The epoch of the engine that asks; None if it says none."""
+    """The epoch of the asking engine; None if it gives none."""
     if rest[-2:-1] != ["--epoch"]:
         return None
     epoch = int(_matching(_EPOCH, rest[-1], "an epoch"))
@@ -196,7 +196,7 @@ def _template(agent: Agent, key: str, image: str) -> Template:
 
 
 def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:
-    """Standard input is what the VM needs besides: a start has fewer processes to wait for."""
+    """Standard input has the VM's other files: so a start has fewer processes to wait for."""
     from rmsplugin.node_agent.templates import COPIED
 
     vm, template = VMName(rest[0]), _template(agent, *rest[1:3])
@@ -247,9 +247,9 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
 }
-#: What the key of another node may call. Neither takes anything away, nor gives out more than room and marker.
+#: The verbs that another node's key may call. None takes anything away, or tells more than room and marker.
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
-#: What changes nothing.
+#: The verbs that change nothing.
 _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}

@@ -1,4 +1,4 @@
-"""Memory controllers: a control group's limit and what it holds, in the files of version 1 and of version 2."""
+"""Memory controllers: a control group's limit and its memory, in the files of version 1 and of version 2."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from rmsplugin.node_agent.errors import AgentError
 
 MIB = 1 << 20
 
-#: Version 1 says of a group without a limit that it has nearly this one.
+#: Version 1 reports nearly this limit for a group without a limit.
 _NO_LIMIT_BYTES = 1 << 62
 
-#: What a hypervisor process needs of its program, more or less, to get on.
+#: The part of its program that a hypervisor process needs in memory to get on, roughly.
 _PROGRAMS = 4 * MIB
 
 
 class Controller(Protocol):
     """The memory of one control group. Sizes are bytes; files that cannot be written raise OSError."""
 
-    #: Where libvirt and systemd look for groups of this version.
+    #: The directory in which libvirt and systemd look for groups of this version.
     top: Path
     group: Path
 
     def make(self) -> None:
-        """Make the group if it is not there; the host's swap is not for it."""
+        """Make the group if it does not exist; it must not use the host's swap."""
         ...
 
     def set_limit(self, limit: int) -> None:
-        """Let the group take at most so much; what it has beyond is reclaimed, and else AgentError is raised."""
+        """Limit the group's memory to so much; memory beyond is reclaimed, or else AgentError is raised."""
         ...
 
     def set_share(self, member: Path, share: int) -> None:
-        """Let a group of this group take at most so much of its limit."""
+        """Limit a subgroup of this group to so much of the group's limit."""
         ...
 
     def limit(self) -> int | None:
-        """What the group may take at most; None for all, or no group."""
+        """The limit of the group; None for no limit, or no group."""
         ...
 
     def used(self, group: Path) -> int:
-        """What this or a group of it takes."""
+        """The memory of this group, or of a subgroup."""
         ...
 
     def waits(self, group: Path) -> bool:
-        """Whether somebody in this or a group of it waits for memory."""
+        """Whether a process in this group, or a subgroup, waits for memory."""
         ...
 
     def properties(self, limit: int) -> list[str]:
-        """The same limit as systemd calls it, which else sets its own now and then."""
+        """The same limit as a property for systemd, which otherwise sets its own limit now and then."""
         ...
 
 
 class Version1:
     """A group whose processes wait at its limit for the pages that they touch; nobody is killed.
 
-    But what the kernel needs for their system calls is refused there, and a hypervisor process may not survive that.
+    But the kernel's own needs for their system calls are refused there, and a hypervisor process may not survive that.
     """
 
     def __init__(self, top: Path, name: str, others: Sequence[Path] = ()) -> None:
@@ -65,10 +65,10 @@ class Version1:
         self.top, self.group, self._others = top, top / name, others
 
     def make(self) -> None:
-        """See ``Controller``. Groups below inherit what is set here when they are made."""
+        """See ``Controller``. Subgroups inherit these values when they are made."""
         for other in self._others:
             (other / self.group.name).mkdir(mode=0o755, exist_ok=True)
-            for name in ("cpuset.cpus", "cpuset.mems"):  # nothing runs in one without
+            for name in ("cpuset.cpus", "cpuset.mems"):  # no process runs in a group without them
                 if (other / name).exists():
                     (other / self.group.name / name).write_text((other / name).read_text())
         self.group.mkdir(mode=0o755, exist_ok=True)
@@ -99,7 +99,7 @@ class Version1:
         """See ``Controller``."""
         if _fields(group / "memory.oom_control").get("under_oom", 0):
             return True
-        # Long before that its programs are read again and again, a page for another.
+        # Long before that, its programs are read again and again, each page in place of another.
         limit, counted = _number(group / "memory.limit_in_bytes"), _fields(group / "memory.stat")
         files = counted.get("total_active_file", 0) + counted.get("total_inactive_file", 0)
         return limit is not None and self.used(group) - files >= limit - _PROGRAMS
@@ -113,9 +113,9 @@ class Version1:
 
 
 class Version2:
-    """A group whose processes are held up more and more from a little below its limit on; at the limit some are killed.
+    """A group whose processes are slowed more and more from a little below its limit on; at the limit some are killed.
 
-    Version 2 cannot let them wait at the limit itself.
+    Version 2 cannot make them wait at the limit itself.
     """
 
     def __init__(self, top: Path, name: str) -> None:
@@ -134,7 +134,7 @@ class Version2:
         before = (self.group / "memory.high").read_text().strip()
         self._write("memory.high", str(self._held_up_from(limit)))
         used = self.used(self.group)
-        if used > limit:  # after what could be reclaimed; whoever is above memory.max is killed
+        if used > limit:  # more than could be reclaimed; processes above memory.max are killed
             self._write("memory.high", before)
             raise _too_much(used, limit)
         self._write("memory.max", str(limit))
@@ -154,7 +154,7 @@ class Version2:
     def waits(self, group: Path) -> bool:
         """See ``Controller``."""
         high = _number(group / "memory.high")
-        return high is not None and self.used(group) >= high - MIB  # reclaim may have brought it just below
+        return high is not None and self.used(group) >= high - MIB  # reclaim may have brought the use just below
 
     def properties(self, limit: int) -> list[str]:
         """See ``Controller``."""
@@ -182,7 +182,7 @@ def _number(path: Path) -> int | None:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """The numbers in a file of lines of a word and a number each."""
+    """The numbers in a file whose lines are a word and a number each."""
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:

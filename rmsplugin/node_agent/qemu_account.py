@@ -1,4 +1,4 @@
-"""The account that libvirt runs QEMU as on this node, and what it may do. Looked at for `rmsplugin check`."""
+"""QEMU account: the account under which libvirt runs QEMU on this node, and its rights; for `rmsplugin check`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rmsplugin.node_agent.compression import QEMU_CONF, configured
 
 KVM = Path("/dev/kvm")
 
-#: Those of Debian's packages, and of others'; a libvirt that was built without one runs QEMU as root.
+#: The accounts of Debian's packages, and of others'; a libvirt that was built without one runs QEMU as root.
 _USUAL = ("libvirt-qemu", "qemu")
 _TIMEOUT_S = 20
 
 
 class QEMUAccount(NamedTuple):
-    """Whom QEMU runs as."""
+    """The account under which QEMU runs."""
 
     uid: int
     gid: int
@@ -44,13 +44,13 @@ class QEMUAccount(NamedTuple):
 
 
 def seen(vm_dir: Path) -> dict[str, object]:
-    """What the node says of it."""
+    """The node's facts about it."""
     account = configured_account()
     return {"hidden_vm_dir": not_passed(vm_dir, account), "kvm_closed": is_closed(KVM, account)}
 
 
 def configured_account(qemu_conf: Path = QEMU_CONF) -> QEMUAccount | None:
-    """Whom libvirt is told to run QEMU as; None: it cannot be known, or nobody but root may take on an account."""
+    """The account that libvirt's settings name for QEMU; None: it is unknown, or only root may take on an account."""
     if os.geteuid() != 0:
         return None
     try:
@@ -67,21 +67,21 @@ def configured_account(qemu_conf: Path = QEMU_CONF) -> QEMUAccount | None:
 def not_passed(directory: Path, account: QEMUAccount | None) -> str:
     """The first directory on the way to ``directory`` that the account may not pass; "" if it may pass all.
 
-    Of an account that is not known: that not every account may pass.
+    For an unknown account: the first directory that not every account may pass.
     """
     # The agent itself gives the directory its mode.
     for each in reversed(directory.parents):
         try:
             mode = each.stat().st_mode
         except OSError:
-            break  # that it is not there is said otherwise
+            break  # another check reports that it is missing
         if not (mode & 0o001 or (account and account.may("x", each))):
             return str(each)
     return ""
 
 
 def is_closed(device: Path, account: QEMUAccount | None) -> bool | None:
-    """Whether the device is there and the account may not open it; None: the account is not known."""
+    """Whether the device exists and the account may not open it; None: the account is unknown."""
     if account is None:
         return None
     return device.exists() and not account.may("rw", device)
@@ -95,7 +95,7 @@ def _user(name: str) -> pwd.struct_passwd | None:
 
 
 def _number(name: str, find: Callable[[str], int]) -> int:
-    """Of an account or a group, which libvirt takes by name first, and by number; ``+`` before it: by number alone."""
+    """The number of an account or a group, which libvirt takes by name, then by number; with ``+``, by number alone."""
     try:
         return find(name)
     except KeyError:

@@ -1,11 +1,11 @@
-"""QEMU hook: what libvirt asks before it starts or takes in a VM, and may not do if this says no.
+"""QEMU hook: libvirt asks it before it starts or takes in a VM, and does not if the hook refuses.
 
-The engine compares what it is shown with what it knows, but the XML of an incoming migration comes from the libvirt of
-its source, and whoever is root there can have that say anything. So the node itself looks at what is to be created: a
-VM of ours has our shape (``vm_shape``), and files where the settings of this node say. VMs of other
-names are none of our business, unless they come from another node: nobody but the engine migrates.
+The engine compares VMs with its own knowledge. But the XML of an incoming migration comes from the libvirt of its
+source, and root there can have that libvirt say anything. So the node itself looks at the VM to be created. A VM of
+ours has our shape (``vm_shape``), and its files where the settings of this node have them. The hook leaves VMs of other
+names alone, unless they come from another node: only the engine migrates.
 
-It is called by ``hooks/qemu``. It refuses by its exit status; what it says on standard error reaches the caller.
+``hooks/qemu`` calls it. It refuses by its exit status; its standard error reaches the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name
 from rmsplugin.node_agent.config import AgentConfig, load
 from rmsplugin.node_agent.errors import AgentError
 
-#: The moments at which something is about to be created; a restore comes to `prepare` as well.
+#: The moments before a VM is created; a restore comes to `prepare` as well.
 _ASKED = {("prepare", "begin"), ("migrate", "begin")}
 _LIMIT_BYTES = 1 << 20
 _EMULATOR = re.compile(r"/usr/(bin|lib|libexec)/([A-Za-z0-9_.-]+/)*(qemu-system-x86_64|qemu-kvm|kvm)")
@@ -45,10 +45,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def refusal(name: str, operation: str, xml: str, config: AgentConfig) -> str:
-    """Why the VM may not be created here; "" if it may.
+    """The reason why the VM may not be created here; "" if it may.
 
     Raises:
-        ValueError: it is no XML.
+        ValueError: the text is no XML.
     """
     if not name.isascii() or parse_vm_name(name) is None:
         return "no VM of ours comes from another node" if operation == "migrate" else ""
@@ -61,11 +61,11 @@ def refusal(name: str, operation: str, xml: str, config: AgentConfig) -> str:
 
 
 def _unguarded(domain: ElementTree.Element) -> str:
-    """What is wrong with an interface that this node was to filter, and does not; "" if nothing is."""
+    """The fault of an interface that this node should filter, and does not; "" if there is none."""
     for target in domain.findall("devices/interface/target"):
         tap = target.get("dev", "")
         if tap.startswith(TAP_PREFIX):
-            from rmsplugin.node_agent import guest_filter  # here: other VMs need none of it
+            from rmsplugin.node_agent import guest_filter  # here, since other VMs need none of it
 
             if not guest_filter.is_kept(tap):
                 return f"its interface {tap} is to be filtered here, and is not"
@@ -73,7 +73,7 @@ def _unguarded(domain: ElementTree.Element) -> str:
 
 
 def _misplaced(domain: ElementTree.Element, name: str, config: AgentConfig) -> Iterator[str]:
-    """Each file and interface of the node that is not where the settings have those of this VM."""
+    """The files and interfaces of the node that are not where the settings have those of this VM."""
     own = os.path.join(config.vm_dir, name)
     images = frozenset(config.images)
     for path, attribute, allowed in (

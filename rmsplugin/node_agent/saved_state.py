@@ -1,8 +1,8 @@
-"""Saved state: the file of a ``virsh save``, with another VM's name, UUID and MAC address in its head, or uncompressed.
+"""Saved state: changes the VM's name, UUID and MAC address in the head of a ``virsh save`` file, or uncompresses it.
 
-libvirt itself edits all but these. The format is its private matter, though unchanged since 2010
+libvirt itself edits all but these. The format is libvirt's private matter, though unchanged since 2010
 (src/qemu/qemu_saveimage.h): 16 bytes of magic, 19 numbers of 32 bits as the machine writes them, the domain's XML, NUL,
-a cookie, NULs up to the length that the head tells, then QEMU's stream. What looks otherwise is refused.
+a cookie, NULs up to the length that the head tells, then QEMU's stream. A file of another form is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATA_LIMIT_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What two VMs that are otherwise alike must not share."""
+    """The parts in which two otherwise equal VMs must differ."""
 
     name: str
     job: int
@@ -36,7 +36,7 @@ class Identity:
 
 
 def copy_as(source: Path, destination: Path, identity: Identity) -> None:
-    """Copy a state, as that of another VM; ``destination`` must not be there.
+    """Copy a state as that of another VM; ``destination`` must not exist.
 
     Raises:
         AgentError: kind ``corrupt`` if the file is not of the known form, or has no room for the new names.
@@ -48,7 +48,7 @@ def copy_as(source: Path, destination: Path, identity: Identity) -> None:
 
 
 def rename(state: Path, identity: Identity) -> None:
-    """Make a state that of another VM, in its place. Raises as ``copy_as``."""
+    """Turn a state into that of another VM, in place. Raises as ``copy_as``."""
     with open(state, "r+b") as file:
         head = _rewritten_head(file, identity)
         file.seek(0)
@@ -56,12 +56,12 @@ def rename(state: Path, identity: Identity) -> None:
 
 
 def copy_unpacked(source: Path, destination: Path) -> None:
-    """Copy a state without its compression: libvirt reads it in half the time; ``destination`` must not be there.
+    """Copy a state without its compression: libvirt reads it in half the time; ``destination`` must not exist.
 
     Raises:
         AgentError: kind ``corrupt`` if the file is not of the known form, ``failed`` if it cannot be unpacked here.
     """
-    # Without a buffer: the program reads on from where this one stands.
+    # The file is unbuffered: the program reads on from its position.
     with open(source, "rb", buffering=0) as old, files.create(destination) as new:
         magic, version, length, running, packed, cookie_at, unused = _read_head(old)
         new.write(_HEAD.pack(magic, version, length, running, 0, cookie_at, unused) + old.read(length))

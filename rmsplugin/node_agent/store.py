@@ -1,4 +1,4 @@
-"""Store: the directory of saved states. A file in it, its marker, tells it from a directory that is not mounted."""
+"""Store: the directory of saved states. Its marker, a file, tells it from a directory that is not mounted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MARKER = ".rmsplugin-store"
 
 
 def marker_of(directory: Path) -> str | None:
-    """What the marker of the store says; None if there is no marker, or no directory."""
+    """The content of the store's marker; None if there is no marker, or no directory."""
     try:
         return (directory / MARKER).read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -20,7 +20,7 @@ def marker_of(directory: Path) -> str | None:
 
 
 def mark(directory: Path, identity: str) -> str:
-    """Give the store a marker, unless it has one. Returns the marker that it has then; of several at once, one wins."""
+    """Give the store a marker, unless it has one. Returns its marker then; of several concurrent calls one wins."""
     new = directory / f"{MARKER}.{identity}"
     files.remove(new)
     try:

@@ -1,8 +1,8 @@
-"""Templates: the states of VMs that were saved before they knew who they are, from which others start.
+"""Templates: the states of VMs that were saved before they had an identity, from which other VMs start.
 
 A template is named by a key (the engine's digest of the virtual hardware, the node's CPU and its hypervisor) and by
-what its image and QEMU were when it was made. One of an older image or QEMU is removed when it is met. The store is
-bounded; what was not used for the longest time goes first.
+its image and QEMU at that time. A template of an older image or QEMU is removed when it is met. The store is bounded;
+the template that was not used for the longest time goes first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked, r
 from rmsplugin.node_agent.spare import SUFFIX, Spare
 from rmsplugin.node_agent.values import Reply, VMName
 
-#: What the guest says on its console where a template of it can be saved.
+#: The guest's message on its console when a template of it can be saved.
 WAITING = b"rmsplugin-guest: waiting"
-#: Who makes a template has so long; then another may try.
+#: The time that a VM has to make a template; then another may try.
 _CLAIM_S = 600.0
-#: After a template has failed VMs of its key are booted for so long.
+#: After a template has failed, VMs of its key are booted for so long.
 _REFUSED_S = 3600.0
-#: No state of a VM was seen to be so many times as large without its compression.
+#: No state of a VM was seen to be more than so many times as large without its compression.
 _UNPACKED_MOST = 10
 _POLL_S = 0.1
 COPIED: Reply = {"template": "copied"}
@@ -36,7 +36,7 @@ _MODE = 0o700
 
 
 class Template:
-    """The template of one key, for one image: its files, and what is noted beside them."""
+    """The template of one key, for one image: its files, and the notes beside them."""
 
     def __init__(self, config: AgentConfig, key: str, image: str) -> None:
         if image not in config.image_files:
@@ -55,9 +55,9 @@ class Template:
         self._bound = config.templates_mib << 20
 
     def use(self, vm: VMName, uuid: str, mac: str) -> Reply:
-        """Have a copy for the VM; else say whether it is to make the template, or to boot without ado.
+        """Make a copy for the VM; else say whether the VM is to make the template, or simply to boot.
 
-        A call that has become late does nothing: the VM may run by now, with the disk that would be replaced.
+        A call that is late does nothing: the VM may run by now, with the disk that would be replaced.
         """
         self._drop_stale()
         with files.lock(self._config.vm_dir, vm.identity):
@@ -72,7 +72,7 @@ class Template:
         return {"template": "make"}
 
     def _copy_for(self, vm: VMName, identity: Identity) -> None:
-        """Raises FileNotFoundError if there is no template, or it is replaced meanwhile."""
+        """Make the copy. Raises FileNotFoundError if there is no template, or it is replaced meanwhile."""
         copy, origin = self._copy_of(vm), self._origin_of(vm)
         with self._spare.lock():
             self._spare.note_origin(origin)
@@ -88,7 +88,7 @@ class Template:
         os.utime(self._state)
 
     def await_guest(self, vm: VMName, seconds: float) -> Reply:
-        """Wait until the guest of the VM that makes the template says that it waits, or until the time is over."""
+        """Wait until the guest of the VM that makes the template reports that it waits, or until the time is over."""
         deadline = time.monotonic() + seconds
         begin = self._console_begin(vm)
         while not (waits := WAITING in _text_from(self._console_of(vm), begin)):
@@ -98,7 +98,7 @@ class Template:
         return {"waiting": waits}
 
     def keep_disk(self, vm: VMName) -> Reply:
-        """Keep the disk of the VM that makes the template, as it is now that its state is saved."""
+        """Keep the disk of the VM that makes the template, in its state of the moment when its memory was saved."""
         self._console_begin(vm)
         kept = self._kept_disk_of(vm)
         files.remove(kept)
@@ -106,7 +106,7 @@ class Template:
         return {}
 
     def settle(self, vm: VMName) -> Reply:
-        """The VM has started well: the state that it made becomes the template; a copy that it used, its spare."""
+        """Handle a successful start: the VM's saved state becomes the template, or the copy that it used the spare."""
         copy, disk, origin = self._copy_of(vm), self._kept_disk_of(vm), self._origin_of(vm)
         if not self._is_made_by(vm):
             if self._is_room_for(files.size_of(copy) or 0):
@@ -121,7 +121,7 @@ class Template:
         return {"kept": kept}
 
     def refuse(self, vm: VMName) -> Reply:
-        """The template has failed, or could not be made: it is gone, and none is made for a while."""
+        """Handle a failed template, or one that could not be made: remove it, and have none made for a while."""
         with files.lock(self._config.vm_dir, vm.identity):
             self._drop_files_of(vm)
         with self._spare.lock():
@@ -130,7 +130,7 @@ class Template:
         return {}
 
     def _console_begin(self, vm: VMName) -> int:
-        """Where the VM's console was when it set about making the template."""
+        """The offset in the VM's console at which it began to make the template."""
         try:
             claimed_by, begin = self._claim.read_text().split()
         except (FileNotFoundError, ValueError):
@@ -140,7 +140,7 @@ class Template:
         return int(begin)
 
     def _claimed_by(self, vm: VMName) -> bool:
-        """Whether this VM may make the template: one does at a time."""
+        """Whether this VM may make the template: one VM at a time does."""
         if not _is_young(self._claim, _CLAIM_S) or self._is_made_by(vm):
             files.remove(self._claim)
         try:
@@ -157,7 +157,7 @@ class Template:
             return False
 
     def _drop_stale(self) -> None:
-        """Remove what was made with another QEMU, or from another state of this image."""
+        """Remove files that were made with another QEMU, or from another state of this image."""
         qemu = self._stamps.partition("-")[2]
         stale = []
         for path in self._directory.glob("[!.]*"):  # not the lock
@@ -169,7 +169,7 @@ class Template:
                 files.remove(*stale)
 
     def _keep(self, made: Path, disk: Path) -> bool:
-        """Have the state as the template, uncompressed: each start from it is the sooner for it."""
+        """Keep the state as the template, uncompressed: so each start from it is faster."""
         if made.stat().st_size * _UNPACKED_MOST > files.free_bytes(self._directory):
             return False
         partial, partial_disk = self._state.with_suffix(".partial"), self._disk.with_suffix(".partial-disk")
@@ -192,9 +192,9 @@ class Template:
         return kept
 
     def _make_room(self, size: int) -> bool:
-        """Remove spares, and then the least recently used templates, until one of so many bytes fits.
+        """Remove spares, and then the least recently used templates, until so many bytes fit.
 
-        Returns whether it does.
+        Returns whether they do.
         """
         if size > self._bound:
             return False
@@ -209,17 +209,17 @@ class Template:
         return sum(map(_size_of, self._directory.glob("*.state"))) + size <= self._bound
 
     def _drop_files_of(self, vm: VMName) -> None:
-        """No state from which the VM starts is left, nor the disk that belongs to it."""
+        """Remove all states from which the VM starts, and the disk that belongs to them."""
         files.remove(self._copy_of(vm), self._origin_of(vm))
         if self._has_disk:
             files.remove(self._kept_disk_of(vm), self._disk_of(vm))
 
     def _copy_of(self, vm: VMName) -> Path:
-        """Where the VM's own state lies while it starts: among the files that go when the VM goes."""
+        """The path of the VM's own state while it starts: among the files that go when the VM goes."""
         return self._config.vm_dir / f"{vm.name}.template"
 
     def _origin_of(self, vm: VMName) -> Path:
-        """Names the state of which the VM's own one is a copy."""
+        """The path of a link to the state of which the VM's own one is a copy."""
         return self._config.vm_dir / f"{vm.name}.template-origin"
 
     def _disk_of(self, vm: VMName) -> Path:
@@ -233,7 +233,7 @@ class Template:
 
 
 def stored(config: AgentConfig) -> Reply:
-    """How many templates the node has, and their size."""
+    """The number of templates that the node has, and their size."""
     sizes = [_size_of(path) for path in config.templates.glob("*.state")]
     return {"number": len(sizes), "bytes": sum(sizes)}
 
@@ -244,12 +244,12 @@ def _size_of(state: Path) -> int:
 
 
 def _files_of(state: Path) -> tuple[Path, ...]:
-    """A template: its state, and its spare and its disk if it has them."""
+    """The files of a template: its state, and its spare and its disk if it has them."""
     return state, state.with_suffix(SUFFIX), state.with_suffix(".disk")
 
 
 def _stamp(paths: Iterable[str]) -> str:
-    """Changes when one of the files does."""
+    """A stamp that changes when one of the files does."""
     facts = []
     for path in paths:
         try:

@@ -1,6 +1,6 @@
-"""Transfer: the copy of a saved state from one node's store to another's, over ssh, digested where it arrives.
+"""Transfer: copies a saved state from one node's store to another's, over ssh, and digests it where it arrives.
 
-``reach`` tries the way that copies will take, and ways that have to be closed, for ``rmsplugin check``.
+``reach`` tries the way that copies will take, and ways that must be closed, for ``rmsplugin check``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rmsplugin.node_agent.verbs import Agent, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
 
-#: Connects in a process of its own: libvirt's connect blocks in C for as long as the other side pleases.
+#: It connects in a process of its own: libvirt's connect blocks in C for as long as the other side pleases.
 _CONNECT = """
 import sys, libvirt
 libvirt.registerErrorHandler(lambda context, error: None, None)
@@ -33,7 +33,7 @@ except libvirt.libvirtError as error:
     sys.exit(str(error))
 """
 
-#: Certificates with their keys that a node has; root there may show them as its own to any libvirtd.
+#: Certificates of a node with their keys; root there may show them as its own to any libvirtd.
 _CERTIFICATES = (
     ("/etc/pki/libvirt/clientcert.pem", "/etc/pki/libvirt/private/clientkey.pem"),
     ("/etc/pki/libvirt/servercert.pem", "/etc/pki/libvirt/private/serverkey.pem"),
@@ -70,14 +70,14 @@ def reach(agent: Agent, node: str) -> Reply:
     wrong = _attempt([*_ssh(agent), node, "space"])
     return {
         "agent": wrong,
-        # A harmless verb that is none of a node's: if it is obeyed, so are those that do harm.
+        # A harmless verb that no node may call: if it is obeyed, so are harmful ones.
         "unrestricted": not wrong and not _attempt([*_ssh(agent), node, "check"]),
         "libvirt_open": any(_obeys(node, *pair) for pair in _CERTIFICATES if all(map(os.path.exists, pair))),
     }
 
 
 def _obeys(node: str, certificate: str, key: str) -> bool:
-    """Whether the node's libvirt takes this node's certificate for a client's."""
+    """Whether the node's libvirt accepts this node's certificate as a client's."""
     with tempfile.TemporaryDirectory() as directory:
         for name, path in (("cacert.pem", _AUTHORITY), ("clientcert.pem", certificate), ("clientkey.pem", key)):
             os.symlink(path, os.path.join(directory, name))
@@ -85,7 +85,7 @@ def _obeys(node: str, certificate: str, key: str) -> bool:
 
 
 def _attempt(command: list[str]) -> str:
-    """Run a command; return the last line of its errors when it fails, else nothing."""
+    """Run a command; return the last line of its errors if it fails, else an empty text."""
     try:
         done = subprocess.run(
             command,
@@ -111,7 +111,7 @@ def _ssh(agent: Agent) -> list[str]:
         "BatchMode": "yes",
         "IdentitiesOnly": "yes",
         "ConnectTimeout": "10",
-        # A node that dies in the middle must not hold the copy for ever.
+        # A node that dies in the middle must not block the copy for ever.
         "ServerAliveInterval": "10",
         "ServerAliveCountMax": "3",
     }
@@ -120,9 +120,9 @@ def _ssh(agent: Agent) -> list[str]:
 
 
 def _pour(path: Path, pipe: IO[bytes], report: Report) -> None:
-    """Write the file into the pipe, as far as the other side takes it. That side digests what arrives."""
+    """Write the file into the pipe, as far as the other side reads it. That side digests the arriving bytes."""
     done, pulse = 0, files.Pulse(report)
-    # The other side stops listening when it fails, and when it has the file already; its answer says which.
+    # The other side stops reading when it fails, and when it has the file already; its answer tells which.
     with suppress(BrokenPipeError), open(path, "rb") as file, pipe:
         while chunk := file.read(files.CHUNK_BYTES):
             pipe.write(chunk)
@@ -143,10 +143,10 @@ def _answer(node: str, output: bytes, errors: bytes) -> Reply:
 
 
 def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int = 0) -> Reply:
-    """Take the state that ``send`` brings on standard input; nothing happens if it is here already.
+    """Receive the state that ``send`` brings on standard input; nothing happens if it is here already.
 
-    Another node calls this, and must not be able to take away what is here: another state of the VM is left alone,
-    and so is what libvirt may just be writing.
+    Another node calls this, and must not be able to remove files here: another state of the VM is left alone, and so is
+    a file that libvirt may be writing.
     """
     final, _ = agent.state_paths(vm, False, checkpoint)
     incoming = incoming_path(final)

@@ -1,4 +1,4 @@
-"""Values: what verbs are given, and what they answer."""
+"""Values: arguments and answers of the verbs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Report = Callable[[Reply], None]
 
 
 class Guard(NamedTuple):
-    """The addresses that a VM's interface is pinned to."""
+    """The addresses to which a VM's interface is pinned."""
 
     mac: str
     address: str
 
 
 class VMName:
-    """A VM name that was checked, with what it consists of."""
+    """A checked VM name, with its parts."""
 
     def __init__(self, name: str) -> None:
         # ASCII: other scripts have digits too, and two names must not mean one VM.

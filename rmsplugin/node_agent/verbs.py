@@ -1,4 +1,4 @@
-"""Verbs: what the node agent does (docs/protocols.md, section 4). Each takes checked words and returns its answer."""
+"""Verbs: the work of the node agent (docs/protocols.md, section 4). Each takes checked words and returns its answer."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
 CONFIG_LIMIT_BYTES = 64 * 1024
 SEED_LIMIT_BYTES = 4 << 20
 
-#: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to others either, but
-#: QEMU, which need not run as root, has to get at those files in it that libvirt hands over to it.
+#: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to other users
+#: either. But QEMU, which need not run as root, has to reach those files in it that libvirt gives to it.
 _STORE_MODE = 0o700
 
 
-#: What the names of checkpoints begin with; no verb takes such a file for a VM's state.
+#: The beginning of the names of checkpoints; no verb takes such a file for a VM's state.
 _CHECKPOINT = "checkpoint-"
 
-#: What follows the VM's name in the names of states that nobody may restore.
+#: The suffixes of the names of states that nobody may restore.
 _UNFINISHED = (".state.partial", ".state.incoming")
 _VM_DIR_MODE = 0o711
 
-#: The file that says that the node filters the VM's interface.
+#: The file whose presence says that the node filters the VM's interface.
 _GUARD = ".guard"
 
 
@@ -44,7 +44,7 @@ class Agent:
         self._config = config
 
     def store(self, shared: bool) -> Path:
-        """The store. Never made here: one that is not mounted looks like one that was never there."""
+        """The store. It is never made here: a store that is not mounted looks like one that never existed."""
         directory = self._config.store_of(shared)
         if store.marker_of(directory) is None:
             raise AgentError("no_store", f"{directory} shows no {store.MARKER}: is it mounted?")
@@ -56,7 +56,7 @@ class Agent:
         epoch.obey(self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir(), of_engine)
 
     def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Reply:
-        """Set up the store; one that has a marker keeps it. ``expected``: a state that must be there to be seen."""
+        """Set up the store; one that has a marker keeps it. ``expected``: a VM whose state must be visible there."""
         directory = self._config.store_of(shared)
         if shared and not directory.is_dir():
             raise AgentError("no_store", f"{directory} is not there: is it mounted?")
@@ -71,16 +71,16 @@ class Agent:
 
     @property
     def config(self) -> AgentConfig:
-        """What the settings say."""
+        """The agent's settings."""
         return self._config
 
     def put_config(self, vm: VMName, guard: Guard | None = None) -> Reply:
-        """Standard input becomes the VM's configuration; its console log is made here too, so that it is private."""
+        """Write standard input as the VM's configuration; its console log is made here too, so that it is private."""
         self.keep_guard(vm, guard)
         return self._keep_config(vm, standard_input(CONFIG_LIMIT_BYTES))
 
     def keep_guard(self, vm: VMName, guard: Guard | None) -> None:
-        """Pin the interface that the VM will have to its addresses; None: nothing is to be done for it."""
+        """Pin the future interface of the VM to its addresses; None: nothing is to be done for it."""
         if guard is not None:
             from rmsplugin.node_agent import guest_filter  # here: the other verbs start faster without it
 
@@ -89,7 +89,7 @@ class Agent:
                 guest_filter.keep(vm.name, guard, self._guards)
 
     def _guards(self) -> dict[str, Guard]:
-        """Of all VMs here whose interfaces are pinned."""
+        """The guards of all VMs here whose interfaces are pinned."""
         found = {}
         for path in self._vm_dir().glob(f"*{_GUARD}"):
             words = path.read_text().split()
@@ -98,7 +98,7 @@ class Agent:
         return found
 
     def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
-        """The first bytes become the VM's configuration, and the others, if there are any, its seed ISO."""
+        """Write the first bytes as the VM's configuration, and the others, if there are any, as its seed ISO."""
         if not 0 < config_bytes <= min(CONFIG_LIMIT_BYTES, len(content)):
             raise AgentError("failed", f"no configuration of {config_bytes} bytes in {len(content)}")
         self._keep_config(vm, content[:config_bytes])
@@ -115,7 +115,7 @@ class Agent:
         return {"bytes": len(content)}
 
     def put_seed(self, vm: VMName) -> Reply:
-        """Standard input becomes the VM's seed ISO."""
+        """Write standard input as the VM's seed ISO."""
         return self._keep_seed(vm, standard_input(SEED_LIMIT_BYTES))
 
     def _keep_seed(self, vm: VMName, content: bytes) -> Reply:
@@ -125,7 +125,7 @@ class Agent:
         return {"bytes": len(content)}
 
     def make_overlay(self, vm: VMName, base: str) -> Reply:
-        """An overlay on a base that the settings name."""
+        """Make an overlay on a base that the settings name."""
         import subprocess  # here: the other verbs start faster without it
 
         if base not in self._config.bases:
@@ -145,7 +145,7 @@ class Agent:
         return {}
 
     def drop_config(self, vm: VMName) -> Reply:
-        """Remove everything in the VMs' directory that is this VM's, rotated console logs included, and its filter."""
+        """Remove all of this VM's files in the VMs' directory, rotated console logs included, and its filter."""
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
             if files.size_of(directory / f"{vm.name}{_GUARD}") is not None:
@@ -156,7 +156,7 @@ class Agent:
         return {}
 
     def stat(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
-        """What there is of the VM's state."""
+        """The facts about the VM's state."""
         final, partial = self.state_paths(vm, shared, checkpoint)
         final_bytes, partial_bytes = files.size_of(final), files.size_of(partial)
         return {
@@ -168,9 +168,9 @@ class Agent:
         }
 
     def seal(self, vm: VMName, shared: bool, report: Report, checkpoint: int = 0) -> Reply:
-        """Have the partial file on disk, digest it and give it its final name, all in one reading.
+        """Put the partial file on disk, digest it and give it its final name, all in one reading.
 
-        Asked again, when the answer did not reach the engine, it digests the final file.
+        If called again, because the answer did not reach the engine, it digests the final file.
         """
         final, partial = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, checkpoint):
@@ -182,14 +182,14 @@ class Agent:
                 raise AgentError("corrupt", f"the state of {vm.name} is incomplete")
             size, blake2b = files.sync_and_digest(path, files.Pulse(report, size).beat)
             if path == partial:
-                # The engine may have given this call up meanwhile, and begun something else with the file.
+                # The engine may have given this call up meanwhile, and begun another operation with the file.
                 report({"bytes_done": size, "bytes_total": size})
                 partial.rename(final)
             files.sync_directory(final.parent)
         return {"bytes": size, "blake2b": blake2b}
 
     def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Reply:
-        """Read the final file."""
+        """Read and digest the final file."""
         final, _ = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, checkpoint, shared=True):
             _require_digest(vm, final, size, blake2b)
@@ -197,7 +197,7 @@ class Agent:
         return {}
 
     def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
-        """Remove final and partial file, and what a copy that broke off has left."""
+        """Remove final and partial file, and the rest of a broken-off copy."""
         final, partial = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, checkpoint):
             files.remove(final, partial, incoming_path(final))
@@ -219,7 +219,7 @@ class Agent:
         return {}
 
     def list_files(self, shared: bool) -> Reply:
-        """All VMs that there are files of; a VM of which a console log or a half-written file is left counts too."""
+        """All VMs of which there are files; a VM with only a console log or a half-written file left counts too."""
         names = [path.name for path in self.store(shared).iterdir()]
         configs = {path.name.partition(".")[0] for path in self._vm_dir().iterdir()}
         return {
@@ -235,7 +235,7 @@ class Agent:
         return {"free_bytes": files.free_bytes(there), "marker": store.marker_of(directory)}
 
     def put_aside(self, vm: VMName, number: int, shared: bool) -> Reply:
-        """Give state and disk of the VM names by which nothing uses or drops them; what is not there is left out."""
+        """Give state and disk of the VM names under which nothing uses or drops them; missing files are left out."""
         return self._rename(vm, [(plain, aside) for plain, aside in self._aside_paths(vm, number, shared)], shared)
 
     def take_back(self, vm: VMName, number: int, shared: bool) -> Reply:
@@ -243,7 +243,7 @@ class Agent:
         return self._rename(vm, [(aside, plain) for plain, aside in self._aside_paths(vm, number, shared)], shared)
 
     def drop_aside(self, vm: VMName, number: int, shared: bool) -> Reply:
-        """Remove what ``put_aside`` left."""
+        """Remove the files of ``put_aside``."""
         paths = self._aside_paths(vm, number, shared)
         with files.lock(self.store(shared), vm.identity):
             files.remove(*(aside for _, aside in paths))
@@ -268,7 +268,7 @@ class Agent:
                 raise AgentError("not_found", f"no state of {vm.name}")
             for source, destination in pairs:
                 if files.size_of(source) is None:
-                    continue  # done already, or never there
+                    continue  # done already, or never existed
                 if files.size_of(destination) is not None:
                     raise AgentError("failed", f"{destination} is in the place of {source.name}")
                 source.rename(destination)
@@ -281,7 +281,7 @@ class Agent:
             guards,
             qemu_account,
             templates,
-        )  # here: it needs this module; other verbs start faster
+        )  # here: it imports this module, and other verbs start faster without it
 
         config = self._config
         return {
@@ -313,7 +313,7 @@ class Agent:
 def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = False) -> AbstractContextManager[None]:
     """Keep other agents off the VM's states, or off this checkpoint of it.
 
-    Each checkpoint has a lock of its own: a copy whose sender has died keeps nobody off the one before.
+    Each checkpoint has a lock of its own: a copy whose sender has died does not block the checkpoint before.
     """
     if not checkpoint:
         return files.lock(final.parent, vm.identity, shared=shared)
@@ -322,7 +322,7 @@ def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = F
 
 
 def incoming_path(final: Path) -> Path:
-    """Where a copy from another node is written: never over what libvirt writes on this one."""
+    """The path to which a copy from another node is written: never over a file that libvirt writes on this one."""
     return final.with_name(f"{final.name}.incoming")
 
 
@@ -354,7 +354,7 @@ def _describe(path: Path) -> Reply:
 
 
 def standard_input(limit: int) -> bytes:
-    """All of it, if there is some and no more than ``limit`` bytes."""
+    """All of standard input, if there is some and no more than ``limit`` bytes."""
     content = sys.stdin.buffer.read(limit + 1)
     if len(content) > limit:
         raise AgentError("failed", f"more than {limit} bytes")

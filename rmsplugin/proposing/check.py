@@ -1,8 +1,8 @@
-"""Check: everything that is wrong with a proposal, said by code that had no part in making it.
+"""Check: finds all faults of a proposal, by code that had no part in making it.
 
-The plan goes to the checker of plans. What an executor uses besides is looked at here: the fingerprint, the decided
-states, and the dependency order, by which it starts each action as soon as its needs have ended, and skips what needs
-one that failed.
+The plan goes to the checker of plans. The executor's other inputs are checked here: the fingerprint, the decided
+states, and the dependency order. By this order the executor starts each action as soon as its needs have ended, and
+skips an action that needs a failed one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rmsplugin.proposing.proposal import Proposal
 
 
 def check(source: Configuration, proposal: Proposal) -> list[str]:
-    """Return a sentence for each fault of a proposal for ``source``; nothing if it is right."""
+    """Return a sentence for each fault of a proposal for ``source``; empty if it is right."""
     plan, order = proposal.plan, proposal.order
     on = switched_on(source, plan.nodes)
     found = [str(fault) for fault in check_plan(on, proposal.target, proposal.plan.pools, proposal.plan.cost)]
@@ -39,7 +39,7 @@ def check(source: Configuration, proposal: Proposal) -> list[str]:
 
 
 def _states(source: Configuration, proposal: Proposal) -> Iterator[str]:
-    """Whether the target is what was decided."""
+    """The faults of the target: it has to have the decided states."""
     states, target = proposal.decision.states, proposal.target
     for vjob in source.vjobs:
         if vjob.name not in states:
@@ -56,7 +56,7 @@ def _states(source: Configuration, proposal: Proposal) -> Iterator[str]:
 
 
 def _order(proposal: Proposal) -> Iterator[str]:
-    """Whether the order is one of this plan, can be carried out, and keeps the actions of each VM apart."""
+    """The faults of the order: it has to be one of this plan, be feasible, and keep the actions of each VM apart."""
     order = proposal.order
     if order.actions != tuple(proposal.plan.actions()) or len(order.needs) != len(order.actions):
         yield "the dependency order is of another plan"

@@ -18,12 +18,12 @@ from rmsplugin.proposing.proposal import Proposal
 def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, float]) -> dict[str, Any]:
     """The JSON of a proposal; the same proposal gives the same bytes, but for ``seconds``.
 
-    Vjobs in transit are left out: they stand for what vjobs hold that nothing is decided about.
+    Vjobs in transit are left out: they stand for the holdings of vjobs about which nothing is decided.
 
     Args:
-        source: the configuration that it is for.
-        proposal: what is told.
-        seconds: of the clock, by stage.
+        source: the configuration of the proposal.
+        proposal: the proposal.
+        seconds: the duration of each stage, by a clock.
     """
     decision, vjobs = proposal.decision, decided_about(source)
     return {
@@ -39,7 +39,7 @@ def document(source: Configuration, proposal: Proposal, seconds: Mapping[str, fl
 
 
 def notes_of(notes: Iterable[Note]) -> list[dict[str, Any]]:
-    """What has become of reservations, and what shortages cost, as JSON."""
+    """The course of reservations, and the costs of shortages, as JSON."""
     return [
         {
             "note": note.what,
@@ -52,7 +52,7 @@ def notes_of(notes: Iterable[Note]) -> list[dict[str, Any]]:
 
 
 def decided_about(configuration: Configuration) -> list[VJob]:
-    """The vjobs that something is decided about, in queue order."""
+    """The vjobs about which something is decided, in queue order."""
     return [vjob for vjob in configuration.vjobs if not vjob.in_transit]
 
 
@@ -104,7 +104,7 @@ def _action(action: Action, number: int, needs: Sequence[int]) -> dict[str, Any]
     if action.source is not None:
         found["from"] = action.source
     if action.kind is ActionKind.SUSPEND:
-        found["image"] = action.destination  # where the saved state will be: there, or "shared"
+        found["image"] = action.destination  # the place of the saved state: that node, or "shared"
     elif action.destination is not None:
         found["to"] = action.destination
     if action.kind is ActionKind.RESUME:
@@ -116,5 +116,5 @@ def _action(action: Action, number: int, needs: Sequence[int]) -> dict[str, Any]
 
 
 def _finite(value: float | int | str) -> float | int | str | None:
-    """A value that JSON has; it has no infinity."""
+    """The value if JSON has it; JSON has no infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

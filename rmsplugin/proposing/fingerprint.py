@@ -1,9 +1,9 @@
-"""Fingerprint: a digest of what a plan depends on, so that whoever applies it can refuse it when that has moved.
+"""Fingerprint: a digest of all that a plan depends on, so that a plan is refused when its facts have changed.
 
 A plan depends on the nodes that its actions leave or enter (their state and capacity, and which VMs run there with
-which demands), and on the vjobs whose VMs it touches (where each VM is, what it demands, what the vjob may). It does
-not depend on the rest of the cluster, nor on how long a vjob has been in its state: a job that arrives meanwhile, or
-the mere passing of time, makes no plan stale.
+which demands), and on the vjobs whose VMs it touches (each VM's place and demand, the vjob's rights). It does
+not depend on the rest of the cluster, nor on the time that a vjob has been in its state: a job that arrives meanwhile,
+or the mere passing of time, makes no plan stale.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _DIGEST_BYTES = 16
 
 
 def fingerprint(configuration: Configuration, plan: Plan) -> str:
-    """The digest, in hexadecimal; the same in every process and release that has the same facts."""
+    """The digest, in hexadecimal; the same in every process and release for the same facts."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for name, fact in sorted(facts(configuration, plan).items()):
-        for text in (name, fact):  # with its length: no name can pass for a part of another fact
+        for text in (name, fact):  # with its length: no name can look like a part of another fact
             data = text.encode(errors="surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)
     return digest.hexdigest()
 
 
 def moved(then: Configuration, now: Configuration, plan: Plan) -> list[str]:
-    """What a plan that was made for ``then`` depends on and is otherwise ``now``: a sentence each, by name."""
+    """The facts of a plan for ``then`` that are different ``now``: a sentence each, by name."""
     before, after = facts(then, plan), facts(now, plan)
     return [
         f"{name}: was {before.get(name, 'not there')}, is {after.get(name, 'not there')}"
@@ -39,7 +39,7 @@ def moved(then: Configuration, now: Configuration, plan: Plan) -> list[str]:
 
 
 def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
-    """All that a plan depends on, in words by name of node, vjob and VM; what is gone has none."""
+    """All facts of a plan, in words by name of node, vjob and VM; a node, vjob or VM that is gone has none."""
     nodes = _nodes(plan)
     moving = {action.vm.name for action in plan.actions()}
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Parameters of a proposal: everything that it depends on besides the configuration."""
+"""Parameters of a proposal: all that it depends on besides the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmsplugin.proposing.quiet import Quiet
 if TYPE_CHECKING:
     from rmsplugin.planning.target.placement import Objective
 
-#: The policies that start a solver to find out who fits, and those that decide the same by First Fit Decreasing.
+#: The policies that use a solver to find out which vjobs fit, and those that decide the same by First Fit Decreasing.
 _WITHOUT_SOLVER = {"rjsp-exact": "rjsp"}
 
 
@@ -28,16 +28,15 @@ class ProposalParameters:
         policy: a name from ``rmsplugin.decision.policies.POLICIES``.
         decision: tunables of the policy.
         objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
-        heuristic: search nothing. ``ffd``: the decision's own sample is the target (First Fit Decreasing; of
-            ``rjsp-exact``, ``mixed`` and load sharing one near where the VMs are); ``repair``: only what must
-            move moves, or, where
-            that is dearer, the sample is the target.
-        search: limits of the search for hosts (those of the decision are in ``decision``).
-        durations: how long each kind of action takes, for the estimate of the makespan.
+        heuristic: search nothing. ``ffd``: the decision's own sample is the target (First Fit Decreasing; for
+            ``rjsp-exact``, ``mixed`` and load sharing, one near the VMs' places). ``repair``: only VMs that have to are
+            moved; where that is dearer, the sample is the target.
+        search: limits of the search for hosts (limits of the decision are in ``decision``).
+        durations: the duration of each kind of action, for the estimate of the makespan.
         previous: the hosts of the last proposal, node by VM name: a start for the search.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
-        shortage: what is asked about nodes that are short of memory before it is decided who runs; None: nothing.
-        capabilities: what the platform can do; a plan with anything else is rejected (``prepare``).
+        shortage: the question about nodes that are short of memory, asked before the decision; None: none is asked.
+        capabilities: the platform's abilities; a plan that needs others is rejected (``prepare``).
         quiet: quiet hours that have begun (``prepare`` minds them); None: it is no such time.
     """
 
@@ -54,11 +53,11 @@ class ProposalParameters:
     capabilities: Capabilities = EVERYTHING
 
     def without_pauses(self) -> ProposalParameters:
-        """The same, and whoever makes way is saved."""
+        """The same, but all vjobs that make way are saved."""
         return replace(self, decision=replace(self.decision, pause_limit_s=0.0))
 
     def without_solver(self) -> ProposalParameters:
-        """The same policy by heuristics alone: cheap, and no solver that could hang or eat memory."""
+        """The same policy by heuristics alone: cheap, and without a solver that could hang or eat memory."""
         return replace(
             self,
             policy=_WITHOUT_SOLVER.get(self.policy, self.policy),

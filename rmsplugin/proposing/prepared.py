@@ -1,7 +1,7 @@
-"""Prepared: a proposal that the checker accepts, as the steps that carry it out; or why there is none.
+"""Prepared: a proposal that the checker accepts, as the steps that carry it out; or the reason why there is none.
 
-A plan that is no good harms nobody; that nothing starts any more would. So where none is found, or the checker rejects
-it, heuristics alone are asked once more.
+A bad plan harms nobody, but no plan at all would keep everything from starting. So if none is found, or the checker
+rejects it, heuristics alone are asked once more.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Ask = Callable[[Configuration, ProposalParameters], Proposal | NoProposal]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What would be done.
+    """The result: the steps to be done, with their proposal.
 
     Attributes:
-        parameters: with which the proposal was made.
+        parameters: the parameters of the proposal.
         proposal: None if there is none.
         steps: of the proposal; none if there is nothing to do.
-        fault: why there is no proposal, or why another one was rejected; empty if all went well.
+        fault: the reason why there is no proposal, or why another one was rejected; empty if all went well.
     """
 
     parameters: ProposalParameters
@@ -41,10 +41,10 @@ class Prepared:
 
 
 def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> Prepared:
-    """Ask for a proposal, and check it; if it is no good, ask for one without a solver, then for one without pauses.
+    """Ask for a proposal, and check it; if it is bad, ask for one without a solver, then for one without pauses.
 
-    In quiet hours nobody is acted on who can stay: if a proposal does so all the same, one in which nobody starts takes
-    its place.
+    In quiet hours no vjob that can stay is acted on: if a proposal does so all the same, one in which no vjob starts
+    takes its place.
     """
     quiet = parameters.quiet
     if quiet is None:
@@ -63,7 +63,7 @@ def prepare(source: Configuration, parameters: ProposalParameters, ask: Ask) -> 
 
 
 def beyond(capabilities: Capabilities, plan: Plan) -> list[str]:
-    """What a plan asks of the platform that it cannot do, a sentence for each kind."""
+    """The demands of a plan that are beyond the platform's abilities, a sentence for each kind."""
     cannot = {kind for kind, can in _needed(capabilities).items() if not can}
     found = {action.kind for action in plan.actions()} & cannot
     return [f"the platform has no {kind}" for kind in sorted(found)]

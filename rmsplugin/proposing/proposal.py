@@ -1,4 +1,4 @@
-"""Proposal: one context switch that could be made, with everything that is known about it; or why there is none."""
+"""Proposal: one possible context switch, with all that is known about it; or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from rmsplugin.planning.plan import Plan
 
 @dataclass(frozen=True)
 class Proposal:
-    """A decision, the target configuration, the plan that leads there, and how good the plan is known to be.
+    """A decision, the target configuration, the plan that leads there, and the proven quality of the plan.
 
     Attributes:
         decision: the state of every vjob, with the reason.
-        target: where each VM ends, by VM name.
+        target: the final location of each VM, by VM name.
         plan: pools of actions.
-        order: which action waits for which others.
-        estimate: how long the plan takes.
+        order: for each action the actions that it waits for.
+        estimate: the estimated duration of the plan.
         lower_bound: MiB; proven, no plan for the decided states costs less.
-        nodes_used: how many nodes host VMs in the end.
+        nodes_used: the number of nodes that host VMs in the end.
         nodes_lower_bound: proven, they cannot be fewer.
-        fingerprint: a digest of what the plan depends on (``rmsplugin.proposing.fingerprint``).
+        fingerprint: a digest of all that the plan depends on (``rmsplugin.proposing.fingerprint``).
         sentence: the whole proposal in one sentence for a person.
-        fallback: why it stands in for the answer that was asked for: First Fit Decreasing alone decided and placed, or
-            it is the best that the search had found before it failed; empty if it is that answer.
-        remedy: what is done about nodes that are short of memory first; None if nothing was asked.
+        fallback: the reason why it stands in for the requested answer: First Fit Decreasing alone decided and placed,
+            or it is the best that the search had found before it failed; empty if it is the requested answer.
+        remedy: the measures for nodes that are short of memory, taken first; None if they were not asked for.
     """
 
     decision: Decision
@@ -50,7 +50,7 @@ class Proposal:
     remedy: Remedy | None = None
 
     def decided_about(self, source: Configuration) -> Configuration:
-        """The configuration that the decision is about, and the plan begins with, of what was observed."""
+        """The configuration that the decision is about and the plan begins with, derived from the observed one."""
         return source if self.remedy is None else self.remedy.applied_to(source)
 
     @property
@@ -60,17 +60,17 @@ class Proposal:
 
 
 class Missing(enum.StrEnum):
-    """What a proposal could not be made for lack of."""
+    """The missing part for lack of which a proposal could not be made."""
 
     DECISION = "decision"
     PLAN = "plan"
     ORDER = "order"  # the plan that was made contradicts itself: a fault of this program
-    ANSWER = "answer"  # who was asked gave none
+    ANSWER = "answer"  # the process that was asked gave no answer
 
 
 @dataclass(frozen=True, slots=True)
 class NoProposal:
-    """There is none: what is missing, and why."""
+    """No proposal: the missing part, and the reason."""
 
     missing: Missing
     explanation: str

@@ -1,6 +1,6 @@
 """Propose: decide, place, plan, order and estimate; one pure call for the command line, the simulator and the daemon.
 
-Its answer is checked by whoever uses it, by ``rmsplugin.proposing.check``, which shares nothing with the planner.
+The caller checks its answer by ``rmsplugin.proposing.check``, which shares nothing with the planner.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal, sentence
 
-#: Entered for each stage (``decision``, ``placement``, ``planning``) while it lasts: a clock, a display. The clock is
-#: the caller's, for there is none here.
+#: Entered for each stage (``decision``, ``placement``, ``planning``) while it lasts: a clock, a display. A clock is the
+#: caller's, for there is none here.
 Stage = Callable[[str], AbstractContextManager[object]]
 
-#: Told of each better plan while the search goes on, by a function that makes the proposal of it.
+#: Called with each better plan while the search goes on, as a function that makes the proposal of it.
 Better = Callable[[Callable[[], Proposal | NoProposal]], None]
 
 
@@ -41,12 +41,12 @@ def propose(
     """Propose one context switch.
 
     Args:
-        configuration: nodes, vjobs in the order of the queue (head first), and where each VM is.
+        configuration: nodes, vjobs in the order of the queue (head first), and the location of each VM.
         parameters: policy, objective, limits, durations.
         stage: entered for each stage while it lasts.
-        clock: monotonic seconds, with which the limit on the placement is a deadline; None: only what solvers take
+        clock: monotonic seconds, by which the limit on the placement is a deadline; None: only the time of solvers
             is measured, and all else estimated.
-        on_better: told of each better plan while the search goes on.
+        on_better: called with each better plan while the search goes on.
 
     Returns:
         A proposal that nobody has checked yet; or why there is none.
@@ -70,7 +70,7 @@ def propose_for(
     on_better: Better | None = None,
     remedy: Remedy | None = None,
 ) -> Proposal | NoProposal:
-    """The same, once it is decided; arguments and answer as of ``propose``. ``remedy``: is applied already."""
+    """Propose for a decision that is made; arguments and answer as of ``propose``. ``remedy``: is applied already."""
     if isinstance(decision, Infeasible):
         return NoProposal(Missing.DECISION, decision.explanation)
     better = _better(configuration, decision, parameters, on_better, remedy)

@@ -1,7 +1,7 @@
-"""Quiet: windows of time in which no vjob that runs makes way or moves, unless its node has to be left.
+"""Quiet: windows of time in which no running vjob makes way or moves, unless its node has to be left.
 
-Forced are VMs on a node that is not up, and on one that is short of memory: these go as ever. What users and operators
-ask for themselves, and the end of jobs, never comes here.
+Moves of VMs are forced on a node that is not up, and on one that is short of memory: they happen as always. Requests
+of users and operators, and the end of jobs, never come here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Quiet:
     """A window that has begun.
 
     Attributes:
-        sentence: until when, as users are told: "quiet hours until 06:00".
-        starts: whether vjobs start, and are resumed, where there is room as it is.
+        sentence: its end, as users are told: "quiet hours until 06:00".
+        starts: whether vjobs start, and are resumed, if there is room without any change.
     """
 
     sentence: str
@@ -31,11 +31,11 @@ class Quiet:
 
 
 def kept_still(source: Configuration, real_mib: Mapping[str, int]) -> frozenset[str]:
-    """The names of the vjobs that run where nothing forces them to leave.
+    """The names of the running vjobs that nothing forces to leave.
 
     Args:
-        source: nodes, vjobs, and where each VM is.
-        real_mib: by node, all the memory that its VMs may take; a node that is not there has its capacity.
+        source: nodes, vjobs, and the location of each VM.
+        real_mib: by node, all the memory that its VMs may take; a missing node has its capacity.
     """
     short = {
         node.name
@@ -54,9 +54,9 @@ def kept_still(source: Configuration, real_mib: Mapping[str, int]) -> frozenset[
 
 
 def quietly(source: Configuration, quiet: Quiet, still: Collection[str]) -> Configuration:
-    """The same in which those that are kept still may not be suspended, and may be nowhere else.
+    """The same configuration; vjobs that are kept still may not be suspended, and may be nowhere else.
 
-    If none may start, all others have to stay in the states that they are in, too.
+    If no vjob may start, all others have to stay in their present states, too.
     """
     return replace(source, vjobs=tuple(_quietly(source, quiet, still, vjob) for vjob in source.vjobs), checked=True)
 
@@ -78,12 +78,12 @@ def _hosts(source: Configuration, vjob: VJob) -> set[str]:
 
 
 def disturbed(source: Configuration, plan: Plan, still: Collection[str]) -> bool:
-    """Whether a plan acts on one of those that are kept still: of one on several nodes VMs could change places."""
+    """Whether a plan acts on a vjob that is kept still: VMs of one on several nodes could change places."""
     return any(source.vjob_by_vm[action.vm.name].name in still for action in plan.actions())
 
 
 def explained(source: Configuration, decision: Decision, quiet: Quiet, still: Collection[str]) -> Decision:
-    """The decision with the quiet hours in the reasons of all whom they keep where they are."""
+    """The decision with the quiet hours in the reasons of all vjobs that they keep where they are."""
     reasons = {name: _explained(source, decision, quiet, still, name) for name in decision.reasons}
     return replace(decision, reasons=reasons)
 

@@ -1,4 +1,4 @@
-"""Steps: a plan of VM actions as what the engine carries out, whole vjobs at a time, and which step waits for which.
+"""Steps: a plan of VM actions as the engine carries it out, whole vjobs at a time, and which step waits for which.
 
 Pure. The actions of one vjob that belong together are one step: all VMs of a start, of a suspend, of a resume; the
 migrations of one pool. Where a cycle is broken by suspending a VM, its whole vjob sleeps meanwhile, for a distributed
@@ -25,7 +25,7 @@ _KINDS = {
     ActionKind.UNPAUSE: OperationKind.UNPAUSE,
 }
 
-#: Of a vjob that has several steps in one pool, which comes first.
+#: Of a vjob's several steps in one pool, the order.
 _ORDER = (
     OperationKind.PAUSE,
     OperationKind.MIGRATE,
@@ -42,14 +42,14 @@ class UnsuitableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step: what is done to a vjob.
+    """One step: an operation on a vjob.
 
     Attributes:
         vjob: its name.
         kind: start, suspend, resume, migrate, pause or unpause.
-        hosts: by VM name, the node on which it runs afterwards; of a suspend or pause none, of a migration the VMs that
+        hosts: by VM name, its node afterwards; none for a suspend or pause; for a migration the VMs that
             move, which are paused afterwards if they were before.
-        needs: indices of the steps, all before this one, that must have ended well before it begins.
+        needs: indices of the steps, all before this one, that must have succeeded before it begins.
     """
 
     vjob: str
@@ -105,7 +105,7 @@ def _groups(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
         if sleeps is not None and pool >= sleeps:
             continue
         kind = _KINDS[action.kind]
-        # A start is one step whatever pools its VMs are in: nothing waits for it but the last of them.
+        # A start is one step whatever pools its VMs are in: all that waits for it waits for the last of them.
         key = (kind, 0 if kind is OperationKind.START else pool)
         group = groups.setdefault(key, _Group(vjob, kind, pool))
         group.pool = max(group.pool, pool)

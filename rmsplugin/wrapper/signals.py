@@ -180,8 +180,7 @@ class SignalThread:
                     self._detach()
                     return
             # Without an answer neither choice is right: passed on, the signal might kill the work of a job that is only
-            # requeued.
-            # If the job is really ending, Slurm's SIGKILL to us and the end of the VMs follow anyway.
+            # requeued. If the job is really ending, Slurm's SIGKILL to us and the end of the VMs follow anyway.
             self._pause(_ASK_AGAIN_S)
 
 

@@ -189,8 +189,7 @@ class Connection:
 
     def _wait(self, events: int, timeout_s: float) -> None:
         # An ssh server holds back a small message until the message before was acknowledged, which this host would do
-        # 40 ms
-        # later. The kernel forgets again and again that it has to acknowledge at once.
+        # 40 ms later. The kernel forgets again and again that it has to acknowledge at once.
         with contextlib.suppress(OSError):  # the connection broke, as the library will find out
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         poll = select.poll()

@@ -69,8 +69,7 @@ class OutputFile:
         self._unsure = (0, 0)
         self._must_match = False
         # Whether the comparison's result has still to be acknowledged. That comes before the next byte is written: else
-        # a third
-        # wrapper would compare the stream with text between the second's bytes and the first's acknowledgement.
+        # a third wrapper would compare the stream with text between the second's bytes and the first's acknowledgement.
         self._unsettled = False
         # A line of ours that waits for the end of the line that is being delivered.
         self._announcement = b""
