@@ -1,4 +1,4 @@
-"""Admission: what is settled before any policy is asked (targets, losses, ends), and who runs whatever happens."""
+"""Admission: settles targets, losses and ends before any policy is asked, and the vjobs that run in any case."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmsplugin.model.wording import counted
 
 @dataclass
 class Draft:
-    """A decision in the making: what is settled, who must run, and who is left to the policy, in queue order."""
+    """A decision in the making: settled vjobs, vjobs that must run, and vjobs left to the policy, in queue order."""
 
     configuration: Configuration
     effort: Effort = field(default_factory=Effort)
@@ -31,11 +31,11 @@ class Draft:
     barred: dict[str, Barred] = field(default_factory=dict)
 
     def copy(self) -> Draft:
-        """The same so far, to go on with on trial."""
+        """An independent copy of the state so far, to go on with on trial."""
         return replace(self, states=dict(self.states), reasons=dict(self.reasons))
 
     def set(self, vjob: VJob, state: VJobState, reason: Reason) -> None:
-        """Decide one vjob."""
+        """Set the state of one vjob."""
         self.states[vjob.name] = state
         self.reasons[vjob.name] = reason
 
@@ -65,12 +65,12 @@ class Draft:
 def settle(
     configuration: Configuration, must_run: Callable[[VJob], Reason | None], effort: Effort | None = None
 ) -> Draft:
-    """Sort the queue into what is settled, who must run, and who is left to the policy.
+    """Sort the queue into settled vjobs, vjobs that must run, and vjobs left to the policy.
 
     Args:
         configuration: nodes, queue and locations.
         must_run: for a running vjob, the reason why the policy may not suspend it, or None.
-        effort: how much may be tried; None: no limit.
+        effort: the bound on the number of trials; None: no limit.
     """
     draft = Draft(configuration, effort or Effort())
     for vjob in configuration.vjobs:
@@ -114,8 +114,8 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
     """Find room for all that must run: by FFD in queue order, else by an exact packing, else near where they are.
 
     Where not all fit, as many VMs as fit leave the nodes on which they should not be, and the others stay there. Should
-    even that not be found, whoever runs and finds no place is reserved where its VMs are now, even if its nodes are
-    overloaded by that, and the others that must run are placed around it.
+    even that not be found, a running vjob that finds no place is reserved where its VMs are now, even if that overloads
+    its nodes, and the others that must run are placed around it.
 
     Returns:
         The room with those that must run in it (``room.site.pinned`` tells which VMs First Fit Decreasing did not
@@ -145,7 +145,7 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
 
 
 def _partly(draft: Draft, site: Site, parameters: Parameters) -> NodeRoom | None:
-    """As many as fit leave the nodes where they should not be; the others stay there, and it is said why."""
+    """As many as fit leave the nodes where they should not be; the others stay there, with the reason."""
     search = parameters.search_of_one_check if parameters.exact_checks else None
     found = as_many_as_leave(site, draft.musts, search)
     if found is None:
@@ -161,7 +161,7 @@ def _partly(draft: Draft, site: Site, parameters: Parameters) -> NodeRoom | None
 def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:
     """The nodes of a running vjob's VMs; for a VM that does not run (yet), one that the vjob may use.
 
-    A vjob counts as running also while some of its VMs still sleep (part of a plan was carried out).
+    A vjob counts as running also while some of its VMs still sleep (after a part of a plan).
     """
     nodes = [node.name for node in site.configuration.nodes]
     usable = [name for name in site.up if vjob.allows(name)] or [name for name in nodes if vjob.allows(name)] or nodes

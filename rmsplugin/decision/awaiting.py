@@ -1,10 +1,10 @@
-"""Awaiting: nobody is suspended for CPUs that are given back anyway once what is under way has ended.
+"""Awaiting: no vjob is suspended for CPUs that become free anyway when the operations under way have ended.
 
 - A vjob that is being migrated is not suspended before it has arrived.
 - A vjob that is being suspended, or migrated away, has its CPUs until it has gone.
 
-Whose turn it would be to make way is asked as if all had arrived, or gone; those that would stay then do stay, and
-share the CPUs of their nodes until it is so. They share no memory: what runs has its memory where it is.
+The decision which vjob makes way is made as if all had arrived, or gone. Vjobs that would stay then do stay, and share
+the CPUs of their nodes until it is so. They share no memory: running vjobs have their memory where they are.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rmsplugin.model.elements import VJob
 def keep_or_await(
     configuration: Configuration, parameters: Parameters, effort: Effort, at_any_price: bool = False
 ) -> tuple[Draft, Kept | Infeasible]:
-    """Keep what runs as far as there is room for it; and who makes room once it has arrived is awaited.
+    """Keep running vjobs as far as there is room; await a vjob in transit that will make room when it has arrived.
 
     Args:
         configuration: nodes, queue and locations.
-        parameters: who is exempt from suspension.
-        effort: how much may be tried.
-        at_any_price: nobody is suspended whom migrations keep, however much they move.
+        parameters: the rules of exemption from suspension.
+        effort: the bound on the number of trials.
+        at_any_price: no vjob that migrations keep is suspended, however much they move.
 
     Returns:
-        Who is left to the policy, and who of them goes on running.
+        The vjobs left to the policy, and those of them that go on running.
     """
     draft = _settled(configuration, parameters, effort)
     kept = keep_running(draft, parameters, at_any_price)
@@ -74,7 +74,7 @@ def _settled(configuration: Configuration, parameters: Parameters, effort: Effor
 
 
 def _where_all_are(draft: Draft) -> NodeRoom:
-    """The room of those that must run, each where it is, even if its node is overloaded by that."""
+    """The room of the vjobs that must run, each where it is, even if that overloads its node."""
     bare = Site(draft.configuration, {}, effort=draft.effort)
     here = {vjob.name: where_it_is(bare, vjob) for vjob in draft.musts}
     room = replace(bare, pinned=here, in_place=frozenset(here)).pack(draft.musts)
@@ -83,13 +83,13 @@ def _where_all_are(draft: Draft) -> NodeRoom:
 
 
 def _going(draft: Draft, kept: Kept) -> set[str]:
-    """The names of those that run, and are not kept."""
+    """The names of the running vjobs that are not kept."""
     staying = kept.room.names
     return {vjob.name for vjob in draft.others if draft.is_running(vjob)} - staying
 
 
 def _ended(configuration: Configuration, arriving: list[VJob], leaving: list[VJob]) -> Configuration:
-    """The configuration as if these had arrived, each where it is or will be, and those had gone."""
+    """The configuration as if the first had arrived, each where it is or will be, and the second had gone."""
     arrived, gone = {vjob.name for vjob in arriving}, {vjob.name for vjob in leaving}
     vjobs = tuple(
         replace(vjob, in_transit=False, preemptible=True) if vjob.name in arrived else vjob

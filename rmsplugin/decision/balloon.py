@@ -1,8 +1,8 @@
-"""Balloons: how much memory the VMs of a node are asked to do with, so that their caches do not take what others need.
+"""Balloons: targets for the memory of a node's VMs, so that their caches do not take memory that others need.
 
-A guest keeps in its memory whatever it has read, until somebody needs the room: the host does not see that nobody does.
-What a VM needs is its own; of what is left of the node, each gets its part of what it would like to have besides. Where
-there is room for all that was requested nothing is taken back.
+A guest keeps in its memory all that it has read, until one of its programs needs the memory; the host cannot see that.
+A VM gets all that it needs. Each VM also gets its part of the node's remaining memory, by what it would like to have
+besides. Where there is room for all requests, nothing is taken back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Targets are multiples of it, in MiB: small changes of a neighbour's need change nothing.
+#: Targets are multiples of it, in MiB: small changes of a neighbour's need have no effect.
 STEP_MIB = 32
 
 
@@ -19,9 +19,9 @@ class Ballooned:
     """A VM of a node.
 
     Args:
-        name: its own.
-        size_mib: what was requested for it: the most that it can have.
-        needed_mib: what it is seen to need.
+        name: its name.
+        size_mib: the memory requested for it: the most that it can have.
+        needed_mib: its observed need.
     """
 
     name: str
@@ -30,14 +30,14 @@ class Ballooned:
 
 
 def targets(room_mib: int, vms: Sequence[Ballooned]) -> dict[str, int]:
-    """What each VM is asked to do with, in MiB.
+    """The target of each VM, in MiB.
 
     Args:
-        room_mib: what these VMs may have together, without the memory of their hypervisor processes.
-        vms: of one node.
+        room_mib: the memory that these VMs may have together, without the memory of their hypervisor processes.
+        vms: the VMs of one node.
 
     Returns:
-        By name, between what it needs and its size: together no more than the room, unless more is needed than that.
+        By name, between its need and its size: together no more than the room, unless the needs are more than that.
     """
     wish_mib = sum(vm.size_mib - vm.needed_mib for vm in vms)
     spare_mib = room_mib - sum(vm.needed_mib for vm in vms)

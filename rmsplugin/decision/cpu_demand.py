@@ -1,12 +1,12 @@
-"""CPU demand: how many CPUs a running VM demands, from the counters of its hypervisor. Pure: samples in, demand out.
+"""CPU demand: the number of CPUs that a running VM demands, from the counters of its hypervisor. Pure.
 
-What a VM uses is the time that its vCPUs ran and the time that they were ready but had to wait for a CPU, so that a VM
-that shares a CPU shows what it would use. Demand follows use with care, for every change may cost a context switch:
+A VM uses the time that its vCPUs ran, and the time that they were ready but had to wait for a CPU: so a VM that shares
+a CPU shows the CPUs that it would use alone. Demand follows use with care, for every change may cost a context switch:
 
-- a VM of which nothing is known demands what it requested;
+- a VM without samples demands what it requested;
 - a rise counts at the second sample that shows it: a spike, or one wrong reading, suspends nobody;
-- a fall counts after a window in which nothing more was seen: a pause between two phases gives nothing away;
-- demand is a whole number of hundredths of a CPU, and a change below a tenth is none.
+- a fall counts after a window in which no more was seen: a pause between two phases gives nothing away;
+- demand is a whole number of hundredths of a CPU, and a change below a tenth is ignored.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-#: So long nothing more has to be seen before demand falls.
+#: Demand falls only after so many seconds in which no more was seen.
 WINDOW_S = 60.0
 
-#: A smaller change of demand is none, in hundredths of a CPU.
+#: A smaller change of demand is ignored, in hundredths of a CPU.
 _LEAST_CHANGE = 10
 
-#: So many intervals at least have to show a fall: one wrong reading gives nothing away either.
+#: At least so many intervals have to show a fall: one wrong reading gives nothing away either.
 _LEAST_INTERVALS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CpuSample:
-    """One reading of a VM's counters; a reading without CPU time is none.
+    """One reading of a VM's counters; a reading without CPU time is not a sample.
 
     Attributes:
-        time_s: when, by a clock that never goes back (seconds; only differences count).
-        cpu_time_ns: how long its vCPUs have run together since its hypervisor process began.
-        vcpu_delay_ns: how long they were ready and waited for a CPU; 0 where the hypervisor cannot tell.
+        time_s: its time, by a clock that never goes back (seconds; only differences count).
+        cpu_time_ns: the time that its vCPUs have run together since its hypervisor process began.
+        vcpu_delay_ns: the time that they were ready and waited for a CPU; 0 where the hypervisor cannot tell.
     """
 
     time_s: float
@@ -40,13 +40,13 @@ class CpuSample:
 
     @property
     def busy_ns(self) -> int:
-        """How long its vCPUs would have run on CPUs of their own."""
+        """The time that its vCPUs would have run on CPUs of their own."""
         return self.cpu_time_ns + self.vcpu_delay_ns
 
 
 @dataclass(frozen=True, slots=True)
 class _Interval:
-    """What a VM used between two samples."""
+    """The use of a VM between two samples."""
 
     begin_s: float
     end_s: float
@@ -55,23 +55,23 @@ class _Interval:
 
 @dataclass(frozen=True, slots=True)
 class CpuDemand:
-    """What a VM demands by the samples so far, and what of them the next one needs.
+    """A VM's demand by the samples so far, with the part of them that the next sample needs.
 
     Make one with ``CpuDemand.requested`` when the VM boots, and replace it by ``after`` for each sample. A VM that
-    migrates, or resumes, keeps it (``anew``): its counters begin anew, its work does not.
+    migrates, or resumes, keeps it (``anew``): its counters begin anew, but not its work.
     """
 
     vcpus: int
     centi_cpus: int
     last: CpuSample | None = None
-    intervals: tuple[_Interval, ...] = ()  # without a gap, up to ``last``; those that the window reaches
+    intervals: tuple[_Interval, ...] = ()  # without a gap, up to ``last``; the intervals that the window reaches
 
     @classmethod
     def requested(cls, vcpus: int) -> CpuDemand:
-        """The demand of a VM of which nothing is known yet: all its vCPUs.
+        """The demand of a VM without samples: all its vCPUs.
 
         Raises:
-            ValueError: fewer than one.
+            ValueError: it has fewer than 1.
         """
         if vcpus < 1:
             raise ValueError(f"a VM has at least 1 vCPU, not {vcpus}")
@@ -90,7 +90,7 @@ class CpuDemand:
         """The demand after one more sample.
 
         A counter that went back (another hypervisor process, or a wrong reading), or a sample that is no later than the
-        last one, says nothing about what was used; what follows is compared with it.
+        last one, says nothing about the use; the following samples are compared with it.
         """
         interval = self._used(sample)
         if interval is None:
@@ -109,10 +109,10 @@ class CpuDemand:
         return seen
 
     def _used(self, sample: CpuSample) -> _Interval | None:
-        """What was used since the last sample; None if nobody knows."""
+        """The use since the last sample; None if unknown."""
         if self.last is None or sample.time_s <= self.last.time_s:
             return None
-        # Each by itself: where one counter begins anew, the other one may have grown by more.
+        # Each counter is checked by itself: where one begins anew, the other one may have grown by more.
         if sample.cpu_time_ns < self.last.cpu_time_ns or sample.vcpu_delay_ns < self.last.vcpu_delay_ns:
             return None
         cpus = (sample.busy_ns - self.last.busy_ns) / 1e9 / (sample.time_s - self.last.time_s)
@@ -128,8 +128,8 @@ def cpu_demand(samples: Iterable[CpuSample], vcpus: int, window_s: float = WINDO
 
     Args:
         samples: readings of its counters.
-        vcpus: how many CPUs were requested for it.
-        window_s: so long nothing more has to be seen before demand falls.
+        vcpus: the CPUs requested for it.
+        window_s: demand falls only after so many seconds in which no more was seen.
 
     Raises:
         ValueError: a VM without a vCPU.

@@ -3,13 +3,13 @@
 The rules are those of ``data/README.md`` next to the reference schedules (three public simulators agree on them), with
 "enough processors are free" generalised to "all of them pack together":
 
-- from the head, vjobs start while they fit beside what runs;
-- the first that does not is the *head*. Its *shadow time* is the earliest estimated end at which it fits beside those
-  that run on; what is left beside them then is the *extra*;
-- one scan of the rest: whoever fits now starts if it ends by the shadow time, or fits into the extra as well, which it
-  then consumes. Everything is computed anew in each pass.
+- from the head, vjobs start while they fit beside the running ones;
+- the first one that does not fit is the *head*. Its *shadow time* is the earliest estimated end at which it fits beside
+  those that run on. The room left beside them then is the *extra*;
+- the rest is scanned once: a vjob that fits now starts if it ends by the shadow time, or if it fits into the extra as
+  well, which it then consumes. Everything is computed anew in each pass.
 
-Times are seconds from now; ``math.inf`` is the end of what never ends.
+Times are seconds from now; ``math.inf`` is the end of a vjob that never ends.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rmsplugin.decision.room import Item, Room
 
 
 class Verdict(enum.Enum):
-    """What a pass decided for one that is ready."""
+    """The verdict of a pass on a ready vjob."""
 
     STARTS = enum.auto()  # in its turn
     HEAD = enum.auto()  # the first that does not fit
-    BEHIND = enum.auto()  # behind the head, where nobody may pass
+    BEHIND = enum.auto()  # behind the head, where no vjob may pass
     ENDS_IN_TIME = enum.auto()  # starts, and ends by the shadow time
-    FITS_EXTRA = enum.auto()  # starts, and runs beside the head
+    FITS_EXTRA = enum.auto()  # starts, and runs on beside the head
     WOULD_DELAY = enum.auto()  # fits now, and would be in the head's way at the shadow time
     NO_ROOM = enum.auto()
 
@@ -40,11 +40,11 @@ STARTING = frozenset({Verdict.STARTS, Verdict.ENDS_IN_TIME, Verdict.FITS_EXTRA})
 
 @dataclass
 class Reservation(Generic[Item]):
-    """When the head starts at the latest, and the room beside it then (its *extra*).
+    """The latest start of the head, and the room beside it then (its *extra*).
 
-    A head that never fits beside what never ends has no shadow time (``math.inf``). Those that end do not matter to
-    it; those that do not must fit beside it on an empty cluster. If it does not even fit there, ``later`` is None and
-    nobody can delay it.
+    A head that never fits beside vjobs that never end has no shadow time (``math.inf``). Vjobs that end do not matter
+    to it; those that never end must fit beside it on an empty cluster. If it does not even fit there, ``later`` is None
+    and no vjob can delay it.
     """
 
     head: Item
@@ -52,11 +52,11 @@ class Reservation(Generic[Item]):
     later: Room[Item] | None
 
     def ends_in_time(self, end_s: float) -> bool:
-        """Whether what ends then is gone when the head starts; what never ends is not."""
+        """Whether a vjob that ends then is gone when the head starts; one that never ends is not."""
         return end_s <= self.shadow_s and end_s < math.inf
 
     def takes_beside(self, item: Item) -> bool:
-        """Whether one fits beside the head, at the shadow time and after; it then consumes that room."""
+        """Whether a vjob fits beside the head, at the shadow time and after; it then consumes that room."""
         return self.later is None or self.later.add(item)
 
 
@@ -69,7 +69,7 @@ class Pass(Generic[Item]):
 
 
 def reserve(head: Item, running: Iterable[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Reservation[Item]:
-    """Find the shadow time of the head: the earliest end of a running one at which it fits beside those that run on."""
+    """Find the head's shadow time: the earliest end of a running vjob at which it fits beside those that run on."""
     left = list(running)
     for shadow_s in sorted({end_s(item) for item in left}):
         left = [item for item in left if end_s(item) > shadow_s]
@@ -91,11 +91,11 @@ def schedule(
     """Make one pass.
 
     Args:
-        ready: those that could start, in the order of the queue.
-        running: those that run, and run on.
-        room: the room with the running ones in it; those that start are added to it.
-        end_s: estimated end of one that runs or starts now, in seconds from now.
-        backfill: False for plain First Come First Serve, which lets nobody pass the head.
+        ready: the vjobs that could start, in the order of the queue.
+        running: the vjobs that run, and run on.
+        room: the room with the running vjobs in it; those that start are added to it.
+        end_s: the estimated end of a vjob that runs or starts now, in seconds from now.
+        backfill: False for plain First Come First Serve, under which no vjob passes the head.
     """
     result: Pass[Item] = Pass()
     started = list(running)

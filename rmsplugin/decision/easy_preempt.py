@@ -1,11 +1,11 @@
-"""EASY with preemption (RR-6929 fig. 1c): whoever fits starts at once, and is suspended when the head's turn comes.
+"""EASY with preemption (RR-6929 fig. 1c): a vjob that fits starts at once, and is suspended at the head's turn.
 
-EASY without its guesses: nobody asks how long a preemptible vjob will run, and no hole is too short for one.
+It is EASY without its guesses: it needs no run time of a preemptible vjob, and no hole is too short for one.
 
-- what runs goes on running where nobody ahead of it in the queue takes its room;
-- from the head, ready vjobs start while they fit, or while those behind them make room for them: the last of the queue
-  is suspended first, and nobody who was started or resumed a moment ago;
-- the first that does not start is the *head*. Those behind it start where they fit, and suspend nobody. One that may
+- a running vjob goes on running if none ahead of it in the queue takes its room;
+- from the head, ready vjobs start while they fit, or while those behind them make room for them. The last of the queue
+  is suspended first, but none that was started or resumed just now;
+- the first that does not start is the *head*. Vjobs behind it start where they fit, and suspend none. One that may
   not be preempted starts only if it does not delay the head, by its time limit as under EASY.
 """
 
@@ -41,7 +41,7 @@ def easy_preempt(configuration: Configuration, parameters: Parameters) -> Decisi
 
 @dataclass
 class _Walk:
-    """One walk over the ready vjobs; ``room`` holds those that run after it."""
+    """One walk over the ready vjobs; ``room`` holds the vjobs that run after it."""
 
     draft: Draft
     room: NodeRoom
@@ -69,7 +69,7 @@ class _Walk:
             self.draft.stays_out(vjob, reserved(self.head, self.room))
 
     def _started(self, vjob: VJob) -> None:
-        """One fits; whether it may start as far as the head is concerned."""
+        """Whether a vjob, which fits, may start as far as the head is concerned."""
         head = self.head
         if head is None:
             self.draft.runs(vjob, fits(vjob))
@@ -85,7 +85,7 @@ class _Walk:
             self.draft.stays_out(vjob, would_delay(vjob, head))
 
     def _preempts(self, vjob: VJob, protected: set[str]) -> bool:
-        """Start one at the expense of those behind it, the last first, if that makes room for it."""
+        """Start a vjob at the expense of those behind it, the last first, if that makes room for it."""
         behind = [each for each in self.room.behind(vjob) if each.preemptible and each.name not in protected]
         found = self.room.insert(vjob, {each.name for each in behind}) if behind else None
         if found is None:
@@ -100,7 +100,7 @@ class _Walk:
         return True
 
     def _gone_s(self, member: VJob, head: VJob) -> float:
-        """When a running vjob makes way for the head: at its end, or as soon as it may be suspended."""
+        """When a running vjob makes way for the head: at its end, or at the moment from which it may be suspended."""
         position = self.room.site.position
         fixed = not member.preemptible or position[member.name] < position[head.name]
         return remaining_s(member) if fixed else min(remaining_s(member), exempt_for_s(member, self.parameters))

@@ -12,7 +12,7 @@ from rmsplugin.packing.search import Search
 
 
 def repack(site: Site, vjobs: Iterable[VJob], search: Search) -> NodeRoom | None:
-    """Look for a room with all these vjobs in it, near where they are or else anywhere; who is in place stays there.
+    """Look for a room with all these vjobs in it, near where they are or else anywhere; vjobs in place stay there.
 
     Returns:
         The room, in which First Fit Decreasing can go on; None if there is none, or none was found within the limits.

@@ -1,7 +1,7 @@
 """FCFS: First Come First Serve, plain or with EASY backfill; neither ever suspends anything.
 
-These are the baselines, and what a site has without context switches. What runs keeps running, preemptible or not; a
-vjob ends when the rest of its time limit has passed, as far as anybody knows.
+These are the baselines, and the state of a site without context switches. A running vjob keeps running, preemptible or
+not. A vjob is taken to end when the rest of its time limit has passed.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def fcfs(configuration: Configuration, parameters: Parameters) -> Decision | Inf
 
 
 def easy(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
-    """Start from the head of the queue while it fits, then whatever does not delay the head."""
+    """Start from the head of the queue while it fits, then all vjobs that do not delay the head."""
     return _start("easy", configuration, parameters, backfill=True)
 
 
 def remaining_s(vjob: VJob) -> float:
-    """Estimated end, in seconds from now: what is left of the time limit; ``math.inf`` without one.
+    """Estimated end, in seconds from now: the rest of the time limit; ``math.inf`` without one.
 
-    One that has outrun its limit is to be ended now.
+    A vjob that has outrun its limit is expected to end now.
     """
     return math.inf if vjob.time_limit_s is None else max(0.0, vjob.time_limit_s - vjob.ran_s)
 
@@ -70,7 +70,7 @@ def _record(draft: Draft, vjob: VJob, verdict: Verdict, room: NodeRoom, result: 
 
 
 def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
-    """It starts, for it does not delay the head."""
+    """The reason: it starts, for it does not delay the head."""
     end_s = remaining_s(vjob)
     if verdict is Verdict.ENDS_IN_TIME and head.shadow_s < math.inf:
         words = f"ends in at most {seconds(end_s)}, and {head.head.name} cannot start before {seconds(head.shadow_s)}"
@@ -82,7 +82,7 @@ def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
 
 
 def reserved(head: Reservation[VJob], room: NodeRoom) -> Reason:
-    """It is the head of the queue, and waits for its reservation."""
+    """The reason: it is the head of the queue, and waits for its reservation."""
     lack = no_room(head.head, room, "free beside those that run")
     if head.shadow_s == math.inf:
         if head.later is None:
@@ -95,7 +95,7 @@ def reserved(head: Reservation[VJob], room: NodeRoom) -> Reason:
 
 
 def would_delay(vjob: VJob, head: Reservation[VJob]) -> Reason:
-    """It fits now, and would be in the head's way when that can start."""
+    """The reason: it fits now, and would be in the head's way when that can start."""
     end_s = remaining_s(vjob)
     ends = "has no time limit" if end_s == math.inf else f"may run for {seconds(end_s)}"
     when = "when it can" if head.shadow_s == math.inf else f"in {seconds(head.shadow_s)}"
@@ -104,6 +104,6 @@ def would_delay(vjob: VJob, head: Reservation[VJob]) -> Reason:
 
 
 def _numbers(head: Reservation[VJob]) -> Numbers:
-    """Whom one behind the head makes way for, and when; no time if nobody knows it."""
+    """The vjob for which one behind the head makes way, and the time; no time if it is unknown."""
     known: Numbers = {} if head.shadow_s == math.inf else {"shadow_s": head.shadow_s}
     return {"head": head.head.name, **known}

@@ -1,11 +1,11 @@
-"""Firm: one that may not be preempted does not take the room that the first of those that wait needs (EASY).
+"""Firm: a vjob that may not be preempted does not take the room that the first waiting vjob needs (EASY).
 
-From those that may be, ``slowdown`` gets room when it is due. From the others nobody gets any before they end: one
-narrow one after the other would pass a wide one for good (docs/decisions/0150).
+``slowdown`` gets room from preemptible vjobs when it is due. The others give none before they end: narrow ones, one
+after the other, would pass a wide one for good (docs/decisions/0150).
 
-- Among themselves those that may not be preempted have Slurm's order.
-- Room is held for the first of all that finds none, and for the first of them; who may not be preempted, and is behind,
-  starts if it is gone by then, or fits beside.
+- Among themselves, vjobs that may not be preempted have Slurm's order.
+- Room is held for the first vjob of all that finds none, and for the first such one that may not be preempted. One that
+  may not be preempted, and is behind, starts if it is gone by then, or fits beside.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rmsplugin.model.elements import VJob
 
 
 def nobody_may_be_preempted(configuration: Configuration) -> bool:
-    """Whether there is nobody who could be made to make way, now or once something under way has ended."""
+    """Whether no vjob could be made to make way, now or after an operation under way."""
     return not any(vjob.preemptible or vjob.yields_later for vjob in configuration.vjobs)
 
 
 def in_slurms_order(ranked: Sequence[VJob], position: Mapping[str, int], group: Callable[[VJob], object]) -> list[VJob]:
-    """The same ranking, in which those that may not be preempted have Slurm's order among themselves.
+    """The same ranking, in which vjobs that may not be preempted have Slurm's order among themselves.
 
     Args:
-        ranked: whoever goes first first.
-        position: of each in Slurm's order, by name.
-        group: those change places that have the same; None: it keeps its own.
+        ranked: the vjobs in their ranking, first one first.
+        position: the place of each in Slurm's order, by name.
+        group: vjobs of the same group change places; None: the vjob keeps its own.
     """
     places: dict[object, list[int]] = {}
     for place, vjob in enumerate(ranked):
@@ -49,23 +49,23 @@ def in_slurms_order(ranked: Sequence[VJob], position: Mapping[str, int], group: 
 
 @dataclass
 class Heads:
-    """For whom room is held in one walk: the first that does not start, and the first that may not be preempted."""
+    """The vjobs for which one walk holds room: the first that does not start, and the first not preemptible one."""
 
     found: list[Reservation[VJob]] = field(default_factory=list)
-    _beside: list[Room[VJob]] = field(default_factory=list)  # where the one that was asked for last is
+    _beside: list[Room[VJob]] = field(default_factory=list)  # with the vjob that was asked about last
 
     def want(self, vjob: VJob) -> bool:
-        """Whether room is to be held for one that does not start."""
+        """Whether room is to be held for a vjob that does not start."""
         return not self.found or not (vjob.preemptible or any(not each.head.preemptible for each in self.found))
 
     def hold(self, vjob: VJob, room: NodeRoom, gone_s: Callable[[VJob], float], refusal: Reason) -> Reason:
-        """Hold room for one, and say of it when that is.
+        """Hold room for a vjob, and give its reason with the time.
 
         Args:
-            vjob: whom it is for.
-            room: with all that run.
-            gone_s: when one of these has ended, or makes way for it, in seconds from now.
-            refusal: why it does not start now.
+            vjob: the vjob.
+            room: the room with all that run.
+            gone_s: the time when one of these has ended, or makes way for the vjob, in seconds from now.
+            refusal: the reason why it does not start now.
         """
         self.found.append(reserve(vjob, room.members, room, gone_s))
         shadow_s = self.found[-1].shadow_s
@@ -76,7 +76,7 @@ class Heads:
         return Reason(code, words, {**refusal.numbers, "shadow_s": shadow_s})
 
     def permit(self, vjob: VJob) -> Reason:
-        """Whether one that may not be preempted delays nobody for whom room is held; it has its room beside them."""
+        """Whether a vjob that may not be preempted delays none for which room is held; it has its room beside them."""
         self._beside = []
         verdict = Verdict.ENDS_IN_TIME
         for head in self.found:
@@ -91,7 +91,7 @@ class Heads:
         return backfilled(vjob, verdict, self.found[0])
 
     def give_back(self, vjob: VJob) -> None:
-        """It does not start after all."""
+        """Take back the last permit: the vjob does not start after all."""
         for room in self._beside:
             room.discard(vjob)
         self._beside = []

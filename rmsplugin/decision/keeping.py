@@ -1,6 +1,6 @@
-"""Keeping: who of those that run goes on running, and where there is room for them.
+"""Keeping: chooses the running vjobs that go on running, and finds room for them.
 
-First all of them, where they are; then all of them, by migrations; and only then it is asked who must go.
+First all of them are tried where they are; then all of them, with migrations. Only then some have to go.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rmsplugin.model.resources import NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Room for those that go on running.
+    """Room for the vjobs that go on running.
 
-    ``room`` has them packed from scratch if they pack that way, so that it depends on nothing but who is in it; near
-    where they are if not.
+    ``room`` has them packed from scratch if they pack that way, so that it depends only on the vjobs in it; else it has
+    them near where they are.
     """
 
     room: NodeRoom
@@ -31,9 +31,9 @@ class Kept:
 
 
 def keep_running(draft: Draft, parameters: Parameters, at_any_price: bool = False) -> Kept | Infeasible:
-    """Keep all that runs if there is room for it, and keeping it costs no more than to suspend; else as much as fits.
+    """Keep all running vjobs if there is room, at no more cost than to suspend some; else as many as fit.
 
-    Whoever is suspended gets its reason in ``draft``. With ``at_any_price`` nobody is whom migrations keep.
+    Each suspended vjob gets its reason in ``draft``. With ``at_any_price``, none that migrations keep is suspended.
     """
     running = [*draft.musts, *(vjob for vjob in draft.others if draft.is_running(vjob))]
     site = Site(draft.configuration, staying(draft.configuration), effort=draft.effort)
@@ -50,7 +50,7 @@ def _kept(site: Site, found: Near) -> Kept:
 
 
 def _unless_dearer(draft: Draft, site: Site, running: list[VJob], found: Near) -> Near:
-    """Keep all that runs; but let some go if that costs less than the migrations that keep them."""
+    """Keep all running vjobs; but let some go if that costs less than the migrations that keep them."""
     gone = _in_the_way(site, running, {vjob.name for vjob in draft.musts}) if found.moved_mib else None
     if not gone or found.moved_mib <= price_mib(gone):
         return found
@@ -67,7 +67,7 @@ def _unless_dearer(draft: Draft, site: Site, running: list[VJob], found: Near) -
 
 
 def _in_the_way(site: Site, running: list[VJob], spared: set[str]) -> list[VJob] | None:
-    """Who would be suspended, from the end of the queue, if nobody migrated; None if that is not enough."""
+    """The vjobs that would be suspended, from the end of the queue, if none migrated; None if that is not enough."""
     locations = site.configuration.locations
     free = {node.name: node.capacity for node in nodes_left(site, site.pinned)}
     loose_ones = [vjob for vjob in site.in_order(running) if vjob.name not in site.pinned]
@@ -94,7 +94,7 @@ def _in_the_way(site: Site, running: list[VJob], spared: set[str]) -> list[VJob]
 
 
 def _as_many_as_fit(draft: Draft, parameters: Parameters) -> Kept | Infeasible:
-    """Not all of what runs can stay: who must, and the others from the head of the queue as far as there is room."""
+    """Keep those that must stay where not all can, and the others from the head of the queue while there is room."""
     admitted = admit(draft, parameters)
     if isinstance(admitted, Infeasible):
         return admitted

@@ -1,7 +1,7 @@
-"""Least loaded: where who arrives goes beside what runs: to the node with the fewest VMs, then with most memory free.
+"""Least loaded: places arriving vjobs beside running ones: on the node with the fewest VMs, then with most free memory.
 
 The order is that of load sharing (``Board.least_loaded``), on nodes that have CPUs and memory, and for vjobs that may
-not use all of them. VMs come, and none goes.
+not use all nodes. VMs come, and none goes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
 from rmsplugin.packing.ffd import decreasing
 
-#: More than a node has MiB: one VM less counts more than any memory.
+#: More than a node's MiB: one VM less counts more than any memory.
 _MORE_THAN_MEMORY = 1 << 40
 
 #: Later than any node that has room.
@@ -25,7 +25,7 @@ _Counts = npt.NDArray[np.int64]
 
 
 class LeastLoaded:
-    """What is left of the nodes of a room that take VMs, and how many VMs each has, while vjobs arrive."""
+    """The free resources of a room's nodes that take VMs, and the number of VMs on each, while vjobs arrive."""
 
     def __init__(self, room: NodeRoom) -> None:
         self._site = room.site
@@ -35,7 +35,7 @@ class LeastLoaded:
         self._vms: _Counts = np.array([vms[name] for name in self._names], dtype=np.int64)
         self._cpus: _Counts = np.array([each.centi_cpus for each in free], dtype=np.int64)
         self._memory: _Counts = np.array([each.memory_mib for each in free], dtype=np.int64)
-        self._refused: set[object] = set()  # what found no place: nothing is given back, so it finds none later
+        self._refused: set[object] = set()  # shapes that found no place: nothing is given back, so they find none later
 
     def place(self, vjob: VJob) -> dict[str, str] | None:
         """Place all VMs of a vjob, the largest first, each on the least loaded node with room; or none.
@@ -59,7 +59,7 @@ class LeastLoaded:
         return placed
 
     def _where(self, centi_cpus: int, memory_mib: int, allowed: npt.NDArray[np.bool_] | bool) -> int | None:
-        """Take a VM's demand of the least loaded of the allowed nodes with room; None if there is none."""
+        """Take a VM's demand from the least loaded of the allowed nodes with room; None if there is none."""
         room = (self._cpus >= centi_cpus) & (self._memory >= memory_mib) & allowed
         load = np.where(room, self._vms * _MORE_THAN_MEMORY - self._memory, _NOWHERE)
         at = int(load.argmin()) if len(load) else 0

@@ -1,7 +1,7 @@
 """Leaving: where not all that must run fit together, as many as fit leave the nodes that drain; the others stay.
 
-Everybody is kept near where it is. Who stays behind is on a node that takes nobody (it drains, or its users' rules say
-so now), or on one that is overloaded and stays so.
+Each vjob is kept near where it is. A vjob that stays behind is on a node that takes no VMs (it drains, or its user's
+rules say so now), or on one that is overloaded and stays so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmsplugin.packing.leaving import leave
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 
-#: So many nodes are named in a reason.
+#: The number of nodes that are named in a reason.
 _NAMED = 3
 
 
@@ -28,8 +28,8 @@ class Partly:
     """A room with all that must run in it.
 
     Attributes:
-        room: everybody is pinned; ``room.site.in_place`` names those of whom a VM stays behind.
-        behind: by the name of such a vjob, why its VMs stay behind.
+        room: all are pinned; ``room.site.in_place`` names the vjobs of which a VM stays behind.
+        behind: by the name of such a vjob, the reason why its VMs stay behind.
     """
 
     room: NodeRoom
@@ -40,12 +40,12 @@ def as_many_as_leave(site: Site, musts: Sequence[VJob], search: Search | None) -
     """Find room for all that must run, with as few of them as possible on nodes where they should not be.
 
     Args:
-        site: nodes, and who is pinned.
-        musts: who must run.
+        site: nodes, and pinned vjobs.
+        musts: the vjobs that must run.
         search: limits of the solver; None: no solver is started.
 
     Returns:
-        None if one that does not run yet finds no room, or nothing was found within the limits.
+        None if a vjob that does not run yet finds no room, or nothing was found within the limits.
     """
     configuration, locations = site.configuration, site.configuration.locations
     free = [vjob for vjob in musts if vjob.name not in site.pinned]
@@ -64,7 +64,7 @@ def as_many_as_leave(site: Site, musts: Sequence[VJob], search: Search | None) -
         vm.name for vjob in free for vm in vjob.vms if placement[vm.name] in found.closed and vm.name not in stays
     }
     left = {vjob.name for vjob in free if any(vm.name in stays or vm.name in overloaded for vm in vjob.vms)}
-    # What is said of those who stay is true while the others are there. A solver has tried all places of these, too.
+    # The sentences about vjobs that stay are true while the others are there. A solver has tried all their places, too.
     in_place = frozenset(left if search else pinned) if left else frozenset[str]()
     room = Site(configuration, {**site.pinned, **pinned}, in_place, site.effort).pack(musts)
     assert room is not None, "what is pinned is not packed"
@@ -73,7 +73,7 @@ def as_many_as_leave(site: Site, musts: Sequence[VJob], search: Search | None) -
 
 
 def _why(room: NodeRoom, vjob: VJob, stay: Collection[str], overloaded: Collection[str]) -> str:
-    """Why VMs of a vjob stay where they should not be; or else, on nodes that are overloaded."""
+    """The reason why VMs of a vjob stay where they should not be, or else on overloaded nodes."""
     vms = [vm for vm in vjob.vms if vm.name in stay] or [vm for vm in vjob.vms if vm.name in overloaded]
     whose = "its VM" if len(vjob.vms) == 1 else f"{len(vms)} of its {len(vjob.vms)} VMs"
     nodes = sorted({room.placement[vm.name] for vm in vms})
@@ -86,7 +86,7 @@ def _why(room: NodeRoom, vjob: VJob, stay: Collection[str], overloaded: Collecti
 
 
 def _free_elsewhere(room: NodeRoom, vjob: VJob, nodes: Collection[str]) -> str:
-    """What is free on other nodes that a vjob may use."""
+    """The free resources on other nodes that a vjob may use."""
     usable = [(room.free_at(name), name) for name in room.site.up if vjob.allows(name) and name not in nodes]
     if not usable:
         return "no other node that it may use takes VMs now"

@@ -1,6 +1,6 @@
-"""Load: what load sharing knows of a cluster: per node memory and VMs, per VM the demand that is observed.
+"""Load: load sharing's knowledge of a cluster: per node memory and VMs, per VM the observed demand.
 
-Nobody is asked how much memory a VM will need: a demand is what its working set is now (seed 004: "without the
+Nobody is asked how much memory a VM will need: a demand is the VM's present working set (seed 004: "without the
 knowledge of their memory allocation sizes"). Times are durations, so that nothing here depends on a clock.
 """
 
@@ -15,35 +15,35 @@ from functools import cached_property
 
 @dataclass(frozen=True, slots=True)
 class VMLoad:
-    """One VM that runs, as it was observed."""
+    """A running VM, as it was observed."""
 
     name: str
     vjob: str
     memory_mib: int  # its working set
-    faults_per_s: float = 0.0  # pages that it waited for, a second
+    faults_per_s: float = 0.0  # page faults for which it waited, a second
     stalled: float = 0.0  # the share of its time in which it waited for pages, 0 to 1
     age_s: float = 0.0  # since it was started
-    rank: int = 0  # of its vjob in the queue: 0 is the head
-    fixed: bool = False  # it stays where it is: not preemptible, or something is under way on it
+    rank: int = 0  # the place of its vjob in the queue: 0 is the head
+    fixed: bool = False  # it stays where it is: not preemptible, or an operation on it is under way
 
 
 @dataclass(frozen=True)
 class NodeLoad:
-    """One node with its VMs; those that are on the way to it are here already, and ``fixed``."""
+    """A node with its VMs; VMs on their way to it are here already, and ``fixed``."""
 
     name: str
-    memory_mib: int  # what VMs may take of it: the memory threshold
-    slots: int  # so many VMs it takes: the CPU threshold
+    memory_mib: int  # memory that VMs may take of it: the memory threshold
+    slots: int  # the number of VMs that it takes: the CPU threshold
     vms: tuple[VMLoad, ...] = ()
 
     @cached_property
     def demand_mib(self) -> int:
-        """What all its VMs demand."""
+        """The summed demand of all its VMs."""
         return sum(vm.memory_mib for vm in self.vms)
 
     @property
     def idle_mib(self) -> int:
-        """What nobody demands."""
+        """The memory that no VM demands."""
         return max(0, self.memory_mib - self.demand_mib)
 
 
@@ -63,7 +63,7 @@ class Arrival:
 
     Args:
         vjob: its name.
-        estimates_mib: what each of its VMs is expected to need, by VM name.
+        estimates_mib: the expected need of each of its VMs, by VM name.
         home: the node where it was submitted, which is taken if it qualifies; None: there is one queue for all nodes.
     """
 
@@ -73,7 +73,7 @@ class Arrival:
 
 
 class Board:
-    """Where VMs are, and what is left, while moves are tried on it."""
+    """The places of VMs, and the free memory, while moves are tried on it."""
 
     def __init__(self, nodes: Iterable[NodeLoad]) -> None:
         self.nodes: dict[str, NodeLoad] = {node.name: node for node in nodes}
@@ -86,7 +86,7 @@ class Board:
             for vm in vms:
                 self._members[vm.vjob].append(vm)
         self.moves: list[Move] = []
-        self.suspended: list[str] = []  # vjobs
+        self.suspended: list[str] = []  # names of vjobs
         self._moved: set[str] = set()
 
     def is_short(self, node: str) -> bool:
@@ -94,11 +94,11 @@ class Board:
         return self.free_mib[node] < 0 or self.free_slots[node] < 0
 
     def idle_mib(self, closed: Collection[str] = ()) -> int:
-        """The memory that is idle on all nodes that are not closed, together."""
+        """The summed idle memory of all nodes that are not closed."""
         return sum(max(0, free) for name, free in self.free_mib.items() if name not in closed)
 
     def least_loaded(self, memory_mib: int, closed: Collection[str]) -> str | None:
-        """Of the nodes with room for a VM that are not closed, the one with the fewest VMs, then with most room."""
+        """The node with the fewest VMs, then with most room, among open nodes with room for a VM."""
         best, best_key = None, (math.inf, math.inf, "")
         for name, free in self.free_mib.items():
             if free >= memory_mib and self.free_slots[name] > 0 and name not in closed:
@@ -108,7 +108,7 @@ class Board:
         return best
 
     def tightest(self, memory_mib: int, closed: Collection[str]) -> str | None:
-        """Of the nodes with room for a VM that are not closed, the one of which the least is left: best fit."""
+        """The node with the least left, among open nodes with room for a VM: best fit."""
         best, best_key = None, (math.inf, "")
         for name, free in self.free_mib.items():
             if free >= memory_mib and self.free_slots[name] > 0 and name not in closed:
@@ -118,16 +118,16 @@ class Board:
         return best
 
     def most_free_mib(self, closed: Collection[str]) -> int:
-        """The most that is free on one node that has a slot and is not closed; less than nothing: there is none."""
+        """The most free memory of one open node that has a slot; below 0: there is no such node."""
         slots = self.free_slots
         return max((free for name, free in self.free_mib.items() if slots[name] > 0 and name not in closed), default=-1)
 
     def movable(self, node: str) -> list[VMLoad]:
-        """The VMs of a node that may go elsewhere, and have not been moved on this board yet."""
+        """The VMs of a node that may move, and have not been moved on this board yet."""
         return [vm for vm in self.vms[node] if not vm.fixed and vm.name not in self._moved]
 
     def book(self, vm: VMLoad, node: str, count: int = 1) -> None:
-        """Count a VM as being on a node; with -1 no longer."""
+        """Count a VM on a node; with -1 discount it."""
         self.free_mib[node] -= count * vm.memory_mib
         self.free_slots[node] -= count
 

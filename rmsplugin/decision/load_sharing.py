@@ -1,8 +1,8 @@
 """Load sharing: arrivals go where memory is idle, and a node that is short sends VMs away (G-Loadsharing of seed 004).
 
-Which VMs go, and where, is the cheapest relief: as little memory as possible migrates. Nothing moves back and forth: a
-VM goes only to a node that is not short afterwards, so that each move makes the sum of all shortages smaller, and a
-cycle goes on until there is none left to make.
+The cheapest relief decides which VMs go, and where: as little memory as possible migrates. Nothing moves back and
+forth: a VM goes only to a node that is not short afterwards. So each move makes the sum of all shortages smaller, and a
+cycle goes on until no move is left.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from itertools import combinations
 
 from rmsplugin.decision.load import Arrival, Board, VMLoad
 
-#: So many VMs leave a node together at most; of all larger sets there are too many to look at.
+#: The most VMs that leave a node together; of all larger sets there are too many to look at.
 _TOGETHER = 3
 
 
 def place(board: Board, queue: Iterable[Arrival], closed: Collection[str] = ()) -> dict[str, Mapping[str, str]]:
-    """Place what waits, in queue order; one that finds no place is passed by.
+    """Place waiting vjobs, in queue order; one that finds no place is passed by.
 
     Args:
-        board: what is free; it has the placed VMs afterwards.
+        board: the free memory; it has the placed VMs afterwards.
         queue: the vjobs that wait.
         closed: nodes that take no arrivals.
 
     Returns:
-        By vjob, the node of each of its VMs; those that find no place are not there.
+        By vjob, the node of each of its VMs; vjobs that find no place are missing.
     """
     placed: dict[str, Mapping[str, str]] = {}
     refused: set[tuple[int, ...]] = set()  # sizes that found no place: nothing is given back, so they find none later
@@ -66,7 +66,7 @@ def relieve(board: Board, closed: Collection[str] = ()) -> None:
     """Migrate VMs from nodes that are short, at the least cost, until there is no relief left.
 
     Args:
-        board: where VMs are; it has the moves afterwards.
+        board: the VMs' places; it has the moves afterwards.
         closed: nodes that take no VMs.
     """
     left = True
@@ -77,7 +77,7 @@ def relieve(board: Board, closed: Collection[str] = ()) -> None:
 
 
 def _relieve_one(board: Board, node: str, closed: Collection[str]) -> bool:
-    """Relieve one node if that is possible, by as much as is possible; whether anything moved."""
+    """Relieve one node if possible, by as much as possible; returns whether anything moved."""
     shut = {*closed, node}
     most_mib = board.most_free_mib(shut)
     movable = [vm for vm in board.movable(node) if vm.memory_mib <= most_mib]
@@ -88,7 +88,7 @@ def _relieve_one(board: Board, node: str, closed: Collection[str]) -> bool:
 
 
 def _cheapest(board: Board, node: str, movable: Sequence[VMLoad], shut: Collection[str]) -> list[tuple[VMLoad, str]]:
-    """The least memory that ends the shortage of a node, and where it goes; nothing if that cannot be."""
+    """The least memory that ends the shortage of a node, with its destinations; nothing if none ends it."""
     short_mib, crowd = max(0, -board.free_mib[node]), max(0, -board.free_slots[node])
     best: list[tuple[VMLoad, str]] = []
     best_mib = float("inf")
@@ -121,7 +121,7 @@ def _together(board: Board, vms: Sequence[VMLoad], shut: Collection[str]) -> lis
 
 
 def _largest(board: Board, movable: Sequence[VMLoad], shut: Collection[str]) -> list[tuple[VMLoad, str]]:
-    """Where a shortage cannot be ended, the largest VM that finds a place makes it smaller by most."""
+    """The largest VM that finds a place: where a shortage cannot be ended, it makes the shortage smaller by most."""
     for vm in sorted(movable, key=lambda vm: (-vm.memory_mib, vm.name)):
         there = board.tightest(vm.memory_mib, shut)
         if there is not None:

@@ -1,13 +1,13 @@
-"""Memory demand: how much memory a running VM needs, from what its guest says. Pure: samples in, demand out.
+"""Memory demand: the memory that a running VM needs, from its guest's reports. Pure: samples in, demand out.
 
-A VM needs its working set: its memory less what its guest could do without at once (Linux: ``MemAvailable``), such as
-pages of files that can be read again. What the guest's kernel keeps for itself belongs to it. Unlike CPUs, memory that
-is missing cannot be waited for, so demand is careful the other way round:
+A VM needs its working set: its memory without the part that its guest could give up at once (Linux: ``MemAvailable``),
+such as pages of files that can be read again. The memory that the guest's kernel keeps for itself belongs to it. Unlike
+CPUs, missing memory cannot be waited for. So demand is careful the other way round:
 
-- a VM of which nothing is known demands all that was requested for it;
-- a rise counts at once, and with it a margin for what comes before the next sample;
-- a fall counts after a window in which nothing more was seen, and goes down to the most that was;
-- demand is a whole number of steps, so that small changes are none; it is at most the size of the VM.
+- a VM without samples demands all that was requested for it;
+- a rise counts at once, with a margin for growth before the next sample;
+- a fall counts after a window in which no more was seen, and goes down to the most that was seen;
+- demand is a whole number of steps, so that small changes are ignored; it is at most the size of the VM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-#: So much more than its working set a VM is taken to need.
+#: The margin: a VM is taken to need so much more than its working set.
 MARGIN = 0.1
 
 #: A VM needs at least so much, in MiB: its kernel, and some room to begin with.
@@ -27,11 +27,11 @@ STEP_MIB = 16
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """What a guest said once.
+    """One report of a guest.
 
     Attributes:
-        time_s: when, by a clock that never goes back (seconds; only differences count).
-        working_set_mib: the memory that it has, less what it could do without.
+        time_s: its time, by a clock that never goes back (seconds; only differences count).
+        working_set_mib: the guest's memory, without the part that it could give up.
     """
 
     time_s: float
@@ -40,12 +40,12 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class MemoryDemand:
-    """What a VM demands by the samples so far, and what of them the next one needs.
+    """A VM's demand by the samples so far, with the part of them that the next sample needs.
 
     Make one with ``MemoryDemand.requested`` when the VM boots, and replace it by ``after`` for each sample.
 
     Attributes:
-        size_mib: what was requested for the VM: it never demands more.
+        size_mib: the memory requested for the VM: it never demands more.
         mib: its demand.
         recent: the samples that the window reaches, and the last one before.
     """
@@ -56,30 +56,30 @@ class MemoryDemand:
 
     @classmethod
     def requested(cls, size_mib: int) -> MemoryDemand:
-        """The demand of a VM of which nothing is known yet: its size.
+        """The demand of a VM without samples: its size.
 
         Raises:
-            ValueError: it has none.
+            ValueError: its size is below 1 MiB.
         """
         if size_mib < 1:
             raise ValueError(f"a VM has at least 1 MiB, not {size_mib}")
         return cls(size_mib, size_mib)
 
     def anew(self) -> MemoryDemand:
-        """The same demand after a time in which nothing was seen: a fall needs a whole window from then on."""
+        """The same demand after a time without samples: a fall needs a whole window from then on."""
         return replace(self, recent=())
 
     def after(self, sample: MemorySample, window_s: float) -> MemoryDemand:
         """The demand after one more sample; one that is no later than the last one says nothing new.
 
         Args:
-            sample: what the guest said.
-            window_s: so long nothing more has to be seen before demand falls.
+            sample: the report of the guest.
+            window_s: demand falls only after so many seconds in which no more was seen.
         """
         if self.recent and sample.time_s <= self.recent[-1].time_s:
             return self
         reached = sample.time_s - window_s
-        # The last one before the window, too: what was so at its begin is known then.
+        # The last sample before the window is kept, too: it tells the working set at the window's beginning.
         recent = (*(each for each, then in pairwise((*self.recent, sample)) if then.time_s > reached), sample)
         seen = replace(self, recent=recent)
         needed = self._needed(sample)

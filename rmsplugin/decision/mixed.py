@@ -1,13 +1,13 @@
 """Mixed queues: vjobs that may not be preempted by FCFS + EASY, the others by RJSP around them; and no thrashing.
 
-What protects a cluster from switching to and fro is part of the decision (docs/decisions/0010):
+The protection of a cluster from switching to and fro is part of the decision (docs/decisions/0010):
 
-- a vjob that was started or resumed a moment ago is exempt from suspension;
+- a vjob that was started or resumed just now is exempt from suspension;
 - suspending some so that another one runs must pay for itself, unless that one is of a higher tier, has waited longer
   than the patience, or is the non-preemptible head of the queue;
 - a preemptible vjob fills a hole that a reservation ends only if the hole is worth more than the switch;
-- with constant demands, what was decided is not decided otherwise at once: ``mixed`` applies its decision to the
-  configuration and decides again until nothing changes.
+- with constant demands, a decision is not reversed at once: ``mixed`` applies its decision to the configuration and
+  decides again until nothing changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mixed(configuration: Configuration, parameters: Parameters) -> Decision | In
 
 
 def _once(configuration: Configuration, parameters: Parameters, effort: Effort, start: bool) -> Decision | Infeasible:
-    """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
+    """Make one round: keep running vjobs as far as there is room; then let the ready ones start, if ``start``."""
     draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
@@ -46,11 +46,11 @@ def _once(configuration: Configuration, parameters: Parameters, effort: Effort, 
 
 
 def _started(draft: Draft, kept: Kept, parameters: Parameters) -> Decision:
-    """Let the ready ones start; if that asks for too many migrations, only beside those that run where these are."""
+    """Let the ready ones start; if that asks for too many migrations, only beside the running ones where these are."""
     walk = Round(draft.copy(), kept.room, parameters, kept.moved_mib)
     walk.walk()
     if kept.near is not None and walk.room.names == kept.near.names:
-        placement: Mapping[str, str] | None = kept.near.placement  # nobody came, nobody went
+        placement: Mapping[str, str] | None = kept.near.placement  # no vjob came, none went
     else:
         placement = walk.placement()
     if placement is None and kept.near is not None and not draft.effort.is_spent:

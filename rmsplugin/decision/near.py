@@ -1,4 +1,4 @@
-"""Near: room for vjobs where they are, or near that, so that nobody is suspended for want of a few migrations."""
+"""Near: room for vjobs where they are, or near that, so that none is suspended for want of a few migrations."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Near:
 
 
 def price_mib(vjobs: Iterable[VJob]) -> int:
-    """What may move at most so that these run: as much as to suspend them, and to resume them where they were."""
+    """The most memory that may move so that these run: as much as to suspend them, and to resume them in place."""
     return 2 * sum(vjob.demand.memory_mib for vjob in vjobs)
 
 
 def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_mib: float = math.inf) -> Near | None:
-    """Look for a room with all these vjobs in it, starting from where their VMs are; who is pinned stays there.
+    """Look for a room with all these vjobs in it, starting from where their VMs are; pinned vjobs stay there.
 
     Args:
-        site: nodes, and who is pinned.
-        vjobs: who shall run.
-        search: limits of the solver that is started where best fit fails; None: as ``site.effort`` has checks left.
-        worth_mib: where best fit moves more than that, the solver looks for a room for which less moves.
+        site: nodes, and pinned vjobs.
+        vjobs: the vjobs that shall run.
+        search: limits of the solver that is started where best fit fails; None: by the checks left in ``site.effort``.
+        worth_mib: if best fit moves more than that, the solver looks for a room for which less moves.
 
     Returns:
         The room; None if none was found.
@@ -50,7 +50,7 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     in_place = _in_place(site, free)
     if in_place is not None:
         return Near(_room(site, in_place, members), 0)
-    # Of a vjob that is in parts only (some of its VMs run, others wait) no place is worth keeping: it has to begin.
+    # A vjob in parts (some of its VMs run, others wait) has no place that is worth keeping: it has to begin.
     locations, whole = site.configuration.locations, (VJobState.RUNNING, VJobState.SLEEPING)
     there = [vjob for vjob in free if site.configuration.state(vjob) in whole]
     current = {vm.name: locations[vm.name].node for vjob in there for vm in vjob.vms}
@@ -68,16 +68,16 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
 
 
 def _room(site: Site, pinned: Mapping[str, Mapping[str, str]], members: Iterable[VJob]) -> NodeRoom:
-    """The room with these members, who are all pinned, some of them by the site."""
+    """The room with these members, which are all pinned, some of them by the site."""
     room = site.with_pinned({**site.pinned, **pinned}).pack(members)
     assert room is not None, "what is pinned is not packed"
     return room
 
 
 def _in_place(site: Site, vjobs: Iterable[VJob]) -> dict[str, dict[str, str]] | None:
-    """Where these run, by vjob and VM, if nobody has to move for anybody; None if that is not plain at once.
+    """The places of these, by vjob and VM, if none has to move for another; None if that is not plain at once.
 
-    Mostly it is, and nothing is to be repaired: all run, nobody is pinned elsewhere than where it runs, all nodes are
+    Mostly it is plain, and nothing is to be repaired: all run, each is pinned where it runs if at all, all nodes are
     up and allowed, and none is overloaded.
     """
     configuration = site.configuration
@@ -110,7 +110,7 @@ def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
 
 
 def loose(site: Site) -> Site:
-    """The same site with only those pinned that may be nowhere else, or that no packing finds a place."""
+    """The same site; pinned are only vjobs that may be nowhere else, or for which no packing finds a place."""
     fixed = staying(site.configuration).keys() | site.in_place
     return site.with_pinned({name: places for name, places in site.pinned.items() if name in fixed})
 
@@ -127,19 +127,19 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):
             here = {name: at.node for name, at in places.items() if at.node is not None}
-            # The VMs of one that is in transit stay, each on its node; those of another may change places.
+            # The VMs of a vjob in transit stay, each on its node; those of another vjob may change places.
             if only == set(here.values()) and (vjob.in_transit or len(only) == 1):
                 found[vjob.name] = here
     return found
 
 
 def items_of(vjobs: Iterable[VJob]) -> list[Item]:
-    """The VMs of vjobs, as packing sees them."""
+    """The VMs of vjobs, in the form for packing."""
     return [Item(vm, vjob.rules) for vjob in vjobs for vm in vjob.vms]
 
 
 def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node]:
-    """The nodes that are up, with what the pinned VMs leave; of what these overload, less than nothing is left."""
+    """The nodes that are up, with the resources that pinned VMs leave; below 0 on nodes that these overload."""
     vm_by_name = site.configuration.vm_by_name
     taken: dict[str, Resources] = {}
     for places in pinned.values():

@@ -1,15 +1,16 @@
-"""Outgrown: before it is decided who runs, what becomes of nodes that are short of memory; a pure stage.
+"""Outgrown: handles nodes that are short of memory before the decision which vjobs run; a pure stage.
 
-The memory that VMs demand is observed, and the capacities of nodes are their memory threshold: VMs are planned up to
-it, what is above it is for growth until the next cycle. A node whose VMs demand more than the threshold is *short*.
+The memory that VMs demand is observed, and the capacities of nodes are their memory threshold. VMs are planned up to
+it, and the memory above it is for growth until the next cycle. A node whose VMs demand more than the threshold is
+*short*.
 
 Policies relieve short nodes by migrations, and by suspending the last in the queue; they know no reservations. So this
-stage looks first: where a node is reserved, by the seed's rule (``rmsplugin.decision.reservation``) or only if that is
-the cheapest way (``rmsplugin.decision.unblocking``), the configuration that is decided about has
+stage looks first. A node is reserved by the seed's rule (``rmsplugin.decision.reservation``), or only if that is the
+cheapest way (``rmsplugin.decision.unblocking``). The configuration for the decision then has
 
-- the reserved node closed to all vjobs but the one that it was reserved for, or that has moved there;
-- the short node with what its VMs demand as its capacity, while they wait: nobody comes, and nobody has to go. This is
-  never more than its real memory: a node whose VMs demand more than that waits for nothing.
+- the reserved node closed to all vjobs but the one for which it was reserved, or that has moved there;
+- the short node with its VMs' demand as its capacity, while they wait: no VM comes, and none has to go. This is
+  never more than its real memory: a node whose VMs demand more than that does not wait.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from rmsplugin.model.vjob import VJobState
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """What a configuration does not say.
+    """Facts that a configuration does not have.
 
     Args:
-        real_mib: by node, all the memory that its VMs may take; a node that is not there has its capacity.
+        real_mib: by node, all the memory that its VMs may take; a missing node has its capacity.
     """
 
     real_mib: Mapping[str, int] = field(default_factory=dict)
@@ -42,11 +43,11 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What is done about nodes that are short, before it is decided who runs.
+    """The measures for nodes that are short, taken before the decision which vjobs run.
 
     Attributes:
-        reservations: to be remembered.
-        notes: what has become of reservations, and what shortages cost.
+        reservations: the reservations to be remembered.
+        notes: the course of reservations, and the costs of shortages.
         waiting: the short nodes that wait for a reserved one.
     """
 
@@ -55,10 +56,10 @@ class Remedy:
     waiting: frozenset[str] = frozenset()
 
     def applied_to(self, configuration: Configuration) -> Configuration:
-        """A look at the cluster as it is to be decided about: reserved nodes closed, nodes that wait as they are.
+        """The cluster as the decision is to see it: reserved nodes closed, nodes that wait as they are.
 
         Args:
-            configuration: as of ``outgrown``.
+            configuration: the one of ``outgrown``.
         """
         if not self.reservations.held and not self.waiting:
             return configuration
@@ -73,12 +74,12 @@ class Shortage:
     """All that a remedy depends on besides the configuration.
 
     Args:
-        facts: what the configuration does not say.
-        before: what was remembered from the cycle before.
+        facts: facts that the configuration does not have.
+        before: the reservations remembered from the cycle before.
         now_s: the time on the clock of ``before``.
-        limits: when nodes are reserved; of the faults that a VM has nothing is asked: that its node is short is enough.
-        prices: what moving memory takes, where a node is reserved only if that is cheaper than all else; None: it is
-            reserved whatever else there is, as the seed has it.
+        limits: the rules of reserving; a VM's faults are not looked at: it is enough that its node is short.
+        prices: the costs of moving memory, where a node is reserved only if that is cheapest; None: it is
+            reserved whatever else is possible, as in the seed.
     """
 
     facts: MemoryFacts
@@ -97,7 +98,7 @@ def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
 
     Args:
         configuration: with observed demands, and thresholds as capacities, but ``bearable``.
-        shortage: what else is known.
+        shortage: the other facts.
     """
     before = shortage.before
     short = [node for node in configuration.nodes if _is_short(configuration, node)]
@@ -122,7 +123,7 @@ def _cycle(configuration: Configuration, shortage: Shortage) -> Reconfiguration:
 
 
 def _short(configuration: Configuration, node: Node) -> Note:
-    """That a node is short, and has room enough elsewhere."""
+    """The note that a node is short, and that there is room enough elsewhere."""
     missing_mib = -configuration.free(node.name).memory_mib
     planned_mib = node.capacity.memory_mib
     words = f"{node.name} is short of {missing_mib} MiB: its VMs take {planned_mib + missing_mib} of {planned_mib} MiB"
@@ -130,7 +131,7 @@ def _short(configuration: Configuration, node: Node) -> Note:
 
 
 def _as_it_will_be(note: Note) -> Note:
-    """A note of what is done; who migrates, and who is suspended, the policy and the planner decide after this."""
+    """A note of what is done. The policy and the planner decide after this which vjobs migrate or are suspended."""
     if note.what not in ("compacted", "suspended"):
         return note
     words = f"{note.node} is short of {note.numbers['missing_mib']} MiB, and is relieved without a reservation"
@@ -138,10 +139,10 @@ def _as_it_will_be(note: Note) -> Note:
 
 
 def bearable(configuration: Configuration) -> Configuration:
-    """The configuration in which no node is short by those alone that nothing can be done about now.
+    """The configuration in which no node is short only by VMs about which nothing can be done now.
 
-    VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy finds no
-    decision then, for the whole cluster, and with none nobody is helped. And who leaves is no reason for others to go.
+    VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy then
+    finds no decision for the whole cluster, and none helps no vjob. A leaving vjob is no reason for others to go.
     """
     stays: Counter[str] = Counter()
     leaves: Counter[str] = Counter()
@@ -175,10 +176,10 @@ def _is_short(configuration: Configuration, node: Node) -> bool:
 
 
 def _board(configuration: Configuration, facts: MemoryFacts) -> Board:
-    """The nodes that are up, with what runs there.
+    """The nodes that are up, with the VMs that run there.
 
-    A VM is fixed where nothing may be done about it, and where its node waits for nothing: all that is done there is
-    left to the policy. One that leaves has its memory until it has gone.
+    A VM is fixed if nothing may be done about it, or if its node waits for nothing: such a node is left to the policy.
+    A leaving VM has its memory until it has gone.
     """
     up = [node for node in configuration.nodes if node.state is NodeState.UP]
     names = frozenset(node.name for node in up)
@@ -207,7 +208,7 @@ def _load(vjob: VJob, vm: VM, rank: int, *, fixed: bool) -> VMLoad:
 
 
 def _running(configuration: Configuration, vjob: VJob) -> Iterator[tuple[VM, str]]:
-    """The VMs of a vjob that run, each with its node."""
+    """The running VMs of a vjob, each with its node."""
     for vm in vjob.vms:
         at = configuration.locations[vm.name]
         if at.state is VMState.RUNNING and at.node is not None:
@@ -215,24 +216,24 @@ def _running(configuration: Configuration, vjob: VJob) -> Iterator[tuple[VM, str
 
 
 def _is_within(configuration: Configuration, node: Node, facts: MemoryFacts) -> bool:
-    """Whether what VMs demand of a node is no more than its real memory."""
+    """Whether the VMs' demand of a node is no more than its real memory."""
     real_mib = facts.real_mib.get(node.name, node.capacity.memory_mib)
     return node.capacity.memory_mib - configuration.free(node.name).memory_mib <= real_mib
 
 
 def _may_go_anywhere(vjob: VJob, nodes: frozenset[str]) -> bool:
-    """Load sharing knows no nodes that are not allowed: who may not go everywhere is left to the policy."""
+    """Load sharing knows no forbidden nodes: a vjob that may not go everywhere is left to the policy."""
     return vjob.preemptible and not vjob.in_transit and not unadmitted(vjob.rules, nodes)
 
 
 def _mean_cpus(configuration: Configuration) -> float:
-    """What a VM that runs demands of CPUs on average: so many more fit by it, the seed's CPU threshold."""
+    """The average CPU demand of a running VM: by it so many more VMs fit, which is the seed's CPU threshold."""
     cpus = [vm.demand.cpus for vjob in configuration.vjobs for vm in vjob.vms]
     return max(0.01, sum(cpus) / max(1, len(cpus)))
 
 
 def _kept_out(configuration: Configuration) -> Mapping[str, int]:
-    """By node, how many of the VMs that wait could run in what is free there: what reserving it costs others."""
+    """By node, the number of waiting VMs that could run in its free room: others' cost of reserving it."""
     waits = [
         vm.demand
         for vjob in configuration.vjobs
@@ -267,7 +268,7 @@ def _as_seen(before: Reservations, configuration: Configuration) -> Reservations
 
 
 def _waiting(cycle: Reconfiguration) -> frozenset[str]:
-    """The nodes that stay short because one is reserved for a VM there, and has no room yet."""
+    """The nodes that stay short because another is reserved for a VM there, and has no room yet."""
     reserving = {each.vm for each in cycle.reservations.held if not each.guests}
     return frozenset(
         name
@@ -277,19 +278,19 @@ def _waiting(cycle: Reconfiguration) -> frozenset[str]:
 
 
 def _as_it_is(node: Node, configuration: Configuration) -> Node:
-    """A node with what its VMs demand as its capacity of memory."""
+    """A node with its VMs' demand as its capacity of memory."""
     used_mib = node.capacity.memory_mib - configuration.free(node.name).memory_mib
     return replace(node, capacity=replace(node.capacity, memory_mib=used_mib))
 
 
 def _closed(configuration: Configuration, held: Reservations) -> tuple[VJob, ...]:
-    """The vjobs, none of which may go to a reserved node but its guests."""
+    """The vjobs with reserved nodes closed to all but their guests."""
     hosts: dict[str, str] = {guest: each.node for each in held.held for guest in each.guests}
     return tuple(_kept_off(configuration, vjob, held.nodes, hosts) for vjob in configuration.vjobs)
 
 
 def _kept_off(configuration: Configuration, vjob: VJob, closed: frozenset[str], hosts: Mapping[str, str]) -> VJob:
-    """A vjob that does not go to closed nodes; where it has a VM it stays, and where it is a guest it goes."""
+    """A vjob to which nodes are closed; where it has a VM it stays, and where it is a guest it goes."""
     if vjob.in_transit:
         return vjob
     here = {node for _, node in _running(configuration, vjob)}

@@ -1,4 +1,4 @@
-"""Parameters: everything about a decision that a site can tune. Defaults are for the cycle of 30 s of the papers."""
+"""Parameters: all numbers of a decision that a site can tune. Defaults are for the cycle of 30 s of the papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmsplugin.packing.search import Search
 
 @dataclass(frozen=True, slots=True)
 class ActionDuration:
-    """How long one kind of action takes: a constant, and what grows with the memory that one node saves or restores."""
+    """The duration of one kind of action: a constant, and a part by the memory that one node saves or restores."""
 
     constant_s: float
     s_per_mib: float = 0.0
@@ -36,10 +36,10 @@ def _grows(values: Mapping[str, float], name: str) -> ActionDuration:
 
 @dataclass(frozen=True, slots=True)
 class SwitchDurations:
-    """What a vjob does not compute while it is switched (RR-6929 section 2.3, fig. 3).
+    """The time that a vjob does not compute while it is switched (RR-6929 section 2.3, fig. 3).
 
-    Booting does not depend on the memory, suspend and resume do. Migration is live, so the guest loses next to nothing,
-    and how many there are is the planner's choice: it counts nothing here. The defaults are
+    Booting does not depend on the memory, suspend and resume do. Migration counts nothing here: it is live, so the
+    guest loses next to nothing, and the planner chooses the number of migrations. The defaults are
     ``rmsplugin.model.durations.DEFAULTS``.
     """
 
@@ -48,7 +48,7 @@ class SwitchDurations:
     resume: ActionDuration = ActionDuration(DEFAULTS["resume_s"], DEFAULTS["resume_s_per_mib"])
     pause: ActionDuration = ActionDuration(DEFAULTS["pause_s"])
     unpause: ActionDuration = ActionDuration(DEFAULTS["unpause_s"])
-    pauses: bool = False  # whether those that make way are taken to be paused, and not saved
+    pauses: bool = False  # whether vjobs that make way are taken to be paused, and not saved
 
     def leave_s(self, vjob: VJob) -> float:
         """Seconds that a vjob loses to make way."""
@@ -59,7 +59,7 @@ class SwitchDurations:
         return self.leave_s(vjob) + (self.unpause if self.pauses else self.resume).of(vjob)
 
     def least_away_s(self, vjob: VJob) -> float:
-        """The same if each VM was on a node of its own."""
+        """As ``away_s``, if each VM was on a node of its own."""
         goes, comes = (self.pause, self.unpause) if self.pauses else (self.suspend, self.resume)
         return goes.of_largest(vjob) + comes.of_largest(vjob)
 
@@ -67,7 +67,7 @@ class SwitchDurations:
     def from_values(cls, values: Mapping[str, float]) -> SwitchDurations:
         """Durations from the keys and values of section [durations] of the settings (which this layer does not know).
 
-        A vjob is decided on before anybody knows where it will be resumed: it is taken to be where its state is.
+        The decision comes before the place of a resume is known: it is taken to be the place of the state.
 
         Raises:
             KeyError: a key is missing.
@@ -78,21 +78,23 @@ class SwitchDurations:
 
 @dataclass(frozen=True, slots=True)
 class SlowdownParameters:
-    """Tunables of the policy ``slowdown``; docs/decisions/0080 has what each was worth on the traces.
+    """Tunables of the policy ``slowdown``; docs/decisions/0080 has the worth of each on the traces.
 
     Attributes:
-        factor: one that runs makes way only for one whose expansion is at least so many times its own.
-        switches: and not before it has run, since it was started or resumed, for so many times what a suspend and a
-            resume of its largest VM take: so nobody loses more than a part of his time to switches.
-        max_delay: a vjob that has waited for longer than this part of its time limit is overdue, and protected,
-        max_delay_s: if it has waited for at least so long.
-        slurm_priority: what Slurm's priorities say within a tier: ``ties`` between equals only, ``weight`` through the
-            weights of vjobs, ``order`` that nobody makes way for one behind it in the queue.
-        user_share: what a user's vjobs have beyond this part of the cluster makes way for those of other users,
-        user_share_s: that have waited for so long; and none starts beyond it while others can. 1: no bound.
+        factor: a running vjob makes way only for one whose expansion is at least so many times its own.
+        switches: a running vjob makes way only after it has run, since it was started or resumed, for so many times the
+            duration of a suspend and a resume of its largest VM: so no vjob loses more than a part of its time to
+            switches.
+        max_delay: a vjob that has waited for longer than this part of its time limit is overdue, and protected.
+        max_delay_s: but only if it has waited for at least so many seconds.
+        slurm_priority: the role of Slurm's priorities within a tier: ``ties`` between equals only, ``weight`` through
+            the weights of vjobs, ``order``: none makes way for one behind it in the queue.
+        user_share: the part of the cluster beyond which a user's vjobs make way for those of others; none starts beyond
+            it while others can. 1: no bound.
+        user_share_s: the time that those others must have waited.
 
     Raises:
-        ValueError: a number that cannot be meant.
+        ValueError: a number without meaning.
     """
 
     factor: float = 3.0
@@ -104,7 +106,7 @@ class SlowdownParameters:
     user_share_s: float = 3600.0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse numbers without meaning."""
         if not self.factor > 1:
             raise ValueError(f"factor must be above 1, not {self.factor}")
         if not 0 < self.user_share <= 1:
@@ -124,22 +126,23 @@ class Parameters:
 
     #: Limits of all exact checks of one decision together; each gets an equal share, so that the sum is bounded.
     search: Search = field(default_factory=Search)
-    exact_checks: int = 10  # so many per decision at most; 0: First Fit Decreasing alone, and no solver is started
+    exact_checks: int = 10  # the most checks per decision; 0: First Fit Decreasing alone, and no solver is started
     exempt_s: float = 300.0  # a vjob is not suspended for so long after it was started or resumed
-    patience_s: float = 3600.0  # ready for so long, a vjob preempts by queue order alone
-    pause_limit_s: float = 0.0  # whoever makes way keeps its memory for so long, unless it is needed; 0: nobody does
-    horizon_s: float = 3600.0  # nobody expects a switch to be worth anything for longer than this
+    patience_s: float = 3600.0  # a vjob that was ready for so long preempts by queue order alone
+    pause_limit_s: float = 0.0  # a vjob that makes way keeps its memory for so long, unless it is needed; 0: none does
+    horizon_s: float = 3600.0  # a switch is expected to be worth nothing for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
-    exempt_switches: float = 0.0  # and for so many times what a suspend and a resume of it take,
+    exempt_switches: float = 0.0  # and for so many times the duration of its suspend and resume,
     exempt_tier: float = -math.inf  # if it is of this tier or a higher one
     slowdown: SlowdownParameters = field(default_factory=SlowdownParameters)
-    #: So many VMs are placed on trial, in search of who else can start; about 10 s on one core. Only clusters of
-    #: thousands of VMs that are turned upside down reach it; what is left to start then starts in the next cycles.
+    #: The number of VMs that are placed on trial, in search of other vjobs that can start; about 10 s on one core. Only
+    #: clusters of thousands of VMs that are turned upside down reach it. Vjobs left to start then start in the next
+    #: cycles.
     packed_vms: int = 1_000_000
-    rounds: int = 8  # the mixed policy applies its own decision so often at most, until nothing changes
+    rounds: int = 8  # the most times that the mixed policy applies its own decision, until nothing changes
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse numbers without meaning."""
         for name in ("exempt_s", "patience_s", "exempt_switches", "pause_limit_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")

@@ -1,9 +1,9 @@
-"""Pausing: of those that make way, who keeps its memory, and who is saved. Any policy's decision passes here.
+"""Pausing: chooses which vjobs that make way keep their memory, and which are saved. Any policy's decision passes here.
 
-To a policy a vjob that is paused sleeps: it computes nothing, and takes no room from those that shall run. When it is
-decided who runs, whoever makes way or sleeps in memory is paused as long as nobody needs that memory, its nodes stay,
-and it was not paused for too long; all others are saved. Those nearest to the head of the queue, who will go on first,
-keep their memory first.
+To a policy a paused vjob sleeps: it computes nothing, and takes no room from those that shall run. After the decision
+which vjobs run, a vjob that makes way, or sleeps in memory, is paused if nobody needs that memory, its nodes stay,
+and it was not paused for too long; all others are saved. Vjobs nearest to the head of the queue, which will go on
+first, keep their memory first.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from rmsplugin.packing.classes import Item
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 
-#: So often at most it is tried, one vjob after the other, who keeps its memory beside those that are known to.
+#: The most trials, one vjob after the other, which vjobs keep their memory beside those known to.
 _MOST_TRIES = 32
 
-#: Of the limits of the decision, what one solver may use that looks for room beside all that are paused.
+#: The part of a decision's limits that one solver may use to look for room beside all that are paused.
 _SEARCH_SHARE = 0.25
 
 
 def decide_with_pauses(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
-    """Decide the state of each vjob by a policy; then who of those that make way is paused.
+    """Decide the state of each vjob by a policy; then choose those that are paused among vjobs that make way.
 
-    What a switch costs depends on that: it is decided as if all that make way were paused, and once more at what a save
-    and a resume take if one of them has to be saved.
+    The costs of a switch depend on that. The decision is made as if all that make way were paused; if one of them has
+    to be saved, it is made once more at the costs of a save and a resume.
 
     Args:
         policy: a name from ``rmsplugin.decision.policies.POLICIES``.
-        configuration: nodes, queue (head first) and where each VM is.
-        parameters: tunables; ``pause_limit_s`` of 0 pauses nobody, and saves whoever is paused and does not go on.
+        configuration: nodes, queue (head first) and the place of each VM.
+        parameters: tunables; ``pause_limit_s`` of 0 pauses none, and saves a paused vjob that does not go on.
 
     Raises:
         ValueError: there is no such policy.
@@ -63,7 +63,7 @@ def _with_pauses(
 
 
 def _saves_one_that_runs(configuration: Configuration, decision: Decision | Infeasible) -> bool:
-    """Whether one makes way by more than a pause, so that it was taken to cost too little."""
+    """Whether a running vjob makes way by more than a pause, so that its costs were taken to be too low."""
     if isinstance(decision, Infeasible):
         return False
     running, asleep = VJobState.RUNNING, VJobState.SLEEPING
@@ -71,7 +71,7 @@ def _saves_one_that_runs(configuration: Configuration, decision: Decision | Infe
 
 
 def as_asleep(configuration: Configuration) -> Configuration:
-    """The configuration as a policy sees it: who is paused sleeps where it is, and who shall be paused shall sleep."""
+    """The configuration as a policy sees it: paused vjobs sleep where they are, and vjobs to be paused are to sleep."""
     paused, target = VMState.PAUSED, VJobState.PAUSED
     locations = {
         name: sleeping_on(at.node or "") if at.state is paused else at for name, at in configuration.locations.items()
@@ -82,15 +82,15 @@ def as_asleep(configuration: Configuration) -> Configuration:
 
 
 def with_pauses(configuration: Configuration, decision: Decision, parameters: Parameters) -> Decision | Infeasible:
-    """Say of each vjob that makes way whether it is paused or saved.
+    """Set for each vjob that makes way whether it is paused or saved.
 
     Args:
-        configuration: where each VM is; pauses among them.
-        decision: a policy's, for ``as_asleep`` of it.
-        parameters: how long a vjob may be paused, and the limits of a search.
+        configuration: the place of each VM, with pauses.
+        decision: a policy's decision about ``as_asleep`` of it.
+        parameters: the limit of a pause, and the limits of a search.
 
     Returns:
-        The decision with the same vjobs running; Infeasible if one is fixed as paused, and its memory is needed.
+        The decision with the same vjobs running; Infeasible if a vjob is fixed as paused, and its memory is needed.
     """
     obstacles = {
         vjob.name: _obstacle(configuration, vjob, parameters.pause_limit_s)
@@ -133,7 +133,7 @@ def _is_in_memory(configuration: Configuration, vjob: VJob) -> bool:
 
 
 def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str | None:
-    """Why a vjob that makes way is saved, whoever needs its memory; empty if that goes without saying.
+    """The reason why a vjob that makes way is saved, whether its memory is needed or not; empty if that is plain.
 
     None: it may be paused.
     """
@@ -155,7 +155,7 @@ def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str |
 
 
 def _kept(rooms: _Rooms, able: Sequence[VJob], fixed: int) -> tuple[list[VJob], Mapping[str, str]]:
-    """Who keeps its memory, and where those that run have room beside it."""
+    """The vjobs that keep their memory, and the places of the running ones beside it."""
     if not able:
         return [], rooms.sample
     found = rooms.beside(able, with_solver=True)
@@ -182,14 +182,14 @@ def _kept(rooms: _Rooms, able: Sequence[VJob], fixed: int) -> tuple[list[VJob], 
 
 @dataclass
 class _Rooms:
-    """Looks for room for those that run, beside the memory of others."""
+    """Looks for room for the running vjobs, beside the memory of others."""
 
     configuration: Configuration
     decision: Decision
     search: Search
 
     def __post_init__(self) -> None:
-        """Sort those that run into who has its place, and who may have another."""
+        """Sort the running vjobs into those with a fixed place, and those that may have another."""
         running = [v for v in self.configuration.vjobs if self.decision.states[v.name] is VJobState.RUNNING]
         self._loose = [vjob for vjob in running if not self._is_pinned(vjob)]
         pinned = [vm for vjob in running if self._is_pinned(vjob) for vm in vjob.vms]
@@ -207,11 +207,11 @@ class _Rooms:
         return self.decision.placement
 
     def beside(self, paused: Sequence[VJob], with_solver: bool) -> Mapping[str, str] | None:
-        """The node of each VM that runs; None if none was found for which no more has to move than is kept."""
+        """The node of each running VM; None if none was found for which no more has to move than is kept."""
         left = self._left(paused)
         hosts = {self._node(vm) for vjob in paused for vm in vjob.vms}
         if any(node.name in hosts and node.capacity.memory_mib < 0 for node in left):
-            return None  # beside those that have their place
+            return None  # beside the vjobs with a fixed place
         repair = self._repair(left)
         worth_mib = self._moved_mib + sum(vjob.demand.memory_mib for vjob in paused)
         found = repair.by_best_fit()
@@ -222,14 +222,14 @@ class _Rooms:
         return self.sample if found is None and self._has_room(left) else None
 
     def _is_pinned(self, vjob: VJob) -> bool:
-        """Whether a vjob that runs has to be where the policy left it."""
+        """Whether a running vjob has to be where the policy left it."""
         if vjob.in_transit or self.decision.reasons[vjob.name].code is ReasonCode.RESERVED_IN_PLACE:
             return True
         nodes = (self.configuration.node_by_name[self.sample[vm.name]] for vm in vjob.vms)
         return any(node.state is not NodeState.UP or not vjob.allows(node.name) for node in nodes)
 
     def _left(self, paused: Iterable[VJob]) -> list[Node]:
-        """The nodes that are up, with what these leave of them."""
+        """The nodes that are up, with the resources that these leave."""
         kept = _sums((self._node(vm), held(vm, VMState.PAUSED)) for vjob in paused for vm in vjob.vms)
         up = [node for node in self.configuration.nodes if node.state is NodeState.UP]
         used = {node.name: self._taken.get(node.name, NOTHING) + kept.get(node.name, NOTHING) for node in up}
@@ -243,7 +243,7 @@ class _Rooms:
         return Repair(items, left, self._current)
 
     def _has_room(self, left: Sequence[Node]) -> bool:
-        """Whether the policy's own sample fits into what is left of nodes."""
+        """Whether the policy's own sample fits into the resources left on nodes."""
         wanted = _sums((self.sample[vm.name], vm.demand) for vjob in self._loose for vm in vjob.vms)
         return all(node.capacity.holds(wanted.get(node.name, NOTHING)) for node in left)
 

@@ -20,10 +20,10 @@ Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
 RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
 
-#: Of these, the policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
+#: Those of these policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
 COMPARES = frozenset({"mixed", "slowdown"})
 
-#: The policies under which nobody makes way for others.
+#: The policies under which no vjob makes way for another.
 NEVER_SUSPENDS = frozenset({"fcfs", "easy"})
 
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
@@ -47,7 +47,7 @@ def decide(policy: str, configuration: Configuration, parameters: Parameters) ->
 
     Args:
         policy: a name from ``POLICIES``.
-        configuration: nodes, queue (head first) and where each VM is.
+        configuration: nodes, queue (head first) and the place of each VM.
         parameters: tunables; the papers' policies need none.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Ranks: who goes first under ``slowdown``, and whom the bound protects. Pure."""
+"""Ranks: which vjob goes first under ``slowdown``, and which the bound protects. Pure."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rmsplugin.model.vjob import VJobState
 
 @dataclass(frozen=True)
 class Ranks:
-    """Who goes first, as of the beginning of a decision.
+    """The ranking as of the beginning of a decision.
 
     Attributes:
-        expansions: of those that are decided about, by name.
-        due: the names of those that are protected, for they are overdue.
-        capacity: of all nodes that are up.
-        position: of each vjob in Slurm's order, by name.
-        by_queue: whether nobody makes way for one behind it in Slurm's order.
-        beyond: the names of those with which their users have more than their share.
+        expansions: those of the vjobs that are decided about, by name.
+        due: the names of the vjobs that are protected because they are overdue.
+        capacity: the resources of all nodes that are up.
+        position: the place of each vjob in Slurm's order, by name.
+        by_queue: whether no vjob makes way for one behind it in Slurm's order.
+        beyond: the names of the vjobs with which their users have more than their share.
     """
 
     expansions: Mapping[str, float]
@@ -52,8 +52,8 @@ class Ranks:
     def ranked(self, configuration: Configuration) -> Configuration:
         """The same configuration, with its vjobs in the order of the ranking.
 
-        In each tier those that are protected, then those that are ready, by their expansions, then those that run:
-        whoever has run longest is the last one to make way. Those beyond the share of their users come last.
+        Each tier has the protected vjobs first, then the ready ones by their expansions, then the running ones: the one
+        that has run longest is the last to make way. Vjobs beyond the share of their users come last.
         """
 
         def rank(vjob: VJob) -> tuple[int, bool, bool, bool, float]:
@@ -69,7 +69,7 @@ class Ranks:
         return Configuration(configuration.nodes, tuple(vjobs), configuration.locations, checked=True)
 
     def why_kept(self, vjob: VJob) -> Reason:
-        """Why one that runs goes on running: nobody ahead of it may take its room, or nobody of its tier may."""
+        """The reason why a running vjob goes on: none ahead of it may take its room, or none of its tier may."""
         if vjob.name not in self.due:
             return KEPT
         waited = f"has waited {seconds(vjob.waited_s)} in all, longer than its bound"
@@ -78,20 +78,20 @@ class Ranks:
 
 
 def vjob_expansion(vjob: VJob, parameters: Parameters, lost_s: float = 0.0, head_start_s: float = 0.0) -> float:
-    """The expansion of a vjob, with what a switch for it loses; and as if it had waited for so much longer."""
+    """The expansion of a vjob, with the loss of a switch for it; and as if it had waited for so much longer."""
     needed_s = still_expected_s(vjob.time_limit_s, vjob.ran_s) + lost_s
     return expansion(vjob.waited_s + head_start_s, needed_s, weight_of(vjob, parameters))
 
 
 def weight_of(vjob: VJob, parameters: Parameters) -> float:
-    """What the site says of one: its expansion is multiplied by that."""
+    """The site's weight of a vjob, by which its expansion is multiplied."""
     return vjob.weight if parameters.slowdown.slurm_priority == "weight" else 1.0
 
 
 def _beyond(
     configuration: Configuration, capacity: Resources, expansions: Mapping[str, float], share: float
 ) -> frozenset[str]:
-    """Whose users have more than their share with them: of what runs that which has run least, then what is ready."""
+    """The vjobs with which their users exceed their share: ready ones, then running ones that ran least."""
     if share >= 1:
         return frozenset()
     states = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
@@ -110,7 +110,7 @@ def _beyond(
 def _due(
     configuration: Configuration, capacity: Resources, parameters: Parameters, beyond: frozenset[str]
 ) -> frozenset[str]:
-    """Who is protected, for it is overdue: in each tier by itself, for a lower one is in nobody's way."""
+    """The vjobs that are protected because they are overdue: each tier by itself, for a lower one blocks nobody."""
     found: dict[int, list[tuple[str, float | None, float, float]]] = {}
     for vjob in configuration.vjobs:
         state = configuration.state(vjob)

@@ -15,10 +15,10 @@ from rmsplugin.model.rules import in_the_way
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 
-#: From so many on, hours are said as hours, and days as days.
+#: From so many seconds on, hours are given as hours, and days as days.
 _HOURS, _DAYS = 3, 3
 
-#: So many names are listed; of more, their number says enough.
+#: The number of names that are listed; for more, their number is enough.
 _NAMED = 3
 
 
@@ -30,7 +30,7 @@ def seconds(value: float) -> str:
 
 
 def names(vjobs: Iterable[VJob]) -> str:
-    """The names of a few vjobs, or how many there are."""
+    """The names of a few vjobs, or their number."""
     listed = [vjob.name for vjob in vjobs]
     if len(listed) <= _NAMED:
         return " and ".join(filter(None, [", ".join(listed[:-1]), *listed[-1:]]))
@@ -38,7 +38,7 @@ def names(vjobs: Iterable[VJob]) -> str:
 
 
 def needs(vjob: VJob) -> str:
-    """What a vjob demands: "9 CPUs and 9216 MiB in 9 VMs"."""
+    """The demand of a vjob: "9 CPUs and 9216 MiB in 9 VMs"."""
     return _needs(vjob.demand, len(vjob.vms))
 
 
@@ -47,21 +47,21 @@ def _needs(demand: Resources, vms: int) -> str:
 
 
 def fits(vjob: VJob, code: ReasonCode = ReasonCode.FITS, how: str = "which fit beside those ahead of it") -> Reason:
-    """It runs, for there is room."""
+    """The reason: it runs, for there is room."""
     return _fits(vjob.demand, len(vjob.vms), code, how)
 
 
 @lru_cache(maxsize=1024)
 def _fits(demand: Resources, vms: int, code: ReasonCode, how: str) -> Reason:
-    """Whoever runs, runs for the same reason from cycle to cycle."""
+    """The reason of a vjob that fits: it is the same from cycle to cycle."""
     numbers = {"cpus": demand.cpus, "memory_mib": demand.memory_mib, "vms": vms}
     return Reason(code, f"needs {_needs(demand, vms)}, {how}", numbers)
 
 
 def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of it") -> Reason:
-    """It does not run, for ``room`` has no place for all its VMs; in fragments only, if the sums would do.
+    """The reason: it does not run, for ``room`` has no place for all its VMs; only in fragments, if the sums suffice.
 
-    Of many that wait most are alike: what is said of one is kept in the room for the others, until somebody comes.
+    Of many that wait most are alike: the reason of one is kept in the room for the others, until a vjob comes.
     """
     alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.rules, room.site.effort.is_spent)
     if alike not in room.refusals:
@@ -90,7 +90,7 @@ def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
 
 
 def sentence(configuration: Configuration, states: Mapping[str, VJobState], reasons: Mapping[str, Reason]) -> str:
-    """What changes in this cycle: "12 of 20 vjobs run: 3 start, 1 resumes, 2 are suspended"."""
+    """The changes of this cycle: "12 of 20 vjobs run: 3 start, 1 resumes, 2 are suspended"."""
     before = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs if not vjob.in_transit}
     states = {name: state for name, state in states.items() if name in before}
     lost = [name for name, reason in reasons.items() if reason.code is ReasonCode.LOST]

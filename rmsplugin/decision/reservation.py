@@ -1,8 +1,9 @@
-"""Reservations: a node is kept free of arrivals for a VM that no node has room for (V-Reconfiguration of seed 004).
+"""Reservations: a node is kept free of arrivals for a VM for which no node has room (V-Reconfiguration of seed 004).
 
-The blocking problem: a node is short, its VMs wait for their pages, and no node has room for any that could go. If the
-idle memory of the cluster is more than a node has, one node is reserved: it takes no arrivals until it has room, and
-then the VM with the largest demand. It is released when the blocking is gone, or when whoever moved there has ended.
+The blocking problem: a node is short, its VMs wait for their pages, and no node has room for any VM that could go. If
+the idle memory of the cluster is more than a node's memory, one node is reserved. It takes no arrivals until it has
+room, and then it takes the VM with the largest demand. It is released when the blocking is gone, or when the VMs that
+moved there have ended.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from rmsplugin.decision.load_sharing import relieve
 
 @dataclass(frozen=True, slots=True)
 class ReservationLimits:
-    """When a node is reserved, and for how long.
+    """The conditions under which a node is reserved, and for how long.
 
     Args:
         serious_faults_per_s: a VM that waits for so many pages a second suffers from the shortage.
-        most_share: of the nodes, so many are reserved at a time at most (rounded down, but one always may be).
+        most_share: the part of the nodes that may be reserved at a time (rounded down, but one always may be).
         reserving_s: a node that has no room by then is given up: the cluster is truly full.
-        until: a reserving period ends as soon as there is room, or when all VMs of the node have ended (the seed's
-            first form).
+        until: the end of a reserving period: as soon as there is room, or when all VMs of the node have ended (the
+            seed's first form).
     """
 
     serious_faults_per_s: float = 5.0
@@ -35,7 +36,7 @@ class ReservationLimits:
     until: Literal["room", "empty"] = "room"
 
     def most_nodes(self, nodes: int) -> int:
-        """How many nodes may be reserved at a time."""
+        """The number of nodes that may be reserved at a time."""
         return max(1, math.floor(nodes * self.most_share))
 
 
@@ -45,8 +46,8 @@ class Reservation:
 
     Args:
         node: its name.
-        vm: for whom it was reserved; who moves there is decided when there is room.
-        since_s: when it was reserved, on the caller's clock.
+        vm: the VM for which it was reserved; the VM that moves there is chosen when there is room.
+        since_s: the time of the reservation, on the caller's clock.
         guests: the VMs that were moved there; none during the reserving period.
     """
 
@@ -58,10 +59,10 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Reservations:
-    """All that is remembered from one cycle to the next."""
+    """The reservations remembered from one cycle to the next."""
 
     held: tuple[Reservation, ...] = ()
-    full_until_s: float = -math.inf  # the cluster was found truly full: nobody reserves before that
+    full_until_s: float = -math.inf  # the cluster was found truly full: no node is reserved before that
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -71,7 +72,7 @@ class Reservations:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What became of a reservation: a word for programs, and a sentence with numbers for people.
+    """The outcome of a reservation: a word for programs, and a sentence with numbers for people.
 
     ``prices`` of all ways out of a shortage are the end of the sentence.
     """
@@ -84,9 +85,9 @@ class Note:
 
 
 def blocked(board: Board, limits: ReservationLimits) -> list[VMLoad]:
-    """Of each node that stays short, the VM with the largest demand of those that wait for many pages, largest first.
+    """For each node that stays short, the VM with the largest demand of those that wait for many pages, largest first.
 
-    A VM that is alone on its node blocks nobody, however short it is: no node would do more for it.
+    A VM that is alone on its node blocks no other, however short the node is: no node would do more for it.
     """
     found = []
     for name in board.nodes:
@@ -112,7 +113,7 @@ class Reconfiguration:
 
     @property
     def reservations(self) -> Reservations:
-        """What is to be remembered."""
+        """The reservations to be remembered."""
         return Reservations(tuple(self._held.values()), self._full_until_s)
 
     @property
@@ -121,7 +122,7 @@ class Reconfiguration:
         return frozenset(self._held)
 
     def run(self) -> None:
-        """Release what has served, serve who is blocked, and help who is left, until there is nothing left to do."""
+        """Release nodes that have served, serve blocked VMs, help the remaining ones, until nothing is left to do."""
         self._release_served()
         self.settle()
         self._give_up_late()
@@ -135,11 +136,11 @@ class Reconfiguration:
 
     @property
     def _progress(self) -> tuple[int, int, frozenset[str]]:
-        """It changes with each thing that is done."""
+        """A value that changes with each step."""
         return len(self.board.moves), len(self.board.suspended), self.closed
 
     def _help_all(self) -> None:
-        """Help who is unserved, largest first; what is done for one may help others, too, who are left alone then."""
+        """Help unserved VMs, largest first; a step for one may help others, too, which are then left alone."""
         left = self.unserved()
         for vm in list(left):
             if vm in left:
@@ -149,13 +150,13 @@ class Reconfiguration:
                     left = self.unserved()
 
     def help(self, vm: VMLoad) -> None:
-        """Do something for one that is blocked: reserve a node for it, if one may be."""
+        """Help one blocked VM: reserve a node for it, if one may be reserved."""
         node = self.candidate(vm)
         if node is not None:
             self.reserve(vm, node)
 
     def settle(self) -> None:
-        """Relieve nodes, and move who is blocked to reserved nodes that have room, until nothing changes."""
+        """Relieve nodes, and move blocked VMs to reserved nodes that have room, until nothing changes."""
         relieve(self.board, self.closed)
         served = [self._serve(vm) for vm in blocked(self.board, self.limits)]
         while any(served):
@@ -163,7 +164,7 @@ class Reconfiguration:
             served = [self._serve(vm) for vm in blocked(self.board, self.limits)]
 
     def unserved(self) -> list[VMLoad]:
-        """Who is blocked, and has no node reserving for it, largest first."""
+        """The blocked VMs without a node that is reserving for them, largest first."""
         return blocked(self.board, self.limits)[len(self._reserving) :]
 
     @property
@@ -175,7 +176,7 @@ class Reconfiguration:
         self.notes.append(Note(what, node, f"{node} is released: {why}", numbers))
 
     def _release_served(self) -> None:
-        """Release the nodes whose guests have ended or gone, and those that are not there any more."""
+        """Release the nodes whose guests have ended or gone, and nodes that no longer exist."""
         for each in list(self._held.values()):
             if each.node not in self.board.nodes:
                 self._release(each.node, "released", "it takes no VMs any more")
@@ -187,14 +188,14 @@ class Reconfiguration:
                     self._release(each.node, "released", "the VMs that were moved there have ended")
 
     def _give_up_surplus(self) -> None:
-        """Release, newest first, the nodes that reserve for nobody any more."""
+        """Release, newest first, the nodes that are reserving for no VM any more."""
         surplus = len(self._reserving) - len(blocked(self.board, self.limits))
         newest = sorted(self._reserving, key=lambda each: (-each.since_s, each.node))
         for each in newest[: max(0, surplus)]:
             self._release(each.node, "released", "nobody is blocked any more", vm=each.vm)
 
     def _give_up_late(self) -> None:
-        """Release the nodes that have had no room in time: the cluster is truly full."""
+        """Release the nodes that have not had room in time: the cluster is truly full."""
         for each in self._reserving:
             waited_s = self.now_s - each.since_s
             if waited_s >= self.limits.reserving_s:
@@ -203,7 +204,7 @@ class Reconfiguration:
                 self._release(each.node, "full", words, waited_s=waited_s, vm=each.vm)
 
     def _serve(self, vm: VMLoad) -> bool:
-        """Move one that is blocked to a reserved node with room: those with guests first; whether it moved."""
+        """Move a blocked VM to a reserved node with room, nodes with guests first; returns whether it moved."""
         ready = [each for each in self._held.values() if self._has_room(each, vm)]
         if not ready:
             return False
@@ -219,13 +220,13 @@ class Reconfiguration:
     def _has_room(self, held: Reservation, vm: VMLoad) -> bool:
         here = self.board.vms[held.node]
         if not here:
-            return True  # it has all that a node can have, even if that is less than it demands
+            return True  # it has all that a node can have, even if it demands more
         if self.board.free_mib[held.node] < vm.memory_mib or self.board.free_slots[held.node] <= 0:
             return False
         return self.limits.until == "room" or bool(held.guests)
 
     def reserve(self, vm: VMLoad, node: str, why: str = "", costs: Mapping[str, float] = MappingProxyType({})) -> None:
-        """Reserve a node for one that is blocked; ``why`` and ``costs`` are told with it."""
+        """Reserve a node for a blocked VM; the note has ``why`` and ``costs``."""
         idle_mib = self.board.idle_mib(self.closed)
         self._held[node] = Reservation(node, vm.name, self.now_s)
         words = (
@@ -235,7 +236,7 @@ class Reconfiguration:
         self.notes.append(Note("reserved", node, words, {"vm": vm.name, "idle_mib": idle_mib, **costs}, why))
 
     def candidate(self, vm: VMLoad) -> str | None:
-        """The node to reserve for one that is blocked: the most lightly loaded, then with most idle memory; None: none.
+        """The node to reserve for a blocked VM: the most lightly loaded, then with most idle memory; None: none.
 
         It can hold the VM by itself; where no node can, it is one of the largest.
         """
@@ -251,7 +252,7 @@ class Reconfiguration:
 
 
 def _large_enough(nodes: Sequence[NodeLoad], memory_mib: int) -> list[NodeLoad]:
-    """The nodes that can hold a demand, or the largest if there are none."""
+    """The nodes that can hold a demand, or the largest nodes if none can."""
     least = min(memory_mib, max((node.memory_mib for node in nodes), default=0))
     return [node for node in nodes if node.memory_mib >= least]
 
@@ -260,10 +261,10 @@ def reconfigure(board: Board, before: Reservations, now_s: float, limits: Reserv
     """One cycle of load sharing with virtual reconfiguration.
 
     Args:
-        board: where VMs are; it has the moves afterwards.
-        before: what was remembered from the cycle before.
+        board: the VMs' places; it has the moves afterwards.
+        before: the reservations remembered from the cycle before.
         now_s: the time on the clock of ``before``.
-        limits: when nodes are reserved.
+        limits: the conditions of reserving.
 
     Returns:
         The cycle: its reservations, its notes, and its closed nodes, which take no arrivals.

@@ -1,4 +1,4 @@
-"""Decision: the state that each vjob shall be in, and why; Infeasible where nothing can be decided."""
+"""Decision: the state that each vjob shall be in, and the reason; Infeasible where nothing can be decided."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Numbers = Mapping[str, float | int | str]
 
 
 class ReasonCode(enum.StrEnum):
-    """Why a vjob is to be in a state."""
+    """The reason why a vjob is to be in a state."""
 
     # it runs
     FITS = "fits"  # First Fit Decreasing finds room beside those ahead of it
     FITS_EXACTLY = "fits-exactly"  # only an exact packing finds room
     NOT_PREEMPTIBLE = "not-preemptible"  # it runs, and stays running
     KEPT = "kept"  # it runs, and nothing that the policy allows takes its place
-    IN_TRANSIT = "in-transit"  # something is under way on it: it keeps what it holds
+    IN_TRANSIT = "in-transit"  # an operation on it is under way: it keeps its holdings
     AWAITS = "awaits"  # it shares its CPUs until one behind it has arrived and makes way, or has gone
     EXEMPT = "exempt"  # it was started or resumed so recently that it is not suspended
     QUIET = "quiet"  # quiet hours: it stays as it is
     OVERDUE = "overdue"  # it has waited longer than its bound, and runs until it ends
-    RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of those that must is found
+    RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of all that must is found
     BACKFILLED = "backfilled"  # it does not delay the head of the queue
     FILLS_HOLE = "fills-hole"  # it can be suspended when the head's turn comes
     PREEMPTS = "preempts"  # others behind it are suspended for it
-    # it does not
+    # it does not run
     NO_ROOM = "no-room"
-    BEHIND_HEAD = "behind-head"  # the head of the queue does not fit, and this policy lets nobody pass
+    BEHIND_HEAD = "behind-head"  # the head of the queue does not fit, and under this policy none may pass
     RESERVED = "reserved"  # the head of the queue: it has a reservation
     WOULD_DELAY_HEAD = "would-delay-head"
-    HOLE_TOO_SMALL = "hole-too-small"  # what it would do there is less than the switch costs
-    VICTIM_EXEMPT = "victim-exempt"  # those that it would preempt are exempt
-    DOES_NOT_PAY = "does-not-pay"  # those that it would preempt lose more than it gains
+    HOLE_TOO_SMALL = "hole-too-small"  # its work in the hole would be less than the switch costs
+    VICTIM_EXEMPT = "victim-exempt"  # the vjobs that it would preempt are exempt
+    DOES_NOT_PAY = "does-not-pay"  # the vjobs that it would preempt lose more than it gains
     PREEMPTED = "preempted"  # suspended for one ahead of it
     UNSETTLED = "unsettled"  # the decision would change at once: nothing starts in this cycle
-    POSTPONED = "postponed"  # this cycle has tried as much as it may
+    POSTPONED = "postponed"  # this cycle has made as many trials as it may
     # it was settled before the policy was asked
     TARGET = "target"
     LOST = "lost"
@@ -47,7 +47,7 @@ class ReasonCode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a vjob is to be in a state: a code for programs, the numbers it rests on, and a sentence for people."""
+    """The reason why a vjob is to be in a state: a code for programs, its numbers, and a sentence for people."""
 
     code: ReasonCode
     sentence: str
@@ -59,11 +59,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Barred:
-    """Others do not make way for one, for what that loses is too much for it.
+    """Others do not make way for a vjob, because its part of the loss would be too much for it.
 
     Attributes:
-        victims: the names of those that would.
-        lost_s: what it would lose at least, in seconds of its own, whoever shares that.
+        victims: the names of the vjobs that would make way.
+        lost_s: its least loss, in seconds of its own, whatever other vjobs share it.
     """
 
     victims: tuple[str, ...]
@@ -75,9 +75,9 @@ class Decision:
     """The states of all vjobs after this cycle. Only the states bind; ``placement`` is the sample that proves them.
 
     ``placement`` names a node for every VM of a vjob that shall run: the configuration that the policy itself built
-    (First Fit Decreasing, for the papers' policies). The planner looks for one that is cheaper to reach. It is viable,
-    on nodes that are up, within every vjob's restrictions; except for vjobs whose reason is ``RESERVED_IN_PLACE``, and
-    those that may run nowhere else than where they run, whatever has become of these nodes.
+    (First Fit Decreasing, for the papers' policies). The planner looks for a cheaper one to reach. The sample is
+    viable, on nodes that are up, within every vjob's restrictions. Exceptions are vjobs whose reason is
+    ``RESERVED_IN_PLACE``, and vjobs that may run nowhere but where they run, whatever has become of these nodes.
     """
 
     policy: str
@@ -85,12 +85,12 @@ class Decision:
     reasons: Mapping[str, Reason]  # by vjob name
     placement: Mapping[str, str]  # node by VM name
     sentence: str = ""  # about the whole cycle
-    sample_first: bool = False  # whether of placements that are as cheap to reach the sample is the one to take
-    barred: Mapping[str, Barred] = field(default_factory=dict)  # by vjob name: of those that stay out for that
+    sample_first: bool = False  # whether the sample is taken among placements that are as cheap to reach
+    barred: Mapping[str, Barred] = field(default_factory=dict)  # by vjob name: of vjobs that stay out for that
 
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """No decision meets what was fixed in advance (e.g. targets that do not fit together)."""
+    """No decision meets the states that were fixed in advance (e.g. targets that do not fit together)."""
 
     explanation: str

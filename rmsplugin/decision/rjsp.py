@@ -2,11 +2,11 @@
 
 The queue in order; each vjob by First Fit Decreasing on the configuration built so far from empty nodes; if all its
 VMs find a host it runs, else it sleeps (if it runs or sleeps now) or waits. The whole queue is always considered.
-Whoever must run (not preemptible and running, or by its target) is placed first.
+Vjobs that must run (not preemptible and running, or by their targets) are placed first.
 
 ``rjsp-exact`` goes beyond the paper: when FFD fails a vjob, an exact check may still find room for it and all that are
-admitted already. The configuration built so far is then the exact packing. So it admits whoever the paper's admits up
-to the first difference, which is one more.
+admitted already. The configuration built so far is then the exact packing. So ``rjsp-exact`` admits the same vjobs as
+the paper's policy up to the first difference, which is one more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def rjsp(configuration: Configuration, parameters: Parameters) -> Decision | Inf
 
 
 def rjsp_exact(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
-    """Select as the paper does, with an exact check for those whom FFD fails."""
+    """Select as the paper does, with an exact check for vjobs that FFD fails."""
     return _select("rjsp-exact", configuration, parameters, parameters.exact_checks)
 
 
@@ -64,7 +64,7 @@ def _select(
 
 
 def _may_fit(room: NodeRoom, vjob: VJob) -> bool:
-    """Whether the sums allow it: all it demands is free somewhere, and its nodes, when empty, are large enough."""
+    """Whether the sums allow it: all its demand is free somewhere, and its nodes, when empty, are large enough."""
     usable = [node.capacity for node in room.site.up.values() if vjob.allows(node.name)]
     return (
         room.free.holds(vjob.demand)

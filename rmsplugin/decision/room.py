@@ -1,4 +1,4 @@
-"""Room: a set of vjobs that are known to run together, and whether one more does.
+"""Room: a set of vjobs that are known to run together, with a test whether one more does.
 
 EASY is written over this protocol, so that the very same pass can be checked job by job against published schedules
 that count processors, and be used on nodes with CPUs and memory.
@@ -27,10 +27,10 @@ Item = TypeVar("Item")
 
 
 class Room(Protocol[Item]):
-    """What runs together; ``add`` and ``anew`` judge whole sets, so that running VMs may migrate to make room."""
+    """Vjobs that run together; ``add`` and ``anew`` judge whole sets, so that running VMs may migrate to make room."""
 
     def add(self, item: Item) -> bool:
-        """Take one more if all fit together; otherwise change nothing."""
+        """Add one vjob if all fit together; otherwise change nothing."""
         ...
 
     def discard(self, item: Item) -> None:
@@ -44,15 +44,15 @@ class Room(Protocol[Item]):
 
 @dataclass
 class Effort:
-    """What a decision may still try: packing again and again takes long for large queues."""
+    """The trials that a decision may still make: packing again and again takes long for large queues."""
 
-    left: float = math.inf  # so many VMs may be placed on trial
-    checks: int = 0  # so many times a solver may be started, where First Fit and best fit fail
-    search: Search = field(default_factory=Search)  # what is left of the limits of all such checks
+    left: float = math.inf  # the number of VMs that may be placed on trial
+    checks: int = 0  # the number of times that a solver may be started, where First Fit and best fit fail
+    search: Search = field(default_factory=Search)  # the rest of the limits of all such checks
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing more should be tried that is not needed."""
+        """Whether only necessary trials should still be made."""
         return self.left <= 0
 
     def next_check(self) -> Search | None:
@@ -66,11 +66,11 @@ class Effort:
 
 @dataclass(frozen=True)
 class Site:
-    """What does not change within a decision: nodes, the order of the queue, and VMs that have their node already.
+    """The constant part of a decision: nodes, the order of the queue, and VMs that have their node already.
 
-    ``pinned`` maps the name of a vjob to the nodes of its VMs: of those that run although First Fit Decreasing finds
-    them no place (see ``rmsplugin.decision.admission``). ``in_place`` names those of them that no packing finds one, or
-    may look for one.
+    ``pinned`` maps the name of a vjob to the nodes of its VMs: of vjobs that run although First Fit Decreasing finds
+    no place for them (see ``rmsplugin.decision.admission``). ``in_place`` names those of them for which no packing
+    finds a place, or may look for one.
     """
 
     configuration: Configuration
@@ -79,19 +79,19 @@ class Site:
     effort: Effort = field(default_factory=Effort)
 
     def with_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> Site:
-        """The same with only these pinned; what follows from nodes and queue is not computed again."""
+        """The same with only these pinned; values that follow from nodes and queue are not computed again."""
         site = copy(self)
         site.__dict__["pinned"] = pinned
         return site
 
     @cached_property
     def up(self) -> dict[str, Node]:
-        """The nodes that VMs can be placed on, by name, in file order."""
+        """The nodes on which VMs can be placed, by name, in file order."""
         return {node.name: node for node in self.configuration.nodes if node.state is NodeState.UP}
 
     @cached_property
     def capacity(self) -> Resources:
-        """What all nodes that are up have together."""
+        """The resources of all nodes that are up together."""
         return sum((node.capacity for node in self.up.values()), NOTHING)
 
     @cached_property
@@ -101,12 +101,12 @@ class Site:
 
     @cached_property
     def demands(self) -> dict[str, Resources]:
-        """What all VMs of each vjob demand together, by name; CPUs in whole hundredths, as packing counts them."""
+        """The summed demand of each vjob's VMs, by name; CPUs in whole hundredths, as packing counts them."""
         return {vjob.name: _demand(vjob) for vjob in self.configuration.vjobs}
 
     @cached_property
     def _excludes(self) -> dict[Rules, bool]:
-        """What ``restricts`` has found: mostly all vjobs share one set, which may be of a thousand nodes."""
+        """The results of ``restricts``: mostly all vjobs share one set, which may be of a thousand nodes."""
         return {}
 
     def restricts(self, vjob: VJob) -> bool:
@@ -121,7 +121,7 @@ class Site:
         return {}
 
     def shape(self, vjob: VJob) -> Hashable:
-        """What makes vjobs alike whose VMs are all alike: how many they are, what each demands, where they may be."""
+        """A key by which vjobs of equal VMs are alike: their number, the demand of each, and their allowed nodes."""
         if vjob.name not in self._shapes:
             first = vjob.vms[0].demand
             alike = all(vm.demand is first or vm.demand == first for vm in vjob.vms)
@@ -170,21 +170,21 @@ class NodeRoom:
         self.placement: dict[str, str] = {}
         self._packing = FirstFit.on(site.configuration.nodes)
         self._free: Resources | None = None  # on all nodes together; None: not summed up yet
-        self._free_on: dict[Rules, Resources] = {}  # what was asked for since a member came
-        self.refusals: dict[Hashable, Reason] = {}  # what was said since then to those that find no room
-        self.nowhere_near: set[Hashable] = set()  # and whom no few migrations make room for
+        self._free_on: dict[Rules, Resources] = {}  # the answers since a member came
+        self.refusals: dict[Hashable, Reason] = {}  # the reasons given since then to vjobs that find no room
+        self.nowhere_near: set[Hashable] = set()  # shapes for which no few migrations make room
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
-        self._ahead_count = 0  # so many packed members are in it
+        self._ahead_count = 0  # the number of packed members in it
 
     @property
     def members(self) -> list[VJob]:
-        """Whoever runs in it: those that are pinned, then those that are packed."""
+        """The vjobs that run in it: first the pinned ones, then the packed ones."""
         return [*self.pinned, *self.packed]
 
     @property
     def names(self) -> set[str]:
-        """Of the members."""
+        """The names of the members."""
         return {vjob.name for vjob in self.members}
 
     def behind(self, vjob: VJob) -> list[VJob]:
@@ -198,7 +198,7 @@ class NodeRoom:
         return self.site.position[vjob.name]
 
     def reserve(self, vjob: VJob, placement: Mapping[str, str]) -> None:
-        """Take what a vjob's VMs demand where they are, whether or not there is room."""
+        """Take the demand of a vjob's VMs where they are, whether or not there is room."""
         self._packing.take_all(vjob.vms, placement)
         self._bare = self._free = None
         self._changed()
@@ -206,11 +206,11 @@ class NodeRoom:
         self.pinned.append(vjob)
 
     def _changed(self) -> None:
-        """Somebody has come or gone. What was found out is left to copies of this room as it was."""
+        """Note that a vjob has come or gone. Results so far are left to copies of this room as it was."""
         self._free_on, self.refusals, self.nowhere_near = {}, {}, set()
 
     def append(self, vjob: VJob) -> bool:
-        """Place a vjob's VMs by FFD beside all that is there already, which stays where it is; all or none."""
+        """Place a vjob's VMs by FFD beside all present VMs, which stay where they are; all or none."""
         demand = self.site.demands[vjob.name]
         free = self.free
         if not free.holds(demand):
@@ -226,7 +226,7 @@ class NodeRoom:
         return True
 
     def append_alike(self, vjobs: Sequence[VJob]) -> int:
-        """Do the same with vjobs of one shape, one after the other, until one finds no room; how many found it."""
+        """Do the same with vjobs of one shape, one after the other, until one finds no room; returns their number."""
         one = vjobs[0]
         if len(vjobs) == 1:
             return int(self.append(one))
@@ -242,12 +242,12 @@ class NodeRoom:
         return count
 
     def _in_vain(self, vjob: VJob, times: int) -> None:
-        """So often ``append`` finds no room for one of this shape: where sums say so it tries nothing."""
+        """Count ``times`` vain calls of ``append`` for one of this shape: where sums say so they try nothing."""
         if times and self.free.holds(self.site.demands[vjob.name]):
             self.site.effort.left -= len(vjob.vms) * times
 
     def add(self, item: VJob) -> bool:
-        """Take one more if all fit together, packed from scratch in queue order; otherwise change nothing."""
+        """Add one vjob if all fit together, packed from scratch in queue order; otherwise change nothing."""
         if item.name not in self.site.pinned and not self._after(self.packed, item):
             return self.append(item)
         found = None if self.site.effort.is_spent else self.insert(item)
@@ -260,7 +260,7 @@ class NodeRoom:
         """Pack all from scratch in queue order with one more, at the expense of ``optional`` ones behind it only.
 
         Returns:
-            The room, and who of ``optional`` (vjob names) finds no place any more; None if another one does not.
+            The room, and those of ``optional`` (vjob names) that find no place any more; None if another one does not.
         """
         unpinned = {name: nodes for name, nodes in self.site.pinned.items() if name not in optional}
         if item.name in self.site.pinned or len(unpinned) < len(self.site.pinned):
@@ -272,7 +272,7 @@ class NodeRoom:
             ahead, count = self.ahead_of(item), self._ahead_count
             if not ahead.append(item):
                 return None
-            self._ahead = None  # with the item in it, it is no longer what is ahead in this room, but in the new one
+            self._ahead = None  # with the item in it, it fits the new room, and not this one any more
             left = self.packed[count:]
             room = ahead.copied()
             room._ahead, room._ahead_count = ahead, count + 1
@@ -290,7 +290,7 @@ class NodeRoom:
         return room, dropped
 
     def _only_pinned(self, pinned: Mapping[str, Mapping[str, str]]) -> NodeRoom:
-        """The same nodes with only those members on them that are ``pinned``, there."""
+        """The same nodes with only those members on them that are ``pinned``, where they are pinned."""
         room = self._with_pinned_only()
         room.site, room._free = self.site.with_pinned(pinned), None
         room._changed()
@@ -299,27 +299,27 @@ class NodeRoom:
             if member.name not in pinned:
                 for vm in member.vms:
                     room._packing.give_back(vm, room.placement.pop(vm.name))
-        room._bare = room.copied()  # for who comes next
+        room._bare = room.copied()  # for the next caller
         return room
 
     def _with_pinned_only(self) -> NodeRoom:
-        """The same nodes with only the pinned members on them: a room of its own, made without another look at all."""
+        """The same nodes with only the pinned members on them: a room of its own, without a look at all members."""
         if self._bare is None:
             self._bare = self.site.pack(self.pinned)
             assert self._bare is not None, "what is pinned is not packed"
         return self._bare.copied()
 
     def copied(self) -> NodeRoom:
-        """The same: what comes to it is not in this one."""
+        """An independent copy: what is added to it is not in this one."""
         other = copy(self)
         other.pinned, other.packed, other.placement = list(self.pinned), list(self.packed), dict(self.placement)
         other._packing = self._packing.copy()
         return other
 
     def ahead_of(self, vjob: VJob) -> NodeRoom:
-        """The same nodes with only those on them that are packed before a vjob would be: a room not to be changed.
+        """The same nodes with only the members that are packed before a vjob would be: a room that must not be changed.
 
-        It is kept for the next one, so that a walk along the queue packs nothing twice.
+        It is kept for the next call, so that a walk along the queue packs nothing twice.
         """
         until = bisect_left(self.packed, self.site.position[vjob.name], key=self._position)
         if self._ahead is None or self._ahead_count > until:
@@ -330,14 +330,14 @@ class NodeRoom:
         return self._ahead
 
     def fits_behind(self, vjob: VJob) -> bool:
-        """Whether one fits beside those ahead of it alone: if not, nothing that happens behind it helps."""
+        """Whether a vjob fits beside those ahead of it alone: if not, no change behind it helps."""
         fits = self.ahead_of(vjob).append(vjob)
         if fits:
             self._ahead = None
         return fits
 
     def discard(self, item: VJob) -> None:
-        """Take back the last ``add``; those that are left fitted before it, packed in the same order."""
+        """Take back the last ``add``; the remaining members fitted before it, packed in the same order."""
         left = self.site.pack(member for member in self.members if member is not item)
         if left is None:
             raise AssertionError(f"vjobs that were packed before {item.name} was added do not pack without it")
@@ -350,18 +350,18 @@ class NodeRoom:
         return self.site.pack(vjobs) if self.site.capacity.holds(loose) else None
 
     def free_at(self, node: str) -> Resources:
-        """What is free on a node that is there; less than nothing if it is overloaded."""
+        """The free resources of a node that is there; below 0 if it is overloaded."""
         return self._packing.free(node)
 
     @property
     def free(self) -> Resources:
-        """What is free on all nodes that are up together."""
+        """The free resources of all nodes that are up together."""
         if self._free is None:
             self._free = self._packing.total_free
         return self._free
 
     def free_for(self, vjob: VJob) -> Resources:
-        """What is free on all the nodes together that a vjob may use."""
+        """The free resources of all the nodes together that a vjob may use."""
         if not self.site.restricts(vjob):
             return self.free
         if vjob.rules not in self._free_on:
@@ -370,7 +370,7 @@ class NodeRoom:
         return self._free_on[vjob.rules]
 
     def largest_free_for(self, vjob: VJob) -> Resources:
-        """The most CPUs and the most memory free on any node that a vjob may use, not necessarily the same one."""
+        """The most CPUs and the most memory free on any node that a vjob may use, not necessarily on the same one."""
         if not self.site.restricts(vjob):
             return self._packing.largest_free
         free = [self._packing.free(name) for name in self.site.up if vjob.allows(name)]

@@ -1,4 +1,4 @@
-"""Rounds: a decision that would not be another at once: it is applied, and decided again, until nothing changes."""
+"""Rounds: a decision that stands: it is applied, and decided again, until nothing changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
-#: One round: a decision about a configuration, in which nobody new starts if the last argument is False.
+#: One round: a decision about a configuration, in which no further vjob starts if the last argument is False.
 Once = Callable[[Configuration, Effort, bool], Decision | Infeasible]
 
 
@@ -22,7 +22,7 @@ def in_rounds(configuration: Configuration, parameters: Parameters, once: Once) 
     """Decide; then, as if that were done, decide again until nothing changes.
 
     Each move starts a vjob at the expense of those behind it only, so that the set that runs grows in the order of the
-    queue. Should it not settle in ``parameters.rounds`` rounds, what runs is kept and nothing starts.
+    queue. If it does not settle in ``parameters.rounds`` rounds, running vjobs are kept and none starts.
     """
     original = {vjob.name: configuration.state(vjob) for vjob in configuration.vjobs}
     before: Mapping[str, VJobState] = original
@@ -34,7 +34,7 @@ def in_rounds(configuration: Configuration, parameters: Parameters, once: Once) 
         if isinstance(decision, Infeasible):
             return decision
         for name, state in decision.states.items():
-            # One that was moved in an earlier round keeps the reason of its move.
+            # A vjob that was moved in an earlier round keeps the reason of its move.
             if state is not before[name] or state is original[name]:
                 reasons[name] = decision.reasons[name]
         if decision.states == before:
@@ -46,7 +46,7 @@ def in_rounds(configuration: Configuration, parameters: Parameters, once: Once) 
 
 
 def nobody_starts(draft: Draft, running: Collection[str], parameters: Parameters) -> None:
-    """Say of all that are left and do not run that they do not start: the decision did not settle."""
+    """Decide for all remaining vjobs that do not run that they do not start: the decision did not settle."""
     words = f"does not start: the decision did not settle in {parameters.rounds} rounds"
     for vjob in draft.others:
         if vjob.name not in running:
@@ -56,15 +56,15 @@ def nobody_starts(draft: Draft, running: Collection[str], parameters: Parameters
 def applied(configuration: Configuration, decision: Decision) -> Configuration:
     """The configuration as if a decision were carried out this very moment, with its sample placement.
 
-    Who changes its state has been in the new one for 0 s; of whom nobody knows how long it is in its state, nobody
-    does afterwards. What a lost vjob leaves is not stopped: it begins anew in a later cycle.
+    A vjob that changes its state has been in the new one for 0 s; a vjob with an unknown time in its state keeps it
+    unknown. The remains of a lost vjob are not stopped: it begins anew in a later cycle.
     """
     locations: dict[str, Location] = {}
     vjobs = []
     for vjob in configuration.vjobs:
         state = decision.states[vjob.name]
         if state is VJobState.WAITING and all(configuration.locations[vm.name] is WAITING for vm in vjob.vms):
-            vjobs.append(vjob)  # most VMs may be of those that wait
+            vjobs.append(vjob)  # most VMs may be of waiting vjobs
             continue
         if decision.reasons[vjob.name].code is not ReasonCode.LOST:
             for vm in vjob.vms:

@@ -1,4 +1,4 @@
-"""Shares: what a user has beyond a share of the cluster goes to others that have waited long enough (0121). Pure."""
+"""Shares: a user's part beyond a share of the cluster goes to others that have waited long enough (0121). Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _EXACT = 1e-9
 def beyond(vjobs: Iterable[tuple[Item, str, float]], share: float) -> Iterator[Item]:
     """The vjobs with which their users have more than a share of the cluster.
 
-    One vjob a user may always have, however large it is. Whose user nobody knows is bounded by nothing.
+    A user may always have one vjob, however large it is. Vjobs of unknown users are bounded by nothing.
 
     Args:
-        vjobs: each, or its name, its user, and the part of the cluster that it has or asks for; those first that the
-            user keeps longest.
-        share: of the cluster, for each user.
+        vjobs: for each, the vjob or its name, its user, and the part of the cluster that it has or asks for; first
+            those that the user keeps longest.
+        share: the share of the cluster for each user.
     """
     held: dict[str, float] = {}
     for vjob, user, part in vjobs:

@@ -1,16 +1,16 @@
-"""Load sharing and virtual reconfiguration as policies: who runs beside whom, by what is seen of VMs (seed 004).
+"""Load sharing and virtual reconfiguration as policies: which vjobs run beside which, by observed demand (seed 004).
 
-- Who runs goes on running where it is, or where migrations make room for it, however much memory they move. Only where
-  none do, the last of the queue are suspended until the others have room: paging, which the seed resorts to, is none.
-- Who waits or sleeps starts beside what runs where that runs: nobody is migrated, and nobody suspended, for it. In the
-  order of the queue, all VMs of a vjob or none, each on the least loaded node with room; smaller ones may pass.
+- A running vjob goes on running where it is, or where migrations make room for it, however much memory they move. Only
+  if none do, the last of the queue are suspended until the others have room; the seed resorts to paging, not we.
+- A vjob that waits or sleeps starts beside the running ones where these run: none is migrated or suspended for it. The
+  order is that of the queue, all VMs of a vjob or none, each on the least loaded node with room; smaller ones may pass.
 
 Of placements that are as cheap to reach, the planner takes this one: it spreads arrivals, as load sharing does.
 
-The seed bounds how many VMs share the CPUs of a node (its CPU threshold): here that is what they demand of them. Both
-policies decide alike. Virtual reconfiguration differs by what was done before it was asked: a node that is reserved
-takes nobody but for whom it is reserved, see ``rmsplugin.decision.policies.RESERVES``. That is done as in the seed,
-without a look at what else would be cheaper.
+The seed bounds the number of VMs that share the CPUs of a node (its CPU threshold); here their CPU demand is bounded.
+Both policies decide alike. Virtual reconfiguration differs by the stage before it: a reserved node takes only the VM
+for which it is reserved, see ``rmsplugin.decision.policies.RESERVES``. Nodes are reserved as in the seed,
+without a look at cheaper ways.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def _shared(name: str, configuration: Configuration, parameters: Parameters) -> 
 
 
 def _arrive(draft: Draft, room: NodeRoom) -> None:
-    """Decide all that were left to the policy; who starts is in ``room`` afterwards.
+    """Decide all that were left to the policy; the starting vjobs are in ``room`` afterwards.
 
-    Who arrived makes another node the least loaded one, so that one ahead of it may find room that found none before.
-    It would start in the next cycle: it is asked again at once.
+    An arrival makes another node the least loaded one, so that a vjob ahead of it may find room that found none before.
+    It would start in the next cycle: so it is asked again at once.
     """
     kept = room.names
-    # Who was to be suspended, and has room all the same, comes before all that wait.
+    # A vjob that was to be suspended, and has room all the same, comes before all that wait.
     left = sorted(draft.others, key=lambda each: not draft.is_running(each))
     for vjob in left:
         if vjob.name in kept:

@@ -1,23 +1,23 @@
-"""Slowdown: whoever has waited longest for what it still needs goes first (docs/decisions/0080).
+"""Slowdown: the vjob that has waited longest for the time that it still needs goes first (docs/decisions/0080).
 
 - Vjobs are ranked by ``rmsplugin.decision.expansion``. PriorityTier comes first, always.
-- A ready vjob starts where it fits. Else those make way whose expansion is a third of its own, whoever has run least
-  first (0120): the longest jobs do not pay for all short ones. What the switch loses to all counts as if whom it is
-  made for had to do that work itself: for one of 30 s nobody is suspended whose memory takes an hour to save. Those
-  behind it that start by the same switch share that (0135).
-- Where making way is a pause, which costs nothing, one that has not begun need not wait for that if its limit is a
-  third of what the other one still needs, and it is not far behind it (0104).
-- Nobody makes way who was started or resumed a moment ago: for his tier not before he has run for ten times what a
-  switch of his largest VM takes, and for eight times what one of him does (0153); for a higher one he is exempt as
-  long as Slurm says, as under any policy (0151).
-- With what is beyond the share of its user (0121), if the site sets one, it is the other way round: that comes last,
-  and makes way for whoever of others has waited long enough.
-- An overdue vjob goes first in its tier, and makes way for nobody of it. Of those only a small part of the cluster is
-  protected at a time; and where many are overdue, those that are so by much: in an overloaded cluster all would be, and
+- A ready vjob starts where it fits. Else vjobs make way whose expansion is a third of its own, the one that has run
+  least first (0120): the longest jobs do not pay for all short ones. The loss of all by the switch counts as if the
+  vjob for which it is made had to do that work itself: none is suspended for a vjob of 30 s if its memory takes an hour
+  to save. Vjobs behind it that start by the same switch share the loss (0135).
+- Where making way is a pause, which costs nothing, a vjob that has not begun need not wait for that, if its limit is a
+  third of the time that the other one still needs, and it is not far behind it (0104).
+- No vjob makes way that was started or resumed just now: for its own tier only after it has run for ten times the
+  duration of a switch of its largest VM, and for eight times that of its own switch (0153). For a higher tier it is
+  exempt for as long as Slurm says, as under any policy (0151).
+- If the site sets a share of users (0121), a vjob beyond its user's share comes last, and makes way for any vjob of
+  others that has waited long enough.
+- An overdue vjob goes first in its tier, and makes way for none of it. Only a small part of the cluster is protected in
+  this way at a time. Where many are overdue, those far overdue are: in an overloaded cluster all would be, and
   the order of submission would be back.
-- For those that may not be preempted there is EASY (``firm``, 0150); where nobody may, ``mixed`` decides.
+- Vjobs that may not be preempted have EASY (``firm``, 0150); where none may be preempted, ``mixed`` decides.
 
-No other reservation is needed: the expansion of whoever waits grows, and that of whoever runs for long does not.
+No other reservation is needed: the expansion of a waiting vjob grows, and that of one that runs for long does not.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 
-#: Who may have others paused at once counts as if it had waited for so long, the least that anybody is expected to
-#: need: else it would be behind all those that have waited for a second.
+#: A vjob that may have others paused at once counts as if it had waited for so long, the least expected need of any
+#: vjob: otherwise it would be behind all that have waited for a second.
 _HEAD_START_S = 60.0
 
 
@@ -74,7 +74,7 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     parameters = replace(parameters, exempt_tier=_highest_unprotected(configuration, parameters))
 
     def once(now: Configuration, effort: Effort, start: bool) -> Decision | Infeasible:
-        # What users have beyond their shares is not the same once somebody makes way.
+        # The vjobs beyond their users' shares change when one makes way.
         then = Ranks.of(now, parameters) if parameters.slowdown.user_share < 1 else ranks
         return _once(now, parameters, then, effort, start)
 
@@ -87,7 +87,7 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
 
 
 def _highest_unprotected(configuration: Configuration, parameters: Parameters) -> float:
-    """The highest tier of those that are ready, or that run and will be if what runs does not fit any more."""
+    """The highest tier of ready vjobs, or of running ones that will be ready if not all of these fit any more."""
     ready = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
 
     def may_be(vjob: VJob) -> bool:
@@ -101,7 +101,7 @@ def _highest_unprotected(configuration: Configuration, parameters: Parameters) -
 def _once(
     configuration: Configuration, parameters: Parameters, ranks: Ranks, effort: Effort, start: bool
 ) -> Decision | Infeasible:
-    """One round: keep what runs, as far as there is room; then let the ready ones start, if ``start``."""
+    """Make one round: keep running vjobs as far as there is room; then let the ready ones start, if ``start``."""
     draft, kept = keep_or_await(ranks.ranked(configuration), parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
@@ -120,21 +120,21 @@ def _once(
 
 @dataclass
 class _Walk:
-    """One walk over the ready vjobs; ``room`` holds those that run after it."""
+    """One walk over the ready vjobs; ``room`` holds the vjobs that run after it."""
 
     draft: Draft
     room: NodeRoom
     parameters: Parameters
     ranks: Ranks
-    worth_mib: int  # so much memory may move for those that run and start so far
-    candidates: dict[str, VJob] = field(init=False)  # who runs, and may have to make way
-    of_tier: Parameters = field(init=False)  # as far as vjobs of one tier are concerned
-    exempt: list[VJob] = field(init=False)  # who would make way for a higher tier, were he not exempt
-    smallest_cpus: float = 0.0  # of those that are ready
+    worth_mib: int  # the most memory that may move for those that run and start so far
+    candidates: dict[str, VJob] = field(init=False)  # running vjobs that may have to make way
+    of_tier: Parameters = field(init=False)  # for vjobs of one tier
+    exempt: list[VJob] = field(init=False)  # vjobs that would make way for a higher tier, were they not exempt
+    smallest_cpus: float = 0.0  # of ready vjobs
     heads: Heads = field(default_factory=Heads)
 
     def __post_init__(self) -> None:
-        """Those that run now, and that nothing protects."""
+        """Find the running vjobs that nothing protects."""
         running = self.room.names
         self.of_tier = replace(self.parameters, exempt_tier=-math.inf)
         ready = [vjob.priority for vjob in self.draft.others if vjob.name not in running]
@@ -143,7 +143,7 @@ class _Walk:
         self.candidates = {v.name: v for v in self.draft.others if v.name in running and v.preemptible}
 
     def walk(self, running: set[str]) -> None:
-        """Decide every vjob that was left to the policy and does not run, whoever goes first first."""
+        """Decide every vjob that was left to the policy and does not run, in the order of the ranking."""
         effort = self.room.site.effort
         ready = [v for v in self.draft.others if v.name not in running and v.name not in self.draft.reasons]
         self.smallest_cpus = min((vjob.demand.cpus for vjob in ready), default=0.0)
@@ -166,7 +166,7 @@ class _Walk:
         return self.draft.states[vjob.name] is VJobState.RUNNING
 
     def _consider_firm(self, vjob: VJob, behind: Iterable[VJob]) -> None:
-        """One that may not be preempted, and is behind those for whom room is held: it may not delay them."""
+        """Consider a vjob that may not be preempted, behind those for which room is held: it may not delay them."""
         permit = self.heads.permit(vjob)
         if permit.code is ReasonCode.WOULD_DELAY_HEAD:
             fits_now = self.room.add(vjob)
@@ -181,7 +181,7 @@ class _Walk:
             self.draft.runs(vjob, permit)
 
     def _gone_s(self, head: VJob, member: VJob) -> float:
-        """When one that runs has ended, or makes way for another one, as far as anybody can tell, in seconds."""
+        """The time when a running vjob has ended, or makes way for another one, as far as can be told, in seconds."""
         end_s = remaining_s(member)
         begins = not self.draft.is_running(member)
         exempt = self.draft.reasons[member.name].code is ReasonCode.EXEMPT
@@ -193,7 +193,7 @@ class _Walk:
         return min(end_s, max(exempt_s, 0.0 if self._yields(member, head) else self._enough_after_s(member, head)))
 
     def _enough_after_s(self, member: VJob, head: VJob) -> float:
-        """For how long one has to wait until another one of its tier makes way for it."""
+        """The time that a vjob has to wait until another one of its tier makes way for it, in seconds."""
         ahead = self.ranks.by_queue and self.ranks.position[member.name] < self.ranks.position[head.name]
         if member.name in self.ranks.due or head.name in self.ranks.beyond:
             return math.inf
@@ -215,13 +215,13 @@ class _Walk:
             self._preempt(vjob, behind)
 
     def _fits_after_migrations(self, vjob: VJob) -> bool:
-        """Start one beside all that run where the room is there in pieces, if few migrations join them.
+        """Start a vjob beside all that run if the room is there in pieces, and few migrations join them.
 
-        What is free on nodes that it may not use counts, too: others may be there instead.
+        Free resources on nodes that it may not use count, too: others may be there instead.
         """
         if not self.room.free.holds(vjob.demand):
             return False
-        # Of many that wait most are alike: where one finds no room, none does until somebody comes or goes.
+        # Of many that wait most are alike: if one finds no room, none does until a vjob comes or goes.
         waits = self.draft.configuration.state(vjob) is VJobState.WAITING
         alike = (tuple(vm.demand for vm in vjob.vms), vjob.rules) if waits else None
         if alike in self.room.nowhere_near:
@@ -236,7 +236,7 @@ class _Walk:
         return True
 
     def _preempt(self, vjob: VJob, behind: Iterable[VJob]) -> None:
-        """Start one at the expense of those that have waited less for what they need, if that pays."""
+        """Start a vjob at the expense of those that have waited less for what they need, if that pays."""
         yielding = [each for each in self.candidates.values() if self._yields(each, vjob)]
         found = self._make_room(vjob, yielding)
         if found is None:
@@ -261,9 +261,9 @@ class _Walk:
             self.draft.runs(vjob, fits(vjob, how="which are free after some have moved"))
 
     def _make_room(self, vjob: VJob, yielding: Sequence[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
-        """Find room for one, and who then finds none any more of these, the last ones first: they have run least.
+        """Find room for a vjob, and the vjobs of these that lose theirs, the last ones first: they have run least.
 
-        As few are moved as the sums ask for; twice as many, and so on, where their room is in pieces.
+        As few are moved as the sums ask for; twice as many, and so on, if their room is in pieces.
         """
         count, free = 0, self.room.free_for(vjob)
         while not free.holds(vjob.demand):
@@ -278,7 +278,7 @@ class _Walk:
             count = min(max(1, 2 * count), len(yielding))
 
     def _yields(self, member: VJob, vjob: VJob) -> bool:
-        """Whether one that runs makes way for another one, as far as what they have waited goes."""
+        """Whether a running vjob makes way for another one, by the waits of both."""
         if member.priority != vjob.priority:
             return member.priority < vjob.priority
         if exempt_for_s(member, self.of_tier) > 0:
@@ -295,18 +295,18 @@ class _Walk:
         return self._has_waited_enough(vjob, member) or self._at_once(vjob, member)
 
     def _has_waited_enough(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
-        """Whether the expansion of one, with what a switch for it loses, is far more than that of another."""
+        """Whether the expansion of a vjob, with the loss of a switch for it, is far more than that of another."""
         expansions = self.ranks.expansions
         its = vjob_expansion(vjob, self.parameters, loss_s) if loss_s else expansions[vjob.name]
         return its >= self.parameters.slowdown.factor * expansions[member.name]
 
     def _at_once(self, vjob: VJob, member: VJob, loss_s: float = 0.0) -> bool:
-        """Whether one that has not begun need not have waited so long: the other is paused for it, and needs far more.
+        """Whether a vjob that has not begun may start without a long wait: the other is paused, and needs far more.
 
-        By its limit, for that is how long the other one may stand still: who asks for too much waits as ever.
+        Its limit counts, for the other one may stand still for so long: a vjob that asks for too much waits as ever.
 
-        Whoever has been paused for others does not go on at the expense of another one so: the last would be the one
-        that needs most.
+        A vjob that has been paused for others does not go on in this way at the expense of another: the last to go on
+        would be the one that needs most.
         """
         if not self.parameters.durations.pauses or self.draft.configuration.state(vjob) is not VJobState.WAITING:
             return False
@@ -317,7 +317,7 @@ class _Walk:
         return needs_s >= self.parameters.slowdown.factor * (asked_s + loss_s)
 
     def _by_share(self, vjob: VJob, member: VJob) -> bool:
-        """Whether one gets what another user has beyond his share, whatever either has waited for what it needs."""
+        """Whether a vjob gets another user's part beyond his share, whatever the waits of both."""
         beyond = self.ranks.beyond
         if member.name not in beyond or vjob.name in beyond or member.user == vjob.user:
             return False
@@ -326,13 +326,13 @@ class _Walk:
     def _does_not_pay(
         self, vjob: VJob, victims: Sequence[VJob], room: NodeRoom, behind: Iterable[VJob]
     ) -> Reason | None:
-        """Why these do not make way: with what that loses, those that would start by it have not waited enough."""
+        """The reason why these do not make way: with that loss, those that would start by it have not waited enough."""
         own = self._part(vjob)
         if self._bears(vjob, victims, own):
             return None
         group, free, whole = [vjob], room.free, self.ranks.capacity
         at_most = own + part_of(Resources(free.cpus, 0), whole) + part_of(Resources(0, free.memory_mib), whole)
-        least_s = 0.0  # nobody knows: it depends on who shares it
+        least_s = 0.0  # unknown: it depends on the vjobs that share it
         if self._bears(vjob, victims, at_most):
             pays, group = borne(
                 vjob,
@@ -356,7 +356,7 @@ class _Walk:
         return Reason(ReasonCode.DOES_NOT_PAY, words, {"victims": names(victims), "lost_s": loss_s})
 
     def _follow(self, behind: Iterable[VJob], victims: Sequence[VJob], room: NodeRoom) -> Iterable[VJob]:
-        """Those next in order for whom these make way, too, as far as they find room beside whom it is made for."""
+        """The next vjobs in order for which these make way, too, as far as they find room beside the first one."""
         trial = room.copied()
         for other in behind:
             full = trial.free.cpus < self.smallest_cpus or trial.site.effort.is_spent
@@ -366,7 +366,7 @@ class _Walk:
                 yield other
 
     def _bears(self, vjob: VJob, victims: Sequence[VJob], part: float) -> bool:
-        """Whether one has waited enough if so large a part of the cluster bears what these lose by making way."""
+        """Whether a vjob has waited enough if so large a part of the cluster bears the loss of these by making way."""
         equal = self._equal(vjob, victims)
         if vjob.name in self.ranks.due or not equal:
             return True
@@ -374,7 +374,7 @@ class _Walk:
         return all(self._has_waited_enough(vjob, each, loss_s) or self._at_once(vjob, each, loss_s) for each in equal)
 
     def _equal(self, vjob: VJob, victims: Sequence[VJob]) -> list[VJob]:
-        """Those of them to whom what it has waited is compared."""
+        """The vjobs among them with whose waits its wait is compared."""
         return [each for each in victims if each.priority == vjob.priority and not self._by_share(vjob, each)]
 
     def _loss_s(self, vjob: VJob, victims: Sequence[VJob], part: float) -> float:
@@ -394,7 +394,7 @@ class _Walk:
         return Reason(lack.code, f"{lack.sentence}; {self._said(vjob)}{self._soon(vjob)}", lack.numbers)
 
     def _soon(self, vjob: VJob) -> str:
-        """Who of a lower tier would make way for one if he was not exempt, and for how long he is."""
+        """The vjobs of a lower tier that would make way if they were not exempt, and how long they are exempt."""
         exempt = [each for each in self.exempt if each.priority < vjob.priority]
         if not exempt:
             return ""

@@ -1,7 +1,7 @@
-"""Switching: one round of the mixed policy, from what runs to what shall run.
+"""Switching: one round of the mixed policy, from the running vjobs to those that shall run.
 
-What runs is kept where nothing speaks against it. The ready vjobs are walked in queue order; each starts if it fits
-beside those kept, or if those behind it may be suspended for it. The first that does not start is the head of the
+A running vjob is kept unless something speaks against it. The ready vjobs are walked in queue order; each starts if it
+fits beside those kept, or if those behind it may be suspended for it. The first that does not start is the head of the
 queue: it gets a reservation, and those behind it may not delay it.
 """
 
@@ -23,12 +23,12 @@ from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
 
-#: Where its VMs share the storage of a node a switch takes longer: one runs for so many times that, too (0153).
+#: Where its VMs share the storage of a node, a switch takes longer: a vjob runs for so many times that, too (0153).
 SHARED_SWITCHES = 8.0
 
 
 def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
-    """How much longer a running vjob is exempt from suspension, in seconds; 0 if it is not."""
+    """The seconds for which a running vjob is still exempt from suspension; 0 if it is not."""
     if vjob.state_s is None:
         return 0.0
     exempt_s = parameters.exempt_s
@@ -40,23 +40,23 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
 
 
 def patient_for_s(vjob: VJob, parameters: Parameters) -> float:
-    """How much longer a ready vjob has to wait until it preempts by queue order alone, in seconds."""
+    """The seconds that a ready vjob still has to wait until it preempts by queue order alone."""
     return 0.0 if vjob.state_s is None else max(0.0, parameters.patience_s - vjob.state_s)
 
 
 @dataclass
 class Round:
-    """One walk over the ready vjobs; ``room`` holds those that run after it."""
+    """One walk over the ready vjobs; ``room`` holds the vjobs that run after it."""
 
     draft: Draft
     room: NodeRoom
     parameters: Parameters
-    worth_mib: int  # so much memory may move for those that run and start so far
-    near_only: bool = False  # whoever starts does so beside those that run, most of them where they are
+    worth_mib: int  # the most memory that may move for those that run and start so far
+    near_only: bool = False  # a vjob starts only beside the running ones, most of them where they are
     reservation: Reservation[VJob] | None = None
     protected: frozenset[str] = field(init=False)
-    permits: dict[str, Reason] = field(default_factory=dict)  # of those that start at the expense of others
-    made_way: dict[str, VJob] = field(default_factory=dict)  # name of who is suspended, and for whom
+    permits: dict[str, Reason] = field(default_factory=dict)  # of vjobs that start at the expense of others
+    made_way: dict[str, VJob] = field(default_factory=dict)  # by a suspended vjob's name, the one it made way for
 
     def __post_init__(self) -> None:
         self.protected = frozenset(vjob.name for vjob in self.draft.musts)
@@ -105,14 +105,14 @@ class Round:
         self.draft.stays_out(vjob, refusal)
 
     def _starts_near(self, vjob: VJob) -> bool:
-        """Start one beside all that run, if few migrations make room for it."""
+        """Start a vjob beside all that run, if few migrations make room for it."""
         if not self._take_near(vjob):
             return False
         self.draft.runs(vjob, fits(vjob, how="which fit beside those that run, after few migrations"))
         return True
 
     def _take_near(self, vjob: VJob, gone: Sequence[VJob] = ()) -> bool:
-        """Find room for one more by migrations, if they are worth it; ``gone`` makes way."""
+        """Find room for one more vjob by migrations, if they are worth it; ``gone`` makes way."""
         if self.room.site.effort.is_spent:
             return False
         worth_mib = self.worth_mib + price_mib([vjob])
@@ -123,10 +123,10 @@ class Round:
         return True
 
     def placement(self) -> Mapping[str, str] | None:
-        """Where all that runs can be, near where it is; None if no such place is found, or too much would move."""
+        """The places of all running vjobs, near where they are; None if none are found, or too much would move."""
         state = self.draft.configuration.state
         if not any(state(vjob) is VJobState.RUNNING for vjob in self.room.packed):
-            return self.room.placement  # who runs is pinned near where it is
+            return self.room.placement  # running vjobs are pinned near where they are
         found = near(loose(self.room.site), self.room.members)
         return found.room.placement if found is not None and found.moved_mib <= self.worth_mib else None
 
@@ -142,7 +142,7 @@ class Round:
         return Reason(code, words, {**refusal.numbers, "shadow_s": shadow_s})
 
     def _gone_s(self, member: VJob, head: VJob) -> float:
-        """When a running vjob makes way for the head: at its end, or when the head may suspend it."""
+        """The time when a running vjob makes way for the head: its end, or the moment when the head may suspend it."""
         end_s = remaining_s(member)
         position = self.room.site.position
         fixed = member.name in self.protected and self.draft.reasons[member.name].code is not ReasonCode.EXEMPT
@@ -158,7 +158,7 @@ class Round:
         )
 
     def _beside_head(self, vjob: VJob) -> Reason:
-        """Whether one that fits now may start as far as the head is concerned."""
+        """Whether a vjob that fits now may start as far as the head is concerned."""
         head = self.reservation
         if head is None:
             return fits(vjob)
@@ -169,7 +169,7 @@ class Round:
         return self._hole(vjob, head) if vjob.preemptible else would_delay(vjob, head)
 
     def _hole(self, vjob: VJob, head: Reservation[VJob]) -> Reason:
-        """Whether one that must be suspended when the head starts is worth starting (RR-6929 fig. 1c)."""
+        """Whether a vjob that must be suspended when the head starts is worth starting (RR-6929 fig. 1c)."""
         hole_s, exempt_s = head.shadow_s, self.parameters.exempt_s
         if hole_s == math.inf:
             words = f"fills a hole until {head.head.name} fits, which nobody knows the time of"
@@ -189,7 +189,7 @@ class Round:
     # -- suspending those behind ---------------------------------------------------------------------------------------
 
     def _start(self, vjob: VJob, room: NodeRoom, victims: list[VJob]) -> Reason | None:
-        """Start one in ``room``, without its victims, if that is allowed and worth it; else say why not."""
+        """Start a vjob in ``room``, without its victims, if that is allowed and worth it; else give the reason."""
         refusal = self._unjustified(vjob, victims) if victims else None
         permit = refusal or self._beside_head(vjob)
         if permit.code not in _STARTS:
@@ -210,7 +210,7 @@ class Round:
         return None
 
     def _runs_instead(self, vjob: VJob) -> None:
-        """Say that one runs, and at whose expense."""
+        """Record that a vjob runs, and at whose expense."""
         permit = self.permits[vjob.name]
         victims = [each for each in self.draft.others if self.made_way.get(each.name) is vjob]
         if victims:
@@ -219,7 +219,7 @@ class Round:
         self.draft.runs(vjob, permit)
 
     def _spare(self, victim: VJob) -> None:
-        """Let one that made way run on if there is room now that all ahead of it are placed: before any behind it."""
+        """Let a vjob that made way run on if there is room now with all ahead of it placed: before any behind it."""
         if self._take_near(victim):
             self.draft.runs(victim, KEPT)
             self._runs_instead(self.made_way.pop(victim.name))
@@ -227,11 +227,11 @@ class Round:
                 self.reservation.takes_beside(victim)
 
     def _place(self, vjob: VJob, candidates: list[VJob]) -> tuple[NodeRoom, list[VJob]] | None:
-        """Find room for one, and who of those behind it finds none then: in queue order, so that the last give way."""
+        """Find room for a vjob, and those behind it that then find none: in queue order, so that the last give way."""
         found = self.room.insert(vjob, {each.name for each in candidates})
         if found is not None or not self.room.fits_behind(vjob):
             return found
-        # Spared ones stand in the way of one that must run behind them: take candidates away from the end instead.
+        # Spared ones block a vjob that must run behind them: take candidates away from the end instead.
         room = self._without(candidates, vjob)
         return None if room is None else self._fewest(vjob, self.room.site.in_order(candidates), room)
 
@@ -253,7 +253,7 @@ class Round:
         return room, [victim for victim in candidates[len(candidates) - count :] if not room.add(victim)]
 
     def _unjustified(self, vjob: VJob, victims: Sequence[VJob]) -> Reason | None:
-        """Why a vjob may not take the room of these; None if it may."""
+        """The reason why a vjob may not take the room of these; None if it may."""
         by_right = all(vjob.priority > victim.priority for victim in victims)
         its_turn = not vjob.preemptible and self.reservation is None
         if by_right or its_turn or patient_for_s(vjob, self.parameters) == 0:
@@ -283,7 +283,7 @@ class Round:
         return no_room(vjob, ahead or self.room, "free beside those ahead of it and those that keep running")
 
 
-#: Of whoever runs on.
+#: Codes of the reasons of vjobs that run on.
 KEPT = Reason(ReasonCode.KEPT, "runs, and nobody ahead of it may take its room")
 
 #: Codes of reasons to start.

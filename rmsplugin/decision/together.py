@@ -1,4 +1,4 @@
-"""Together: what of a vjob lies on one node. A node saves and restores states at the rate of its storage. Pure."""
+"""Together: the part of a vjob on one node. A node saves and restores states at the rate of its storage. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rmsplugin.model.elements import SHARED, VJob
 
 
 def with_what_lies_together(configuration: Configuration) -> Configuration:
-    """The same configuration, whose vjobs know how much of their memory is on one node at most (docs/decisions/0153).
+    """The same configuration; each vjob knows the most of its memory that is on one node (docs/decisions/0153).
 
-    Of a vjob that has not begun nobody knows; nor where states will be restored that lie on storage of all nodes.
+    For a vjob that has not begun this is unknown; so it is for states on storage of all nodes, which may be restored
+    anywhere.
     """
     vjobs = tuple(
         vjob if len(vjob.vms) == 1 else replace(vjob, together_mib=_together_mib(vjob, configuration))

@@ -1,8 +1,8 @@
-"""Unblocking: the cheapest way to end a shortage that load sharing alone cannot end; where we go beyond seed 004.
+"""Unblocking: the cheapest way to end a shortage that load sharing alone cannot end; it goes beyond seed 004.
 
-Before a node is reserved it is asked whether migrations alone make the room now (compaction: the idle memory of many
-nodes is gathered), and whether it is cheaper to suspend the last in the queue than to wait. All three are priced in
-VM-seconds lost, and so is to do nothing. The cheapest is taken, and its sentence names all prices.
+Before a node is reserved, two other ways are looked at: migrations alone may make the room now (compaction: the idle
+memory of many nodes is gathered), and suspending the last in the queue may be cheaper than to wait. All three are
+priced in VM-seconds lost, and so is to do nothing. The cheapest is taken, and its sentence names all prices.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What moving memory takes.
+    """The costs of moving memory.
 
     Args:
         migrate_s: of a migration, whatever its size.
         network_mib_per_s: of a migration.
         store_mib_per_s: of a suspend, and of a resume.
         search: limits of the search for a compaction, each time; None: none is looked for.
-        searches: so many compactions are looked for in a cycle at most.
+        searches: the most compactions that are looked for in a cycle.
         may_wait: a node may stay short until its own VMs have ended; else one of the three is taken if there is one.
-        kept_out: by node, so many VMs that wait could run there if it were not reserved; each loses its time meanwhile.
+        kept_out: by node, the number of waiting VMs that could run there if it were not reserved; each loses its time
+        meanwhile.
     """
 
     migrate_s: float = 0.1
@@ -56,7 +57,7 @@ class Prices:
         return cls(migrate_s=values["migrate_s"], network_mib_per_s=network, store_mib_per_s=store)
 
     def migration_s(self, memory_mib: int) -> float:
-        """VM-seconds that one migration loses."""
+        """The VM-seconds that one migration loses."""
         return self.migrate_s + memory_mib / self.network_mib_per_s
 
 
@@ -67,13 +68,13 @@ def _speed(s_per_mib: float) -> float:
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to end a shortage: what it costs, in VM-seconds, and what would be done."""
+    """One way to end a shortage: its cost, in VM-seconds, and its steps."""
 
     cost_s: float = math.inf  # it cannot be done
     moves: Sequence[Move] = ()
     vjob: str = ""
     node: str = ""
-    is_bound: bool = False  # it costs so much at least, and was not looked for
+    is_bound: bool = False  # the cost is a lower bound, and the way was not looked for
 
     def __str__(self) -> str:
         if math.isinf(self.cost_s):
@@ -114,20 +115,20 @@ class Unblocking(Reconfiguration):
     # -- what each way costs -------------------------------------------------------------------------------------------
 
     def waiting(self, vm: VMLoad) -> Offer:
-        """What pages cost on the node that is short until so many of its own VMs have ended that it is not."""
+        """The cost of paging on the node that is short until so many of its own VMs have ended that it is not."""
         if not self.prices.may_wait:
             return Offer()
         node = self.board.place[vm.name]
         return Offer(self._stalled(node) * self._until_room_s(node, 0))
 
     def _stalled(self, node: str) -> float:
-        """How many VMs' worth of time a node loses to missing pages."""
+        """The time that a node loses to missing pages, in VMs' worth of time."""
         return sum(vm.stalled for vm in self.board.vms[node])
 
     def compaction(self, vm: VMLoad, below_s: float = math.inf) -> Offer:
         """Migrations on all nodes that are neither reserved nor short themselves: the least memory that is found.
 
-        What is missing has to leave the node at least: where that costs ``below_s`` or more nothing is looked for, nor
+        The missing memory at least has to leave the node: if that costs ``below_s`` or more, nothing is looked for, nor
         when this cycle has looked often enough.
         """
         source = self.board.place[vm.name]
@@ -154,7 +155,7 @@ class Unblocking(Reconfiguration):
 
     def _repair(self, names: Sequence[str]) -> Repair:
         """The packing problem of these nodes: each VM takes one slot (as a CPU), and its memory."""
-        from rmsplugin.packing.repair import Repair  # which loads a solver: who only checks a remedy needs none
+        from rmsplugin.packing.repair import Repair  # it loads a solver, which checking a remedy does not need
 
         items: list[Item] = []
         nodes: list[Node] = []
@@ -169,7 +170,7 @@ class Unblocking(Reconfiguration):
         return Repair(items, nodes, places)
 
     def reservation(self, vm: VMLoad) -> Offer:
-        """What pages cost on the node that is short until a reserved node has room, and the migration."""
+        """The cost of paging on the node that is short until a reserved node has room, and of the migration."""
         node = self.candidate(vm)
         if node is None:
             return Offer()
@@ -178,7 +179,7 @@ class Unblocking(Reconfiguration):
         return Offer(lost * wait_s + self.prices.migration_s(vm.memory_mib), node=node)
 
     def _until_room_s(self, node: str, memory_mib: int) -> float:
-        """How long until VMs of a node have ended that take what is missing: each is expected to last its age again."""
+        """The time until VMs of a node have ended that take what is missing: each is expected to last its age again."""
         free, wait_s = self.board.free_mib[node], 0.0
         for vm in sorted(self.board.vms[node], key=lambda vm: (vm.age_s, vm.name)):
             if free >= memory_mib:
@@ -187,7 +188,7 @@ class Unblocking(Reconfiguration):
         return wait_s
 
     def suspension(self, vm: VMLoad) -> Offer:
-        """Suspending the last in the queue of those on the node, and resuming it when another VM there has ended."""
+        """The cost of suspending the last in the queue on the node, and resuming it when another VM there has ended."""
         node = self.board.place[vm.name]
         vjob = self._last(node)
         if vjob is None:
@@ -196,7 +197,7 @@ class Unblocking(Reconfiguration):
         memory_mib = sum(each.memory_mib for each in members)
         others = [each for each in self.board.vms[node] if each.vjob != vjob]
         wait_s = min((each.age_s for each in others), default=0.0)
-        # A VM that is stalled loses less by not running; and its CPU is not lost: its neighbours have it.
+        # A stalled VM loses less by not running; and its CPU is not lost: its neighbours have it.
         share = sum(1 - each.stalled for each in members) / len(self.board.vms[node])
         return Offer(2 * memory_mib / self.prices.store_mib_per_s + wait_s * share, vjob=vjob)
 
@@ -233,11 +234,11 @@ class Unblocking(Reconfiguration):
 
 
 def estimate_mib(peaks_mib: Sequence[int], unknown_mib: int, percentile: float = 0.9) -> int:
-    """What a VM is expected to need: a high percentile of the peaks of earlier ones like it.
+    """The expected need of a VM: a high percentile of the peaks of earlier ones like it.
 
     Args:
         peaks_mib: the most that each earlier VM of this user, job name and size demanded, MiB.
-        unknown_mib: without any.
+        unknown_mib: the result without any.
         percentile: 0 to 1.
     """
     if not peaks_mib:

@@ -1,4 +1,4 @@
-"""Which further nodes waiting vjobs could use: where they would start that find no place in what there is."""
+"""Wanted: the further nodes on which waiting vjobs would start that find no place on the present ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmsplugin.packing.ffd import first_fit_decreasing
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A vjob that waits.
+    """A waiting vjob.
 
     Args:
         name: of the vjob.
@@ -30,12 +30,12 @@ class Candidate:
 def nodes_wanted(
     queue: Sequence[Candidate], free: Mapping[str, Resources], others: Mapping[str, Resources]
 ) -> frozenset[str]:
-    """Which of the ``others`` (nodes without a room) vjobs would start on that find no place in what is ``free``.
+    """The ``others`` (nodes without a room) on which vjobs would start that find no place in ``free``.
 
     Args:
         queue: the vjobs that do not start now, in queue order.
-        free: what is left of each node that takes VMs, or will soon.
-        others: capacity of nodes that could be held.
+        free: the free resources of each node that takes VMs, or will soon.
+        others: the capacity of nodes that could be held.
     """
     return frozenset().union(*places_beyond(queue, free, others).values())
 
@@ -43,18 +43,18 @@ def nodes_wanted(
 def places_beyond(
     queue: Sequence[Candidate], free: Mapping[str, Resources], others: Mapping[str, Resources]
 ) -> dict[str, frozenset[str]]:
-    """Who finds a place only with some of the ``others``: by vjob, those on which it would have VMs.
+    """The vjobs that find a place only with some of the ``others``: by vjob, the others on which it would have VMs.
 
     Each vjob of the queue takes its place, in queue order; one that finds none takes nothing.
 
     Args:
         queue: vjobs, in queue order.
-        free: what is left of nodes that are tried first.
-        others: what is left of other nodes.
+        free: the free resources of nodes that are tried first.
+        others: the free resources of other nodes.
     """
     left = {**free, **others}
     found: dict[str, frozenset[str]] = {}
-    in_vain: set[Hashable] = set()  # what found no place in what is left
+    in_vain: set[Hashable] = set()  # shapes that found no place in the free resources
     for item in queue:
         alike = tuple((vm.demand, item.prefer.get(vm.name)) for vm in item.vms), item.nodes
         if alike in in_vain:

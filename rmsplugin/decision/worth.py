@@ -1,4 +1,4 @@
-"""Worth: what a switch gains and what it costs, both in CPU-seconds (RR-6929 section 2.3).
+"""Worth: the gain and the cost of a switch, both in CPU-seconds (RR-6929 section 2.3).
 
 "Starting the 4th job can be useless if the suspend time is significant with regards to the running one."
 """
@@ -24,13 +24,13 @@ class Worth:
 
 
 def start_s(vjob: VJob, state: VJobState, parameters: Parameters) -> float:
-    """How long it takes until a ready vjob computes: its boot or, if it sleeps, its resume."""
+    """The time until a ready vjob computes: its boot or, if it sleeps, its resume."""
     durations = parameters.durations
     return (durations.resume if state is VJobState.SLEEPING else durations.run).of(vjob)
 
 
 def of_hole(vjob: VJob, state: VJobState, hole_s: float, parameters: Parameters) -> Worth:
-    """Of filling a hole: its CPUs as long as the hole lasts, against what starting and then suspending it loses."""
+    """The worth of filling a hole: its CPUs as long as the hole lasts, against the loss of starting and suspending."""
     cpus = vjob.demand.cpus
     lost_s = start_s(vjob, state, parameters) + parameters.durations.leave_s(vjob)
     return Worth(hole_s, cpus * hole_s, cpus * lost_s)
@@ -39,10 +39,11 @@ def of_hole(vjob: VJob, state: VJobState, hole_s: float, parameters: Parameters)
 def of_preemption(
     vjob: VJob, state: VJobState, victims: Sequence[VJob], hole_s: float, parameters: Parameters
 ) -> Worth:
-    """Of suspending ``victims`` so that a vjob runs.
+    """The worth of suspending ``victims`` so that a vjob runs.
 
-    The gain is the difference in running CPUs for as long as there would be one: until the first of them ends, the hole
-    ends, or the horizon is reached. The cost is what starting it, suspending the victims and resuming them later loses.
+    The gain is the difference in running CPUs for as long as there is one: until the first of them ends, the hole
+    ends, or the horizon is reached. The cost is the loss of starting it, suspending the victims and resuming them
+    later.
     """
     over_s = min([hole_s, parameters.horizon_s, *(remaining_s(each) for each in (vjob, *victims))])
     cpus = vjob.demand.cpus
