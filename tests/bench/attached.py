@@ -14,12 +14,10 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
+from unit import guestbox
+from unit.wrapper import test_wrapper
+
 from bench.measure import Report, ratio
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "unit"))
-
-import guestbox
-import test_wrapper
 
 #: Seconds of idleness that are watched, and MB of output.
 SIZES = {"full": (120, 200), "quick": (40, 50), "tiny": (3, 5)}

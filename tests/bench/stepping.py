@@ -6,14 +6,11 @@ What is measured is the tools' own work and the connections'; under TCG all of i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+
+from unit import guestbox
 
 from bench.measure import Report, timed
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
-import guestbox
 
 #: How many steps one after the other.
 SIZES: Mapping[str, Sequence[int]] = {"full": (20, 100), "quick": (20,), "tiny": (2,)}

@@ -1,4 +1,4 @@
-"""The benchmarks on a minicluster run, on sizes so small that nothing is measured: see unit/test_benchmarks.py."""
+"""The benchmarks on a minicluster run, on sizes too small to measure: see unit/contrib/test_benchmarks.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cluster import Cluster
-from unit.test_benchmarks import LIVE, prints_a_table_and_a_ratio
+from unit.contrib.test_benchmarks import LIVE, prints_a_table_and_a_ratio
 
 pytestmark = pytest.mark.e2e
 

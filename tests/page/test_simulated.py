@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from page.browser import Browser, browser
 from page.reading import colour, drawn, lasting, rows
-from unit.test_cli_compare import CLUSTER, TRACE
-from unit.test_workload import line
+from unit.cli.test_cli_compare import CLUSTER, TRACE
+from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
 from rmsplugin.report.page import html

@@ -1,0 +1,132 @@
+"""contrib/try-release: what it takes from this machine into a root, and whose directories it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from try_release_lib import apt, root
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+TARGETS = """\
+Google|Google|https://packages.example.org/apt/
+Debian|Debian|http://mirror.example.org/debian/
+Debian|Debian|http://second.example.org/debian/
+Debian|Debian-Security|http://mirror.example.org/debian-security/
+"""
+DUMP = """\
+Acquire "";
+Acquire::http::Proxy "http://proxy.example.org:3128";
+Acquire::https::Proxy-Auto-Detect "/usr/local/bin/find-proxy";
+Acquire::Check-Valid-Until "false";
+Acquire::IndexTargets::deb::Packages::Optional "0";
+DPkg::Post-Invoke:: "/usr/bin/only-here";
+"""
+
+
+def test_debian_comes_from_where_this_machine_has_it() -> None:
+    archive, security = apt.archives(TARGETS)
+    assert apt.sources("trixie", archive, security).splitlines() == [
+        "deb http://mirror.example.org/debian trixie main",
+        "deb http://mirror.example.org/debian trixie-updates main",
+        "deb http://mirror.example.org/debian-security trixie-security main",
+    ]
+    assert apt.sources("sid", archive, security) == "deb http://mirror.example.org/debian sid main\n"
+
+
+def test_on_another_distribution_it_comes_from_debian() -> None:
+    assert apt.archives("Ubuntu|Ubuntu|http://archive.ubuntu.com/ubuntu/\n") == (
+        apt.DEFAULT_ARCHIVE,
+        apt.DEFAULT_SECURITY,
+    )
+
+
+def test_of_apts_settings_those_are_taken_that_say_how_to_reach_an_archive() -> None:
+    assert apt.reaching(DUMP).splitlines() == [
+        'Acquire::http::Proxy "http://proxy.example.org:3128";',
+        'Acquire::Check-Valid-Until "false";',
+    ]
+
+
+def test_the_environment_has_how_the_network_is_reached_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "https_proxy": "http://p",
+        "PIP_INDEX_URL": "http://i",
+        "SECRET": "s",
+        "PYTHONPATH": "/x",
+    }.items():
+        monkeypatch.setenv(name, value)
+    made = root.environment()
+    assert (made["https_proxy"], made["PIP_INDEX_URL"], made["HOME"]) == ("http://p", "http://i", "/root")
+    assert not {"SECRET", "PYTHONPATH"} & made.keys()
+
+
+def test_local_indices_of_pip_are_shown_with_the_files_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "index/simple").mkdir(parents=True)
+    (tmp_path / "wheels").mkdir()
+    texts = [f"[global]\nextra-index-url = file://{tmp_path}/index/simple https://pypi.example.org/simple\n"]
+    texts += [f"{tmp_path}/wheels", "/etc/ssl/certs", "/", f"{tmp_path}/missing"]
+    assert root.named_directories(texts) == [f"{tmp_path}/index", f"{tmp_path}/wheels"]
+
+
+def test_the_copy_of_a_checkout_keeps_what_was_made_in_it_and_forgets_what_has_gone(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for name in ("keep/file", "gone/file", ".venv/theirs", "keep/__pycache__/theirs", "was-file", "was-directory/file"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("1")
+    (source / "link").symlink_to("keep/file")
+    (source / "keep/file").chmod(0o755)
+    target.mkdir()
+    root._mirror(source, target)
+    (target / ".venv").mkdir()
+    (target / ".venv/ours").touch()
+    for path in ("gone/file", "was-file", "was-directory/file"):
+        (source / path).unlink()
+    (source / "gone").rmdir()
+    (source / "was-directory").rmdir()
+    (source / "was-directory").write_text("2")
+    (source / "was-file").mkdir()
+    (source / "keep/file").write_text("2")
+    root._mirror(source, target)
+    found = {str(path.relative_to(target)) for path in target.rglob("*")}
+    assert found == {"keep", "keep/file", ".venv", ".venv/ours", "was-file", "was-directory", "link"}
+    assert (target / "keep/file").read_text() == "2"
+    assert stat.S_IMODE((target / "keep/file").stat().st_mode) == 0o755
+    assert os.readlink(target / "link") == "keep/file"
+
+
+def test_a_directory_that_it_did_not_make_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    place = root.Place(tmp_path, "trixie")
+    for action in (place.remove, lambda: place.make(None)):
+        with pytest.raises(root.RefusedError, match="was not made by try-release"):
+            action()
+    assert (tmp_path / "precious").exists()
+
+
+def test_a_root_of_another_release_is_left_alone_and_its_own_is_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    (directory / "root/etc").mkdir(parents=True)
+    (directory / ".rmsplugin-try-release").write_text("trixie\n")
+    with pytest.raises(root.RefusedError, match="has Debian trixie, not bookworm"):
+        root.Place(directory, "bookworm").remove()
+    assert root.Place(directory, "trixie").remove()
+    assert not directory.exists()
+    assert not root.Place(directory, "trixie").remove()
+
+
+def test_two_do_not_run_in_one_root(tmp_path: Path) -> None:
+    place = root.Place(tmp_path / "d", "trixie")
+    with place.lock(), pytest.raises(root.RefusedError, match="something else runs"), place.lock():
+        pass
+
+
+@pytest.mark.parametrize("words", [[], ["Trixie"], ["../x"], ["trixie", "dance"], ["--remove", "trixie", "shell"]])
+def test_wrong_arguments_are_refused(words: list[str]) -> None:
+    done = subprocess.run([REPOSITORY / "contrib/try-release", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
