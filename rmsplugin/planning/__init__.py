@@ -1,1 +1,1 @@
-"""How the cluster gets from one configuration to another: pure functions to a plan."""
+"""Planning: finds the way of the cluster from one configuration to another: pure functions to a plan."""

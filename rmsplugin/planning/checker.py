@@ -1,6 +1,6 @@
-"""Checker: verifies a plan that somebody else made, action by action, and says everything that is wrong with it.
+"""Checker: verifies a plan from another source, action by action, and tells all of its faults.
 
-It shares nothing with the planner but the model's values: what is legal, feasible and what it costs is written down
+It shares nothing with the planner but the model's values: the rules of legality, feasibility and cost are written down
 here a second time, from the papers (RR-6929 section 4.1 and table 1; VEE'09 equations 6 to 8), from architecture.md's
 invariants and from interfaces.md. So one mistake cannot hide in both.
 """
@@ -23,11 +23,11 @@ Pools = Sequence[Sequence[Action]]
 
 
 class Rule(enum.StrEnum):
-    """What a plan can break."""
+    """The rules that a plan can break."""
 
     UNKNOWN_VM = "unknown-vm"  # of an action, or of the target
-    STALE = "stale"  # planned for another demand than the VM has
-    ILLEGAL = "illegal"  # the VM is not in the state, or not where, the action takes it from (I1)
+    STALE = "stale"  # planned for a demand that the VM does not have
+    ILLEGAL = "illegal"  # the VM is not in the state, or not at the place, that the action starts from (I1)
     TWICE = "twice"  # two actions on one VM in a pool
     DESTINATION = "destination"  # unknown, not up, against a rule of the vjob, or no move at all
     MEMORY = "memory"  # overcommitted while a pool is carried out (I3)
@@ -37,17 +37,17 @@ class Rule(enum.StrEnum):
     CPUS = "cpus"  # a VM goes on where its CPUs are not free
     BYPASS = "bypass"  # that leads nowhere, or a detour that is not marked as one
     PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended or paused
-    LOSS = "loss"  # what a vjob has computed is thrown away (I2, I5)
-    TARGET = "target"  # a VM is not where it should be in the end (I2: nor is its saved state)
+    LOSS = "loss"  # the work of a vjob is thrown away (I2, I5)
+    TARGET = "target"  # a VM is not at its target in the end (I2: nor is its saved state)
     MIXED = "mixed"  # VMs of a vjob are in different states in the end (I4)
-    VIABILITY = "viability"  # a node has not what its VMs demand in the end
+    VIABILITY = "viability"  # a node has less than its VMs demand in the end
     NODE = "node"  # an action of a node is impossible, or could begin too early
-    COST = "cost"  # another one than stated
+    COST = "cost"  # another cost than stated
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong with a plan: in which pool (from 0) and with which action, if with any in particular."""
+    """One fault of a plan: its pool (from 0) and its action, if it is about one in particular."""
 
     rule: Rule
     pool: int | None
@@ -62,7 +62,7 @@ class Violation:
 def check_plan(
     source: Configuration, target: Mapping[str, Location], pools: Pools, stated_cost: int | None = None
 ) -> list[Violation]:
-    """Return everything that is wrong with a plan from ``source`` to ``target``; nothing if it is right.
+    """Return all faults of a plan from ``source`` to ``target``; empty if it is right.
 
     A VM that ``target`` leaves out must end where it was. A waiting VM needs no action to be terminated: there is
     nothing to stop.
@@ -92,7 +92,7 @@ class _Run:
             self._add(location, source.vm_by_name[name], 1)
 
     def pool(self, number: int, pool: Sequence[Action]) -> Iterator[Violation]:
-        """Carry out one pool: all arrivals of it are there before anything leaves, for they are in parallel."""
+        """Carry out one pool: all its arrivals are there before anything leaves, for its actions are parallel."""
         if not pool:
             yield Violation(Rule.EMPTY_POOL, number, None, "there is nothing in it")
         begun: dict[str, Action] = {}
@@ -115,7 +115,7 @@ class _Run:
             self.locations[name] = after
 
     def _add(self, location: Location, vm: VM, times: int) -> None:
-        """A running VM has memory and CPUs, a paused one only memory."""
+        """Add a VM to a node: a running VM takes memory and CPUs, a paused one only memory."""
         if location.node not in self.memory or location.node is None:
             return
         if location.state in (VMState.RUNNING, VMState.PAUSED):
@@ -167,7 +167,7 @@ class _Run:
             yield Violation(Rule.DESTINATION, number, action, wrong)
 
     def _unruly(self, action: Action, node: str, begun: Mapping[str, Action]) -> str | None:
-        """Which rule of the vjob the VM breaks there, beside those that are on nodes or come in the pool, too."""
+        """The rule of the vjob that the VM breaks there, beside VMs that are on nodes or come in the pool, too."""
         vjob = self.source.vjob_by_vm[action.vm.name]
         if not vjob.rules:
             return None
@@ -198,7 +198,7 @@ class _Run:
                 )
 
     def _without_cpus(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
-        """VMs that go on, and whose node has not the CPUs for all of them while others run there."""
+        """VMs that go on although their node has not the CPUs for all of them while others run there."""
         waking: dict[str, list[VM]] = defaultdict(list)
         for name, action in begun.items():
             if action.kind is ActionKind.UNPAUSE and action.source in self.centi_cpus:
@@ -215,7 +215,7 @@ class _Run:
 
 
 def _held(vjob: VJob, locations: Mapping[str, Location]) -> list[Held]:
-    """Where VMs of a vjob have memory."""
+    """The places where VMs of a vjob have memory."""
     held: list[Held] = []
     for vm in vjob.vms:
         at = locations.get(vm.name)
@@ -225,7 +225,7 @@ def _held(vjob: VJob, locations: Mapping[str, Location]) -> list[Held]:
 
 
 def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
-    """Rules that hold at the end only, and are broken by VMs that have come."""
+    """Rules that hold at the end only, and that arriving VMs break."""
     for vjob in source.vjobs:
         if not any(rule.discrete for rule in vjob.rules):
             continue
@@ -250,12 +250,12 @@ def _after(action: Action) -> Location:
             return Location(VMState.RUNNING, action.destination)
 
 
-#: How the checker says that all VMs of a vjob do one of these in one pool.
+#: The checker's word for an action that all VMs of a vjob do in one pool.
 _TOGETHER = {ActionKind.RESUME: "resumed", ActionKind.PAUSE: "paused", ActionKind.UNPAUSE: "unpaused"}
 
 
 def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and what may not be.
+    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and forbidden actions.
 
     Pools of pauses, unpauses and stops alone, before all others, cost nothing: suspends may be in the first one after.
     """
@@ -294,7 +294,7 @@ def _wrongs(
 
 
 def _detours(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """A bypass is on the way to somewhere: suspend -> resume, migrate or resume -> migrate; and all on the way are."""
+    """A bypass leads on: suspend -> resume, migrate or resume -> migrate; and each action on the way is a bypass."""
     steps: dict[str, list[tuple[int, Action]]] = defaultdict(list)
     for number, pool in enumerate(pools):
         for action in pool:
@@ -384,7 +384,7 @@ def _mixtures(
 
 
 def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
-    """Nodes that lack something in the end, unless nothing has come to them: then they lacked it in the beginning."""
+    """Nodes that lack resources in the end, unless nothing has come to them: then they lacked these before."""
     came = {
         location.node
         for name, location in locations.items()

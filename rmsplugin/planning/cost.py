@@ -28,7 +28,7 @@ def pool_cost(pool: Iterable[Action]) -> int:
 
 
 def plan_cost(pools: Sequence[Sequence[Action]]) -> int:
-    """Cost of a plan: of each action its local cost and those of all pools before its own (VEE'09, equations 6, 7)."""
+    """Cost of a plan: for each action its local cost and those of all pools before its own (VEE'09, equations 6, 7)."""
     total = before = 0
     for pool in pools:
         total += sum(local_cost(action) for action in pool) + before * len(pool)

@@ -1,7 +1,7 @@
-"""Reconfiguration graph: nodes of the cluster with what is free on them, and an edge for each action (RR-6929, fig. 9).
+"""Reconfiguration graph: the cluster's nodes with their free resources, and an edge for each action (RR-6929, fig. 9).
 
-It is an oriented multigraph; every edge carries the demands of its VM. Where a VM comes from or goes to no node of the
-cluster, the edge begins or ends at its state (waiting, terminated) or at the storage that all nodes mount (shared).
+It is an oriented multigraph; every edge carries the demands of its VM. If a VM does not come from, or go to, a node of
+the cluster, its edge begins or ends at its state (waiting, terminated) or at the storage that all nodes mount (shared).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.wording import counted
 from rmsplugin.planning.plan import Plan
 
-#: Control characters, also those that turn the direction of text, and ends of lines that are none in ASCII.
+#: Control characters, including those that turn the direction of text, and line ends outside ASCII.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node of the cluster, and what is free on it before the first action; negative where it is overloaded."""
+    """A node of the cluster with its free resources before the first action; below 0 if it is overloaded."""
 
     name: str
     free: Resources
@@ -39,7 +39,7 @@ class GraphEdge:
 
     @property
     def demand(self) -> Resources:
-        """What its VM demands."""
+        """The demand of its VM."""
         return self.action.vm.demand
 
 
@@ -52,7 +52,7 @@ class Graph:
 
 
 def reconfiguration_graph(configuration: Configuration, actions: Iterable[Action]) -> Graph:
-    """The graph of actions that begin in a configuration; of a plan's, it has the bypasses too (VEE'09, fig. 6)."""
+    """The graph of actions that begin in a configuration; a plan's graph has the bypasses too (VEE'09, fig. 6)."""
     edges = tuple(_edge(action) for action in actions)
     taking_part = {end for edge in edges for end in (edge.tail, edge.head)}
     nodes = (node.name for node in configuration.nodes if node.name in taking_part)
@@ -69,10 +69,10 @@ def _edge(action: Action) -> GraphEdge:
 
 
 def to_dot(graph: Graph, plan: Plan) -> str:
-    """The graph in Graphviz' language; each edge says in which pool of the plan its action is, as in VEE'09, fig. 6.
+    """The graph in Graphviz' language; each edge has its action's pool in the plan, as in VEE'09, fig. 6.
 
-    Actions of the graph that the plan has not are drawn without a pool. Nodes of the cluster get identifiers of their
-    own, so that one named ``waiting`` is not taken for the state.
+    Actions of the graph that are not in the plan are drawn without a pool. Nodes of the cluster get identifiers of
+    their own, so that one named ``waiting`` is not taken for the state.
     """
     return "\n".join(_lines(graph, plan)) + "\n"
 

@@ -1,4 +1,4 @@
-"""Node checker: verifies a plan's actions of nodes, and how they and its actions of VMs wait for each other.
+"""Node checker: verifies a plan's actions of nodes, and the waits between them and its actions of VMs.
 
 Like ``rmsplugin.planning.checker`` it shares nothing with the planner but the model's values.
 """
@@ -18,11 +18,11 @@ Needs = Sequence[Sequence[int]]
 
 
 def check_nodes(source: Configuration, target: Mapping[str, Location], nodes: Sequence[NodeAction]) -> list[Violation]:
-    """Return everything that is wrong with a plan's actions of nodes, whatever their order; nothing if all is right.
+    """Return all faults of a plan's actions of nodes, in any order; empty if all is right.
 
     Args:
-        source: the configuration that the plan begins in.
-        target: where each VM is in the end; one that is left out is where it was.
+        source: the configuration in which the plan begins.
+        target: the final location of each VM; a missing VM stays where it was.
         nodes: the plan's actions of nodes.
     """
     return [Violation(Rule.NODE, None, None, sentence) for sentence in _wrong(source, target, nodes)]
@@ -49,14 +49,14 @@ def _wrong(source: Configuration, target: Mapping[str, Location], nodes: Sequenc
 def check_node_order(
     actions: Sequence[Action], needs: Needs, nodes: Sequence[NodeAction], node_needs: Needs, needed: Needs
 ) -> list[Violation]:
-    """Return a violation for each action that could begin too early; nothing if none can.
+    """Return a violation for each action that could begin too early; empty if none can.
 
     Args:
-        actions: of VMs.
-        needs: of each of them, the indices of the VM actions that it waits for; all below its own.
-        nodes: actions of nodes.
-        node_needs: of each of them, the indices of the VM actions that it waits for.
-        needed: of each VM action, the indices of the actions of nodes that it waits for.
+        actions: the actions of VMs.
+        needs: for each of them, the indices of the VM actions that it waits for; all below its own.
+        nodes: the actions of nodes.
+        node_needs: for each of them, the indices of the VM actions that it waits for.
+        needed: for each VM action, the indices of the actions of nodes that it waits for.
     """
     if len(node_needs) != len(nodes) or (nodes and len(needed) != len(actions)):
         return [Violation(Rule.NODE, None, None, "the dependency order is of other actions of nodes")]
@@ -68,8 +68,8 @@ def check_node_order(
 def _early(
     actions: Sequence[Action], needs: Needs, nodes: Sequence[NodeAction], node_needs: Needs, needed: Needs
 ) -> Iterator[str]:
-    before = [set(each) for each in needed] if nodes else []  # what has ended, of nodes, when a VM action begins
-    earlier: list[set[int]] = []  # and of VMs
+    before = [set(each) for each in needed] if nodes else []  # the ended actions of nodes when a VM action begins
+    earlier: list[set[int]] = []  # and the ended actions of VMs
     for index, own in enumerate(needs if nodes else ()):
         earlier.append(set(own).union(*(earlier[need] for need in own)))
         before[index] |= set[int]().union(*(before[need] for need in own))

@@ -1,10 +1,10 @@
-"""Order checker: whether a dependency order keeps memory (I3), whatever each action takes and whichever fails.
+"""Order checker: whether a dependency order keeps memory (I3), whatever the durations and failures of actions.
 
-An action begins when all that it needs has ended well; what needs a failed one is skipped. So the actions that have
-begun contain all that they need, and departures that nobody of them needs may not have ended. An order is right if on
-each node the arrivals of no such set take more than is free and its departures give back. By the theorem of max-flow
-and min-cut that is so if and only if all arrivals can be supplied at once: each from what is free at the start and from
-departures that it waits for, directly or by way of others.
+An action begins when all that it needs have succeeded; an action that needs a failed one is skipped. So the actions
+that have begun contain all that they need, and departures that none of them needs may not have ended. An order is right
+if on each node the arrivals of no such set take more than the free memory and its departures' memory. By the theorem of
+max-flow and min-cut this is so if and only if all arrivals can be supplied at once: each from the memory free at the
+start and from departures that it waits for, directly or by way of others.
 
 A VM that goes on needs its CPUs: those of its node that are free at the start, and those of VMs that it waits for.
 
@@ -23,12 +23,12 @@ from rmsplugin.planning.checker import Rule, Violation
 
 
 def check_order(source: Configuration, actions: Sequence[Action], needs: Sequence[Sequence[int]]) -> list[Violation]:
-    """Return a violation for each node that some interleaving overcommits; nothing if there is none.
+    """Return a violation for each node that some interleaving overcommits; empty if there is none.
 
     Args:
         source: the configuration in which the order begins.
         actions: of a plan that is right pool by pool.
-        needs: of each action the indices, all below its own, of those that must have ended well before it begins.
+        needs: for each action the indices, all below its own, of those that must have succeeded before it begins.
     """
     waits = _all_needs(needs)
     departures, arrivals = _by_node(source, actions)
@@ -36,7 +36,7 @@ def check_order(source: Configuration, actions: Sequence[Action], needs: Sequenc
 
 
 def _all_needs(needs: Sequence[Sequence[int]]) -> list[int]:
-    """For each action all that it waits for, directly or not, as the bits of a number."""
+    """For each action all actions that it waits for, directly or not, as the bits of a number."""
     found: list[int] = []
     for own in needs:
         bits = 0
@@ -81,12 +81,12 @@ def _overcommitted(
 
 
 def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Sequence[int]) -> Iterator[Violation]:
-    """Nodes on which VMs may go on while the CPUs are not there for all that do.
+    """Nodes on which VMs may go on while there are not the CPUs for all that do.
 
-    What comes to a node to run meanwhile needs its CPUs in the end only, and is not counted.
+    A VM that comes to a node to run meanwhile needs its CPUs only in the end, and is not counted.
     """
     runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
-    leaving: dict[str, list[int]] = {}  # by node: where VMs that ran there, or went on, compute no more
+    leaving: dict[str, list[int]] = {}  # by node: actions after which VMs that ran there, or went on, compute no more
     waking: dict[str, list[int]] = {}
     for index, action in enumerate(actions):
         node = action.source or ""
@@ -108,12 +108,12 @@ def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Seque
 def _all_supplied(
     free: int, amounts: Sequence[int], waits: Sequence[int], leaving: Sequence[int], coming: Sequence[int]
 ) -> bool:
-    """Whether all that come to a node can be supplied at once from what is free and from whom they wait for.
+    """Whether all arrivals of a node can be supplied at once from the free amount and from the actions they wait for.
 
     Args:
-        free: at the start; negative where more is demanded than there is.
-        amounts: of each action, what it takes or gives back.
-        waits: of each action, for whom it waits.
+        free: the amount at the start; below 0 where VMs demand more than there is.
+        amounts: for each action, the amount that it takes or gives back.
+        waits: for each action, the actions that it waits for.
         leaving: the actions that give back.
         coming: the actions that take.
     """
@@ -132,11 +132,11 @@ def _is_supplied(
     """Whether all arrivals of a node can be supplied at once.
 
     Args:
-        memory: what each arrival takes; or its CPUs.
-        given: what each departure gives back.
-        sources: of each arrival the departures that it waits for.
-        free: at the start; negative: more is demanded than there is.
-        first: only sets with this arrival are looked at, which must make up for what is demanded too much.
+        memory: the memory that each arrival takes; or its CPUs.
+        given: the amount that each departure gives back.
+        sources: for each arrival the departures that it waits for.
+        free: the amount at the start; below 0: VMs demand more than there is.
+        first: only sets with this arrival are looked at, which must make up for the excess demand.
     """
     left, wanted = list(given), list(memory)
     common = free
@@ -151,8 +151,8 @@ def _is_supplied(
 
 
 def _unsupplied(wanted: list[int], left: list[int], sources: Sequence[Sequence[int]]) -> int:
-    """What arrivals lack when departures have supplied as much as they can: augmenting paths, the shortest first."""
-    flow: list[dict[int, int]] = [{} for _ in left]  # by departure: what it supplies to each arrival
+    """The lack of arrivals after departures have supplied all they can: augmenting paths, the shortest first."""
+    flow: list[dict[int, int]] = [{} for _ in left]  # by departure: its supply to each arrival
     lacking = 0
     for arrival, want in enumerate(wanted):
         missing = want
@@ -176,7 +176,7 @@ def _unsupplied(wanted: list[int], left: list[int], sources: Sequence[Sequence[i
 def _path(
     arrival: int, left: Sequence[int], sources: Sequence[Sequence[int]], flow: Sequence[dict[int, int]]
 ) -> list[tuple[int, int]] | None:
-    """Who takes from which departure, each from the one before, so that the last departure has something left."""
+    """A chain of arrivals and departures, each taking from the one before, so that the last departure has some left."""
     queue: deque[list[tuple[int, int]]] = deque([[(arrival, departure)] for departure in sources[arrival]])
     seen = set(sources[arrival])
     while queue:

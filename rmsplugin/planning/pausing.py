@@ -1,14 +1,14 @@
-"""Pausing: plans into the memory of nodes and out of it, made from plans of a planner that knows nothing of pauses.
+"""Pausing: plans with pauses in memory, made from plans of a planner that knows nothing of pauses.
 
 To a planner that counts costs and memory, a paused VM is a running one without CPUs: it keeps its memory where it is,
-and to move or to save it costs as much. A pause and an unpause cost nothing, and change nobody's memory. So the problem
+and to move or to save it costs as much. A pause and an unpause cost nothing, and change no memory. So the problem
 is *reduced*: VMs that are paused, or shall be, run there; they demand CPUs only if they run in the end. A plan for the
-real problem without its pauses and unpauses is one for the reduced problem, and costs no more there; hence what is
-proven of the reduced problem holds of the real one.
+real problem without its pauses and unpauses is one for the reduced problem, and costs no more there; hence proofs about
+the reduced problem hold for the real one.
 
-The plan that comes back is *expanded*. VMs are paused first of all, in a pool of their own, which costs nobody
-anything. A vjob goes on as soon as the CPUs of all its VMs are free where they are; until then they move as they are.
-Where that is at once, the plan costs what the reduced one does.
+The resulting plan is *expanded*. VMs are paused first of all, in a pool of their own, which costs nothing.
+A vjob goes on as soon as the CPUs of all its VMs are free where they are; until then they move as they are.
+If that is at once, the plan costs as much as the reduced one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rmsplugin.planning.plan import Plan, Unreachable
 
 @dataclass(frozen=True)
 class Reduced:
-    """A problem without pauses; ``source`` and ``states`` are what is asked of the planner."""
+    """A problem without pauses; ``source`` and ``states`` are the planner's input."""
 
     source: Configuration
     states: Mapping[str, VJobState]
@@ -35,7 +35,7 @@ class Reduced:
     _wanted: Mapping[str, VJobState]
 
     def target(self, target: Mapping[str, Location]) -> dict[str, Location]:
-        """The real target that a reduced one stands for."""
+        """The real target for which a reduced one stands."""
         found = dict(target)
         for vjob in self._real.vjobs:
             if self._wanted[vjob.name] is VJobState.PAUSED:
@@ -43,7 +43,7 @@ class Reduced:
         return found
 
     def plan(self, plan: Plan) -> Plan | Unreachable:
-        """The real plan that a reduced one stands for.
+        """The real plan for which a reduced one stands.
 
         Unreachable only if a VM shall run on a node that lacks the CPUs for it in the end, which no viable target has.
         """
@@ -53,7 +53,7 @@ class Reduced:
 
 
 def reduced(source: Configuration, states: Mapping[str, VJobState]) -> Reduced | None:
-    """Reduce a problem; None where nothing is paused, nor shall be."""
+    """Reduce a problem; None if no VM is paused, nor shall be."""
     paused, wanted = VMState.PAUSED, VJobState.PAUSED
     if wanted not in states.values() and all(at.state is not paused for at in source.locations.values()):
         return None
@@ -64,7 +64,7 @@ def reduced(source: Configuration, states: Mapping[str, VJobState]) -> Reduced |
 
 
 def _without_cpus(source: Configuration, vjob: VJob, wanted: VJobState) -> VJob:
-    """The vjob with VMs that demand no CPUs where they compute nothing in the end."""
+    """The vjob with VMs that demand no CPUs if they compute nothing in the end."""
     is_paused = any(source.locations[vm.name].state is VMState.PAUSED for vm in vjob.vms)
     if wanted is VJobState.RUNNING or not (wanted is VJobState.PAUSED or is_paused):
         return vjob
@@ -72,11 +72,11 @@ def _without_cpus(source: Configuration, vjob: VJob, wanted: VJobState) -> VJob:
 
 
 class _Way(enum.Enum):
-    """Who goes on first where there are not the CPUs for all at once; the cheapest plan of these is taken."""
+    """Ways to choose which vjob goes on first if CPUs are short; the cheapest plan of these is taken."""
 
     QUEUE = enum.auto()  # the head of the queue
-    STAYING = enum.auto()  # those that go on where they end; the others leave the CPUs to them soon
-    ARRIVED = enum.auto()  # the head of the queue, but nobody before all its VMs are where they end
+    STAYING = enum.auto()  # vjobs that go on where they end; the others leave the CPUs to them soon
+    ARRIVED = enum.auto()  # the head of the queue, but none before all its VMs are where they end
 
 
 def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan, way: _Way) -> Plan | Unreachable:
@@ -84,7 +84,7 @@ def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan
     walk = _Walk(source, states, frozenset().union(*moving) if way is _Way.STAYING else frozenset())
     pools = [list(pool) for pool in plan.pools]
     opening: list[Action] = []
-    if walk.asleep and pools:  # whoever goes on may wait for the CPUs of those that end: to stop costs nothing
+    if walk.asleep and pools:  # a vjob that goes on may wait for the CPUs of ending ones: to stop costs nothing
         opening = [action for action in pools[0] if action.kind is ActionKind.STOP]
         pools[0] = [action for action in pools[0] if action.kind is not ActionKind.STOP]
     walk.carry_out([*opening, *walk.first_pauses(pools[0] if pools else ())])
@@ -100,10 +100,10 @@ def _expanded(source: Configuration, states: Mapping[str, VJobState], plan: Plan
 
 
 class _Walk:
-    """A plan that is being expanded, and where everything is so far."""
+    """A plan that is being expanded, with the present places of all VMs."""
 
     def __init__(self, source: Configuration, states: Mapping[str, VJobState], last: frozenset[str]) -> None:
-        """Nothing has happened yet; ``last`` are names of vjobs that go on after others, as long as CPUs are short."""
+        """Begin with an empty plan; ``last``: names of vjobs that go on after others, as long as CPUs are short."""
         self._source = source
         self._locations = dict(source.locations)
         self._free = {node.name: source.free(node.name).centi_cpus for node in source.nodes}
@@ -125,7 +125,7 @@ class _Walk:
         return [*self._pauses(self._to_pause), *self._pauses(vjobs)]
 
     def between(self, waiting: frozenset[str] = frozenset()) -> list[Action]:
-        """What can be done before the next pool: whoever has CPUs goes on; who was woken only to move is paused.
+        """The actions before the next pool: a vjob with CPUs goes on; a vjob that was woken only to move is paused.
 
         Vjobs whose names are in ``waiting`` do not go on yet.
         """
@@ -149,7 +149,7 @@ class _Walk:
         return found
 
     def carry_out(self, actions: Iterable[Action]) -> None:
-        """Add a pool, if anything is in it; of VMs that are paused the actions say so."""
+        """Add a pool, unless it is empty; actions on paused VMs are marked so."""
         pool = tuple(self._real(action) for action in actions)
         if pool:
             self.pools.append(tuple(sorted(pool, key=lambda action: (_ORDER[action.kind], action.vm.name))))

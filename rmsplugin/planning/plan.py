@@ -34,11 +34,11 @@ class Plan:
 
     @property
     def first_cost(self) -> int:
-        """Cost of the first pool that costs anything, in MiB: whatever comes after it waits for it; 0 if none does."""
+        """Cost of the first pool that costs anything, in MiB: all later pools wait for it; 0 if none does."""
         return next((cost for cost in map(pool_cost, self.pools) if cost), 0)
 
     def early_arrivals(self) -> frozenset[str]:
-        """The VMs that arrive where they end without waiting for anything that costs, by name."""
+        """The VMs that arrive where they end without a wait for a costly action, by name."""
         found: set[str] = set()
         for pool in self.pools:
             found |= {action.vm.name for action in pool if action.demands is not None and not action.bypass}
@@ -49,6 +49,6 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No plan leads to a target; ``explanation`` says which VMs stand in each other's way, and why nothing helps."""
+    """No plan leads to a target; ``explanation`` tells which VMs block each other, and why nothing helps."""
 
     explanation: str

@@ -1,1 +1,1 @@
-"""In which order: the pools of a plan that leads from a configuration to a target, and what its actions wait for."""
+"""Order: the pools of a plan that leads from a configuration to a target, and the waits of its actions."""

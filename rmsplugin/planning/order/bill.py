@@ -1,4 +1,4 @@
-"""Bill: what a plan under construction costs so far, and at least in the end (VEE'09, equations 6 to 8), in MiB."""
+"""Bill: the cost of a plan under construction, so far and at least in the end (VEE'09, equations 6 to 8), in MiB."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 
 class Bill:
-    """Counts pools as they are closed; ``arrivals`` are still to come, and ``owed`` is what they cost by themselves."""
+    """Counts pools as they are closed; ``arrivals`` are still to come, and ``owed`` is their own cost."""
 
     def __init__(self, arrivals: int, owed: int) -> None:
-        """Nothing has happened yet."""
+        """Begin with a cost of 0."""
         self.cost = 0
-        self._before = 0  # of all pools so far, which each later action pays
+        self._before = 0  # the cost of all pools so far, which each later action pays
         self._arrivals = arrivals
         self._owed = owed
 
     @property
     def at_least(self) -> int:
-        """What the whole plan costs at least: what is still to come pays for all pools so far."""
+        """The least cost of the whole plan: the remaining actions pay for all pools so far."""
         return self.cost + self._before * self._arrivals + self._owed
 
     def owe(self, arrivals: int, cost: int) -> None:
-        """So many arrivals more (or less) are to come, and they cost so much more (or less)."""
+        """Add so many arrivals that are to come (or fewer), at so much more cost (or less)."""
         self._arrivals += arrivals
         self._owed += cost
 

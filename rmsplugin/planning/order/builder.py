@@ -18,18 +18,18 @@ def build_plan(
     early: frozenset[str] | None = None,
     tries: Tries | None = None,
 ) -> Plan | Unreachable:
-    """Order all that leads to a target into pools; memory is never overcommitted (I3), and cycles are broken.
+    """Order all actions to a target into pools; memory is never overcommitted (I3), and cycles are broken.
 
     Args:
-        source: where all VMs are now.
-        target: where each VM shall be; one that is not named stays as it is.
-        early: names of VMs to be preferred in the first pool where not all fit; no more than a preference.
-        tries: how much may be looked at in search of a cheaper order; of 0 the plain greedy of the paper comes.
+        source: the present configuration.
+        target: the target of each VM; a VM that is not named stays as it is.
+        early: names of VMs preferred in the first pool if not all fit; only a preference.
+        tries: the bound on the search for a cheaper order; with 0 the plain greedy of the paper comes.
 
     Returns:
-        The plan, never dearer than the plain greedy's. Unreachable only if no plan exists: no action leads from a VM's
-        location to the one wanted, or a destination takes no VMs, or not those of this vjob, or has not the memory for
-        all that shall run there. How full the nodes are is no reason.
+        The plan, never dearer than the plain greedy's. Unreachable only if no plan exists. Then no action leads from a
+        VM's location to its target, or a destination takes no VMs, or not those of this vjob, or has not the memory for
+        all that shall run there. Full nodes alone are no reason.
     """
     moves = moves_between(source, target)
     if isinstance(moves, Unreachable):

@@ -1,7 +1,7 @@
 """Bypass: the extra action that breaks a cycle: a migration over a pivot, or suspend + resume (RR-6929 section 4.1).
 
-When nothing is feasible, one pool of bypasses is chosen that breaks every cycle at once where there is room for it:
-each bypass is followed by an outlook on what it lets happen, and as long as that leaves arrivals blocked, one more is
+When nothing is feasible, one pool of bypasses is chosen that breaks every cycle at once if there is room for it. Each
+bypass is followed by an outlook on the actions that it makes possible. If that leaves arrivals blocked, one more is
 chosen.
 """
 
@@ -35,7 +35,7 @@ def break_cycles(schedule: Schedule) -> list[Step]:
         if not found:
             found = outlook.suspends(forced=not over_pivot)
         if not found:
-            break  # what is blocked waits for a pivot that others take now: better than to suspend who must not be
+            break  # blocked arrivals wait for a pivot that others use now: better than to suspend a VM that must not be
         steps += found
     if not steps:
         raise AssertionError("a viable target has always a bypass: see break_cycles")
@@ -43,7 +43,7 @@ def break_cycles(schedule: Schedule) -> list[Step]:
 
 
 class _Outlook:
-    """What would follow from the bypasses chosen so far: arrivals whose turn would come are blocked no more."""
+    """The consequences of the bypasses chosen so far: arrivals whose turn would come are blocked no more."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.moves: Moves = schedule.moves
@@ -54,10 +54,10 @@ class _Outlook:
         self._room = _Rooms((free, node) for node, free in enumerate(schedule.free) if self.moves.up[node])
 
     def pivots(self) -> list[Step]:
-        """Bypass migrations, the smallest VM first, each of which lets something arrive."""
+        """Choose bypass migrations, the smallest VM first, each of which makes an arrival possible."""
         found = []
         for unit in sorted(self.blocked, key=lambda unit: (self.moves.memory[unit], self.moves.actions[unit].vm.name)):
-            # A bypass that was chosen before may let it arrive.
+            # A bypass that was chosen before may make it possible.
             if unit in self.blocked and self._schedule.may_pivot(unit):
                 lacking = self._lacking(self._schedule.place(unit))
                 pivot = self._pivot(unit) if lacking is not None and lacking <= self.moves.memory[unit] else None
@@ -66,7 +66,7 @@ class _Outlook:
         return found
 
     def _suspendable(self) -> list[int]:
-        """The VMs that can be suspended: preemptible first, then whose leaving is enough by itself, then small ones."""
+        """The VMs that can be suspended: preemptible first, then those whose leaving suffices alone, then small."""
         choices = []
         for unit in self.blocked:
             place = self._schedule.place(unit)
@@ -77,7 +77,7 @@ class _Outlook:
         return [unit for *_, unit in sorted(choices)]
 
     def suspends(self, forced: bool) -> list[Step]:
-        """Suspend the first choice, and each other that lets something arrive.
+        """Suspend the first choice, and each other VM whose suspend makes an arrival possible.
 
         VMs of vjobs that are not preemptible are suspended only if ``forced``, one at a time.
         """
@@ -93,7 +93,7 @@ class _Outlook:
         return found
 
     def _lacking(self, node: int) -> int | None:
-        """The least memory that must come back on a node before a blocked arrival fits there; None if none is short."""
+        """The least memory that must come back on a node before a blocked arrival fits; None if no node is short."""
         free = self._free[node]
         return min(
             (
@@ -111,7 +111,7 @@ class _Outlook:
         return self._room.best_fit(memory, vjob, self.moves.names, apart)
 
     def take(self, unit: int, pivot: int) -> Step:
-        """Choose a bypass, and look what it lets happen."""
+        """Choose a bypass, and find the actions that it makes possible."""
         memory = self.moves.memory[unit]
         if pivot != ASLEEP:
             self._free[pivot] -= memory
@@ -122,7 +122,7 @@ class _Outlook:
         return step
 
     def _follow(self, node: int, memory: int) -> None:
-        """Let arrive what fits when memory comes back on a node, and what fits when that has left, and so on."""
+        """Follow the arrivals that fit when memory comes back on a node, those that fit after these left, and so on."""
         self._free[node] += memory
         nodes = [node]
         while nodes:

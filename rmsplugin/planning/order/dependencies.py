@@ -1,14 +1,14 @@
-"""Dependencies: which actions of a plan wait for which others, for who starts each once its needs are met.
+"""Dependencies: which actions of a plan wait for which others, so that each is started when its needs are met.
 
-Pools say what can be done side by side; this says no more than what must be done before. Memory is allotted: what is
-free at the start and what each departure gives back are divided among the arrivals of a node, each MiB to one arrival.
-An arrival waits for the departures that its share comes from. Hence in any interleaving, however long each action
-takes, the arrivals that have begun hold no more than what was free and what the departures that have ended gave back:
-memory is never overcommitted (I3).
+Pools tell which actions can be done side by side; dependencies tell only which must be done before. Memory is allotted:
+the memory that is free at the start, or that a departure gives back, is divided among the arrivals of a node, each MiB
+to one arrival. An arrival waits for the departures that its share comes from. Hence in any interleaving, whatever the
+durations of actions, the arrivals that have begun hold no more than the memory that was free and that ended departures
+gave back: memory is never overcommitted (I3).
 
-A VM that goes on where it is paused needs no memory, but CPUs. It waits for whoever computed on its node at the start,
-or has gone on there, and left it or was paused there in an earlier pool; unless the CPUs are free at the start for all
-that go on there.
+A VM that goes on where it is paused needs no memory, but CPUs. It waits for the VMs that computed on its node at the
+start, or have gone on there, and left it or were paused there in an earlier pool; unless the CPUs are free at the start
+for all that go on there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rmsplugin.planning.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The actions of a plan, pool after pool, and what each of them waits for.
+    """The actions of a plan, pool after pool, and the waits of each.
 
     ``needs[i]`` are the indices, ascending and all below i, of the actions that must have ended before action i begins.
     ``together`` are the groups of actions that begin at the same time: the resumes of a vjob, and its suspends, in the
@@ -42,10 +42,10 @@ class Order:
 
 
 def dependency_order(source: Configuration, plan: Plan) -> Order:
-    """Find what each action of a plan waits for.
+    """Find the waits of each action of a plan.
 
     Args:
-        source: the configuration that the plan begins in.
+        source: the configuration in which the plan begins.
         plan: a plan that is valid there.
 
     Raises:
@@ -54,7 +54,7 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
     actions = tuple(plan.actions())
     memory, cpus = _Memory(source), _Cpus(source, actions)
     last: dict[str, int] = {}  # the latest action of each VM so far
-    hosts: dict[str, str | None] = {}  # where a VM runs that had an action already
+    hosts: dict[str, str | None] = {}  # the host of each running VM that had an action already
     needs: list[set[int]] = []
     groups: dict[tuple[int, ActionKind, str], list[int]] = {}
     index = 0
@@ -80,7 +80,7 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
         for node, departure, amount in returns:
             memory.give_back(node, departure, amount)
         cpus.give_back(pool, index - len(pool))
-    for group in groups.values():  # who begins together waits for the same
+    for group in groups.values():  # actions that begin together wait for the same
         joint = set().union(*(needs[each] for each in group))
         for each in group:
             needs[each] = joint
@@ -96,7 +96,7 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
 
 
 def _joined(needed: Needs, groups: Iterable[Sequence[int]]) -> Needs:
-    """Who begins together waits for the same actions of nodes, too."""
+    """Actions that begin together wait for the same actions of nodes, too."""
     found = list(needed)
     for group in groups:
         joint = tuple(sorted(set[int]().union(*(needed[each] for each in group))))
@@ -123,7 +123,7 @@ class _Memory:
         used = source.used
         self._free = {node.name: node.capacity.memory_mib - used[node.name].memory_mib for node in source.nodes}
         self._given_back: dict[str, dict[int, int]] = {}
-        # Departures from a node on which more was demanded than there is only make up for that; but no arrival can
+        # Departures from a node whose VMs demanded more than its memory only make up for that; but no arrival can
         # begin before they have ended.
         self._debtors: dict[str, set[int]] = {}
 
@@ -137,10 +137,10 @@ class _Memory:
             self._given_back.setdefault(node, {})[departure] = memory - debt
 
     def allot(self, node: str, memory: int, action: Action) -> set[int]:
-        """Promise memory to an arrival, and name the departures that it comes from, as few as can be.
+        """Promise memory to an arrival, and name the departures that it comes from, as few as possible.
 
-        What is free from the start is taken first if it is enough; then the one departure with the least that is
-        enough; then what is free together with the largest departures.
+        The memory that is free from the start is taken first if it is enough; then the one departure with the least
+        that is enough; then the free memory together with the largest departures.
         """
         given_back = self._given_back.get(node, {})
         free = max(0, self._free[node])
@@ -173,7 +173,7 @@ class _Memory:
 
 
 class _Cpus:
-    """Who leaves the CPUs of each node to VMs that go on there."""
+    """The VMs that leave the CPUs of each node to VMs that go on there."""
 
     def __init__(self, source: Configuration, actions: tuple[Action, ...]) -> None:
         self._runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
@@ -185,11 +185,11 @@ class _Cpus:
         self._short = {node for node, cpus in wanted.items() if cpus > max(0, source.free(node).centi_cpus)}
 
     def awaited(self, node: str) -> set[int]:
-        """The actions for which one that goes on there waits."""
+        """The actions for which a VM that goes on there waits."""
         return set(self._freed.get(node, ())) if node in self._short else set()
 
     def give_back(self, pool: tuple[Action, ...], first: int) -> None:
-        """Note who has left in a pool, and who computes where it was paused; the first action has this index."""
+        """Note which VMs left in a pool, and which compute where they were paused; the first action has this index."""
         for index, action in enumerate(pool, start=first):
             node = action.source
             if action.kind is ActionKind.UNPAUSE:

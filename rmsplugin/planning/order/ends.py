@@ -1,7 +1,8 @@
-"""Ends: what the rest of a plan costs at least, over all viable ends of a switch at once.
+"""Ends: the least cost of the rest of a plan, over all viable ends of a switch at once.
 
-``Remaining`` looks at each guest and each node by itself; where nodes are crowded, few ends hold all guests together,
-and the cheapest of those says more. It takes some 100 microseconds, hence only what the search takes up is looked at.
+``Remaining`` looks at each guest and each node by itself. If nodes are crowded, few ends hold all guests together, and
+the cheapest of those gives a better bound. It takes some 100 microseconds, so only states that the search takes up are
+looked at.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ import numpy as np
 from rmsplugin.planning.order.remaining import leavers_of, wait_for
 from rmsplugin.planning.order.switch import State, Switch
 
-#: A guard against what never ends: so many ways to place guests are tried, whether they lead to an end or to none.
-#: Where there are more ends there is room, so that ``Remaining`` is good enough.
+#: A guard against endless work: the number of ways to place guests that are tried, whether they lead to an end or to
+#: none.
+#: With more ends there is room, so that ``Remaining`` is good enough.
 _MOST_WAYS = 20_000
 
-#: How many of them are tried in the time of one candidate.
+#: The number of them that are tried in the time of one candidate.
 _WAYS_A_CANDIDATE = 4
 
-#: What a bound costs, in candidates of the search: so many, and one for each so many ends.
+#: The cost of a bound, in candidates of the search: a constant, and one candidate for each so many ends.
 _CANDIDATES, _ENDS_A_CANDIDATE = 20, 20
 
-#: In place of ``NEVER`` where it is summed up in 64 bits.
+#: Stands for ``NEVER`` where it is summed up in 64 bits.
 _FAR = 1 << 56
 
 
@@ -32,8 +34,8 @@ class Ends:
     """Bounds for the states of one switch; none if it has too many ends.
 
     Attributes:
-        built: what it took to find all ends, in candidates of the search.
-        work: what one bound takes.
+        built: the work of finding all ends, in candidates of the search.
+        work: the work of one bound.
     """
 
     def __init__(self, switch: Switch) -> None:
@@ -47,19 +49,19 @@ class Ends:
         self.work = _CANDIDATES + len(found) // _ENDS_A_CANDIDATE
 
     def of(self, state: State, elapsed: int) -> int:
-        """Of a state after pools that cost ``elapsed`` together, and after the departures; 0 if nothing is known."""
+        """The bound for a state after pools that cost ``elapsed`` together, and after the departures; 0 if unknown."""
         if not self._ends.size:
             return 0
         return int(self._costs(state, elapsed)[self._guests, self._ends].sum(axis=1).min())
 
     def _costs(self, state: State, elapsed: int) -> np.ndarray:
-        """What each guest pays at least if it ends on each node, whatever the others do."""
+        """The least cost of each guest if it ends on each node, whatever the others do."""
         switch, free = self._switch, self._switch.free(state.positions)
         leavers = leavers_of(switch, state)
         costs = np.zeros((len(self._guests), len(free)), dtype=np.int64)
         for guest, (kind, position) in enumerate(zip(switch.kind_of, state.positions, strict=True)):
             memory = switch.kinds[kind].memory_mib
-            sleeps = switch.asleep <= position < switch.waiting  # and may resume elsewhere, to be with its vjob
+            sleeps = switch.asleep <= position < switch.waiting  # it may resume elsewhere, to be with its vjob
             for end in switch.kinds[kind].ends:
                 if position != end:
                     wait = 0 if sleeps else min(wait_for(memory - free[end], leavers[end]), _FAR)
@@ -68,7 +70,7 @@ class Ends:
 
 
 def _viable(switch: Switch) -> Iterator[tuple[int, ...] | None]:
-    """Where all guests may be in the end, and None for each dead end; the largest is placed first: these are short."""
+    """The ends of all guests, and None for each dead end; the largest is placed first, which makes dead ends short."""
     kinds = [switch.kinds[kind] for kind in switch.kind_of]
     order = sorted(range(len(kinds)), key=lambda guest: (-kinds[guest].centi_cpus, -kinds[guest].memory_mib))
     left = [list(each) for each in switch.capacity or ()]

@@ -1,9 +1,9 @@
-"""Exact: the cheapest plan of a small switch, by best-first search (A*) over what is true between two pools.
+"""Exact: the cheapest plan of a small switch, by best-first search (A*) over the states between two pools.
 
-A state is where each guest is, and what the pools so far cost together, which every later action pays (VEE'09,
-equations 6 to 8). ``Remaining`` says what a state still costs at least, and ``Ends`` when its turn comes. The search
-goes through thresholds on the cost of the whole plan: what lies above a threshold is not even built, and the least of
-what was left out is proven when nothing is left below. Hence there is a bound whatever interrupts it.
+A state is the place of each guest, and the cost of the pools so far, which every later action pays (VEE'09,
+equations 6 to 8). ``Remaining`` bounds the further cost of a state, and ``Ends`` does when its turn comes. The search
+goes through thresholds on the cost of the whole plan. States above a threshold are not even built, and the least bound
+of those left out is proven when nothing is left below. Hence there is a bound at any interruption.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmsplugin.planning.order.switch import NEVER, Hop, State, Switch
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: the hops of each pool (None: nothing below its limit), and a proven bound.
+    """The result of a search: the hops of each pool (None: nothing below its limit), and a proven bound.
 
     ``bound``: no plan costs less, in the unit of ``Switch``; at most the limit that the search was given.
     """
@@ -31,7 +31,7 @@ class Found:
 
 
 class _Opened(NamedTuple):
-    """An entry of the queue: the least that a plan by way of a state costs comes first."""
+    """An entry of the queue: the one with the least bound on plans by way of its state comes first."""
 
     least: int
     remaining: int
@@ -48,9 +48,9 @@ def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
     """Search the cheapest plan of a switch.
 
     Args:
-        switch: what has to happen.
-        limit: only plans that cost less are of interest.
-        work: told of each so many candidates that were looked at; whether there is time for more.
+        switch: the problem.
+        limit: only cheaper plans are of interest.
+        work: called after each so many candidates; returns whether there is time for more.
     """
     remaining, ends = Remaining(switch), Ends(switch)
     threshold = proven = max(remaining.start(), switch.departures_cost + ends.of(switch.start, 0))
@@ -86,13 +86,13 @@ class _Search:
     ends: Ends
     threshold: int
     work: Callable[[int], bool]
-    left_out: int = NEVER  # the least bound of all that lay above the threshold
-    bound: int = 0  # of what is in the queue
+    left_out: int = NEVER  # the least bound of all states above the threshold
+    bound: int = 0  # of the states in the queue
     interrupted: bool = False
     _seen: dict[State, list[tuple[int, int]]] = field(default_factory=dict)
 
     def run(self) -> _Opened | None:
-        """The goal, if there is one within the threshold."""
+        """Return the goal, if there is one within the threshold."""
         switch = self.switch
         least = self.remaining.start()
         queue = [_Opened(least, least, 0, switch.start, 0, 0, None, ())]
@@ -105,7 +105,7 @@ class _Search:
                 if switch.is_end(entry.state):
                     return entry
                 if entry.parent is not None and (entry.elapsed, entry.spent) not in self._seen[entry.state]:
-                    continue  # it was reached at less cost since
+                    continue  # it was reached at less cost meanwhile
                 if not entry.is_sure:
                     self.count(self.ends.work)
                     least = max(entry.least, entry.spent + self.ends.of(entry.state, entry.elapsed))
@@ -130,16 +130,16 @@ class _Search:
         return None
 
     def leave_out(self, least: int) -> None:
-        """Note the bound of something that lies above the threshold."""
+        """Note the bound of a state above the threshold."""
         self.left_out = min(self.left_out, least)
 
     def count(self, looked_at: int) -> None:
-        """Note how much was looked at."""
+        """Note the number of candidates looked at."""
         if not self.work(looked_at):
             self.interrupted = True
 
     def _is_new(self, pool: Following) -> bool:
-        """Whether no way to a state was as cheap before; then it is noted."""
+        """Whether no way to a state was as cheap before; then the way is noted."""
         known = self._seen.setdefault(pool.state, [])
         mine = (pool.elapsed, pool.spent)
         if any(elapsed <= mine[0] and spent <= mine[1] for elapsed, spent in known):

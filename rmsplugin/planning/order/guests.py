@@ -1,4 +1,4 @@
-"""Guests: the VMs that a switch of the exact search is about, told apart by what makes them interchangeable."""
+"""Guests: the VMs of a switch of the exact search, in kinds of interchangeable ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rmsplugin.model.rules import Rules
 from rmsplugin.planning.order.moves import Moves
 from rmsplugin.planning.order.switch import Kind, Switch
 
-#: Beyond so many guests a search ends nowhere.
+#: A search with more guests ends nowhere.
 MOST_GUESTS = 16
 
 
@@ -16,7 +16,7 @@ class Guests:
     """Collects guests, and tells kinds apart."""
 
     def __init__(self, source: Configuration, names: list[str], pivots: frozenset[int] | None = None) -> None:
-        """No guests yet, on the nodes ``names``; a bypass may go over ``pivots`` (numbers of nodes; None: over all)."""
+        """Begin without guests, on the nodes ``names``; a bypass may go over ``pivots`` (their numbers; None: all)."""
         self._source = source
         self._number = {name: index for index, name in enumerate(names)}
         self._gangs = {vjob.name: index for index, vjob in enumerate(source.vjobs)}

@@ -1,7 +1,7 @@
-"""Improvement: other orders than the plain greedy's, of which the cheapest is kept.
+"""Improvement: tries orders other than the plain greedy's, and keeps the cheapest.
 
 The cost of a pool is its dearest action, and every action of every later pool pays it (VEE'09, equations 6 to 8).
-Hence a dear action for which nobody waits is better held back, and a bypass better begun early, beside other actions.
+Hence a dear action for which none waits is better held back, and a bypass is better begun early, beside other actions.
 Each try builds a whole schedule and is given up as soon as it cannot become the cheapest; their number is bounded.
 """
 
@@ -16,13 +16,13 @@ from rmsplugin.planning.order.moves import NOWHERE, Moves
 from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering
 from rmsplugin.planning.order.ranking import Ranking
 
-#: All tries together may look at as much as so many plain greedys do.
+#: The bound on the work of all tries together, in plain greedies.
 _PASSES = 200
 
 
 @dataclass
 class Tries:
-    """How much may be looked at in search of cheaper orders (``Schedule.work``); it is counted down."""
+    """The bound on the search for cheaper orders (``Schedule.work``); it is counted down."""
 
     left: float = math.inf
 
@@ -31,9 +31,9 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), tries: Tries | N
     """The cheapest schedule found, never dearer than the plain greedy.
 
     Args:
-        moves: what has to happen.
-        early: names of VMs that are considered first where not all fit.
-        tries: what may be tried beside the plain greedy, which is counted, too; as much as 100 of it at most.
+        moves: the moves of the plan.
+        early: names of VMs that are considered first if not all fit.
+        tries: the bound on tries beside the plain greedy, which counts, too; at most 100 times its work.
     """
     search = _Search(moves, Ranking(moves, early), math.inf if tries is None else tries.left)
     search.orders()
@@ -50,7 +50,7 @@ def cheapest(moves: Moves, early: frozenset[str] = frozenset(), tries: Tries | N
 
 
 def _worth(schedule: Schedule) -> tuple[int, int, int]:
-    """What makes one schedule better than another: its cost; then few actions; then few pools."""
+    """The worth of a schedule: its cost; then few actions; then few pools."""
     return schedule.cost, sum(map(len, schedule.pools)), len(schedule.pools)
 
 
@@ -62,15 +62,15 @@ class _Search:
         self._ranking = ranking
         self.best = Schedule(moves, Steering(), ranking)
         self.best.build(break_cycles)
-        self.work = self.best.work  # of all schedules so far
+        self.work = self.best.work  # the work of all schedules so far
         self._most_work = min(most_work, _PASSES * self.best.work)
         self._most_asleep = self.best.suspended
 
     def _try(self, steering: Steering) -> bool:
-        """Whether a steering leads to a cheaper schedule, or to one of fewer actions or pools; that is the best then.
+        """Try a steering, and keep a cheaper schedule, or one of fewer actions or pools. Returns whether it was kept.
 
-        It may not suspend more VMs for a bypass than the plain greedy, which does so only where no pivot has room: that
-        the guests stand still meanwhile is not in the cost.
+        It may not suspend more VMs for a bypass than the plain greedy, which does so only if no pivot has room: the
+        cost does not include that guests stand still meanwhile.
         """
         if self._is_over:
             return False
@@ -95,23 +95,23 @@ class _Search:
         return self.best.cost == self._moves.least_cost
 
     def orders(self) -> None:
-        """Prefer arrivals that leave a node on which others wait."""
+        """Prefer arrivals that leave a node for which others wait."""
         if not self._is_ideal() and len(self.best.pools) > 1:
             self._try(replace(self.best.steering, unblock_first=not self.best.steering.unblock_first))
 
     def early_bypasses(self) -> None:
-        """Begin the bypasses that were taken as soon as there is room for them (as in VEE'09 fig. 6)."""
+        """Begin the chosen bypasses as soon as there is room for them (as in VEE'09 fig. 6)."""
         while self.best.bypasses != self.best.steering.bypasses:
             if not self._try(replace(self.best.steering, bypasses=dict(self.best.bypasses))):
                 break
 
     def other_bypasses(self) -> None:
-        """Try each VM that migrates as the one to bypass, and leave out each bypass; as long as that helps."""
+        """Try each migrating VM as the one to bypass, and leave out each bypass; as long as that helps."""
         if not self.best.bypasses:
             return
         moves = self._moves
         movers = [unit for unit in moves.units if moves.origin[unit] != NOWHERE]
-        # Beginning anew, from no bypass at all, finds plans with fewer of them than the greedy's.
+        # A new beginning without any bypass finds plans with fewer of them than the greedy's.
         starts: list[dict[int, int]] = [dict(self.best.bypasses), {}]
         for start in starts:
             ways, improved = start, True
@@ -149,7 +149,7 @@ class _Search:
         return ASLEEP if found is None else found[1]
 
     def caps(self) -> None:
-        """Hold back the dear actions of each pool in turn; what helps is kept."""
+        """Hold back the dear actions of each pool in turn; keep each change that helps."""
         pool = 0
         while pool < len(self.best.pools) - 1 and not self._is_over and not self._is_ideal():
             steering = self.best.steering

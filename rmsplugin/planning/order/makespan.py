@@ -1,4 +1,4 @@
-"""Makespan: how long a plan takes, estimated from how long each kind of action takes by itself (``transfers``)."""
+"""Makespan: the duration of a plan, estimated from the duration of each kind of action by itself (``transfers``)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Makespan:
     """Estimates for one plan, in seconds from its beginning."""
 
     by_pools_s: float  # each pool begins when the one before it has ended
-    by_dependencies_s: float  # each action begins when what it waits for has ended
+    by_dependencies_s: float  # each action begins when all that it waits for have ended
     ends_s: tuple[float, ...]  # by dependencies, the end of each action, in the order of ``Plan.actions``
 
 
 def makespan(plan: Plan, order: Order, durations: Durations | None = None) -> Makespan:
-    """Estimate how long a plan takes, pool after pool and by its dependency order.
+    """Estimate the duration of a plan, pool after pool and by its dependency order.
 
     Pool after pool, nodes are switched on before the first one, and off after the last.
     """
@@ -44,7 +44,7 @@ def makespan(plan: Plan, order: Order, durations: Durations | None = None) -> Ma
 
 
 def _longest(plan: Plan, kind: NodeActionKind, node_s: Sequence[float]) -> float:
-    """How long it takes until all actions of nodes of a kind are done, side by side; 0 if there are none."""
+    """The time until all actions of nodes of a kind are done, side by side; 0 if there are none."""
     return max((took for each, took in zip(plan.nodes, node_s, strict=True) if each.kind is kind), default=0.0)
 
 
@@ -55,9 +55,9 @@ def ends_of(
     offsets: Mapping[int, float],
     not_before: Mapping[int, float] | None = None,
 ) -> list[float]:
-    """When each action ends, in seconds, if it begins ``offsets`` after all that it ``needs`` have ended.
+    """The end of each action, in seconds, if it begins ``offsets`` after all that it ``needs`` have ended.
 
-    ``not_before``: seconds before which some do not begin.
+    ``not_before``: seconds before which actions do not begin.
     """
     earliest = not_before or {}
     missing = [len(set(each)) for each in needs]

@@ -1,4 +1,4 @@
-"""Moves: what has to happen to each VM between a configuration and a target, before anything has an order.
+"""Moves: the actions of each VM between a configuration and a target, before they have an order.
 
 Departures (stop, suspend) give memory back and are always feasible; arrivals (run, migrate, resume) need memory on
 their destination (RR-6929 section 4.1). Nodes and arrivals are numbered, so that the search over orders works on lists.
@@ -15,10 +15,10 @@ from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMSt
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.plan import Unreachable
 
-#: In place of a node's number: the VM holds no memory anywhere.
+#: Stands for a node's number: the VM holds no memory anywhere.
 NOWHERE = -1
 
-#: How many contradictions an explanation spells out.
+#: The number of contradictions that an explanation spells out.
 _SPELT_OUT = 5
 
 
@@ -26,14 +26,14 @@ _SPELT_OUT = 5
 class Moves:
     """The departures and the arrivals of a reconfiguration; lists are indexed by arrival unless they say otherwise.
 
-    A *unit* is what can only be taken as a whole: one arrival, or all resumes of a vjob (they go into one pool). A unit
+    A *unit* can only be taken as a whole: it is one arrival, or all resumes of a vjob (they go into one pool). A unit
     is named by its first arrival. Memory and costs are in MiB.
     """
 
     source: Configuration
     names: list[str]  # of the nodes, by number
     up: list[bool]  # by node
-    free: list[int]  # by node: memory at the start; negative where more is demanded than there is
+    free: list[int]  # by node: memory at the start; below 0 where VMs demand more than the node has
     departures: list[Action] = field(default_factory=list)
     gains: list[tuple[int, int]] = field(default_factory=list)  # (node, memory) that the departures give back
     actions: list[Action] = field(default_factory=list)
@@ -82,11 +82,12 @@ class Moves:
 
 
 def moves_between(source: Configuration, target: Mapping[str, Location]) -> Moves | Unreachable:
-    """Find what has to happen to each VM; VMs that ``target`` does not name stay as they are.
+    """Find the actions of each VM; VMs that ``target`` does not name stay as they are.
 
     Returns:
-        The moves, or an explanation: no action leads from a VM's location to the one wanted, the destination takes no
-        VMs or not those of this vjob, or has not the memory for all that shall run there. All else can be reached.
+        The moves, or an explanation: no action leads from a VM's location to its target, or the destination takes no
+        VMs or not those of this vjob, or has not the memory for all that shall run there. All other targets can be
+        reached.
     """
     used = source.used
     moves = Moves(
@@ -108,10 +109,10 @@ def moves_between(source: Configuration, target: Mapping[str, Location]) -> Move
 
 
 def _read(moves: Moves, number: Mapping[str, int], target: Mapping[str, Location]) -> Iterator[str]:
-    """Note what changes; the contradictions."""
+    """Note the changes; return the contradictions."""
     locations = moves.source.locations
     changed = (name for name, after in target.items() if (before := locations.get(name)) is not after != before)
-    for name in sorted(changed):  # the order of a mapping is chance
+    for name in sorted(changed):  # a mapping's order depends on chance
         if name not in locations:
             yield f"there is no VM {name}"
             continue
@@ -135,7 +136,7 @@ def _note(moves: Moves, number: Mapping[str, int], action: Action, vjob: VJob, o
 
 
 def _action(vm: VM, before: Location, after: Location, refusal: str | None) -> Action | str | None:
-    """The action that leads a VM from one location to another; None: nothing is to do; a sentence: there is none."""
+    """The action that leads a VM from one location to another; None: none is needed; a sentence: there is none."""
     here, there = before.node or "", after.node or ""
     match before.state, after.state:
         case ((VMState.WAITING | VMState.RUNNING | VMState.SLEEPING), VMState.RUNNING):
@@ -151,14 +152,14 @@ def _action(vm: VM, before: Location, after: Location, refusal: str | None) -> A
         case ((VMState.RUNNING | VMState.SLEEPING), (VMState.TERMINATED | VMState.WAITING)):
             return stop(vm, here, requeue=after.state is VMState.WAITING)
         case VMState.WAITING, VMState.TERMINATED:
-            return None  # nothing of it exists
+            return None  # it has neither memory nor a saved state
         case VMState.SLEEPING, VMState.SLEEPING:
             return f"{vm.name} sleeps on {here}: no action takes a saved state to {there or 'none'}"
     return f"{vm.name} is {before.state}: no action makes it {after.state}"
 
 
 def _refusal(moves: Moves, number: Mapping[str, int], vjob: VJob, node: str) -> str | None:
-    """Why no VM of a vjob may come to a node."""
+    """The reason why no VM of a vjob may come to a node."""
     if node not in number:
         return "there is no such node"
     if not moves.up[number[node]]:
@@ -167,7 +168,7 @@ def _refusal(moves: Moves, number: Mapping[str, int], vjob: VJob, node: str) -> 
 
 
 def _group(moves: Moves) -> None:
-    """Find the units, and who waits for memory on which node."""
+    """Find the units, and which of them wait for memory on which node."""
     moves.arrivals_cost = sum(moves.cost)
     departures = [local_cost(action) for action in moves.departures]
     moves.departures_cost = max(departures, default=0)
@@ -193,7 +194,7 @@ def _group(moves: Moves) -> None:
 
 
 def _overcommitted(moves: Moves) -> Iterator[str]:
-    """Nodes that VMs shall come to and that have not the memory for all that shall run there in the end."""
+    """Nodes to which VMs shall come without the memory for all that shall run there in the end."""
     left = list(moves.free)
     for node, memory in moves.gains:
         left[node] += memory

@@ -18,7 +18,7 @@ from rmsplugin.planning.order.bill import Bill
 from rmsplugin.planning.order.moves import NOWHERE, Moves
 from rmsplugin.planning.order.ranking import Ranking
 
-#: In place of a pivot: the bypass is a suspend, and a resume at the destination.
+#: Stands for a pivot: the bypass is a suspend, and a resume at the destination.
 ASLEEP = NOWHERE
 
 
@@ -32,13 +32,13 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What steers the greedy; the default is the plain greedy, which holds nothing back.
+    """The choices that steer the greedy; the default is the plain greedy, which holds nothing back.
 
-    ``caps``: by pool, the cost in MiB above which arrivals are held back; a cap gives way where nothing else would be
+    ``caps``: by pool, the cost in MiB above which arrivals are held back; a cap gives way if nothing else is
     feasible. ``bypasses``: pivots (or ASLEEP) to go to, by arrival, as soon as there is room.
     """
 
-    unblock_first: bool = False  # prefer arrivals that leave a node on which others wait
+    unblock_first: bool = False  # prefer arrivals that leave a node for which others wait
     caps: tuple[int | None, ...] = ()
     bypasses: Mapping[int, int] = field(default_factory=dict)
 
@@ -47,14 +47,14 @@ class Steering:
         return self.caps[pool] if pool < len(self.caps) else None
 
 
-#: Chooses bypasses for a schedule in which nothing is feasible; at least one.
+#: Chooses at least one bypass for a schedule in which nothing is feasible.
 Breaker = Callable[["Schedule"], list[Step]]
 
 
 class Schedule:
-    """A plan under construction: where everything is, and what was done (``pools``).
+    """A plan under construction: the places of VMs, and the pools so far (``pools``).
 
-    What it is told is in ``Steering``, what it costs in ``Bill``; memory and costs are in MiB.
+    Its orders are in ``Steering``, its cost is in ``Bill``; memory and costs are in MiB.
     """
 
     def __init__(self, moves: Moves, steering: Steering, ranking: Ranking) -> None:
@@ -63,19 +63,19 @@ class Schedule:
         self.free = list(moves.free)
         self.pending = set(moves.units)
         self.pools: list[list[Step]] = []
-        self.work = len(moves.units)  # how much there was to look at: a measure of time that is the same everywhere
+        self.work = len(moves.units)  # the number of units looked at: a measure of time that is the same everywhere
         self._bill = Bill(len(moves.actions), moves.arrivals_cost)
         self._stops: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or ASLEEP
-        self._wanted = dict(steering.bypasses)  # those that did not begin yet
+        self._wanted = dict(steering.bypasses)  # bypasses that did not begin yet
         order, self._rank = ranking.of(steering.unblock_first)
-        self._candidates = order  # who could be feasible, for something changed
-        self._held: list[int] = []  # of those, who was not let
+        self._candidates = order  # arrivals that could be feasible, because something changed
+        self._held: list[int] = []  # those of them that were held back
 
     # -- what there is to see ------------------------------------------------------------------------------------
 
     @property
     def cost(self) -> int:
-        """Of all pools so far."""
+        """The cost of all pools so far."""
         return self._bill.cost
 
     @property
@@ -89,7 +89,7 @@ class Schedule:
 
     @property
     def suspended(self) -> tuple[int, int]:
-        """How many VMs are suspended for a bypass: of preemptible vjobs, and of others."""
+        """The number of VMs that are suspended for a bypass: of preemptible vjobs, and of others."""
         asleep = [step.move for step in itertools.chain.from_iterable(self.pools) if step.bypass == ASLEEP]
         firm = sum(not self.moves.vjobs[move].preemptible for move in asleep)
         return len(asleep) - firm, firm
@@ -99,11 +99,11 @@ class Schedule:
         return self._stops[move] if move in self._stops else self.moves.origin[move]
 
     def may_pivot(self, move: int) -> bool:
-        """Whether an arrival runs where it was at first: it takes a pivot once, and before it is suspended."""
+        """Whether an arrival still runs where it was at first: it takes a pivot once, and before it is suspended."""
         return move not in self._stops and self.moves.origin[move] != NOWHERE
 
     def price(self, move: int) -> int:
-        """What it costs to let an arrival arrive from where it is."""
+        """The cost of an arrival from its present place."""
         if self._stops.get(move) != ASLEEP:
             return self.moves.cost[move]
         return 2 * self.moves.memory[move]  # asleep elsewhere: the saved state must be copied
@@ -113,8 +113,8 @@ class Schedule:
     def build(self, break_cycles: Breaker, limit: int | None = None) -> bool:
         """Build all pools.
 
-        Every round takes a unit for good or bypasses a VM, and each VM is bypassed twice at most (once over a pivot,
-        once asleep), so this ends; ``break_cycles`` says why it always finds a bypass.
+        Every round takes a unit for good or bypasses a VM, and each VM is bypassed at most twice (once over a pivot,
+        once asleep), so this ends; ``break_cycles`` tells why it always finds a bypass.
 
         Args:
             break_cycles: called when nothing is feasible.
@@ -134,7 +134,7 @@ class Schedule:
         return limit is None or self.cost < limit
 
     def _next(self, break_cycles: Breaker) -> list[Step]:
-        """What happens in the next pool; what held something back gives way where nothing else is feasible."""
+        """The actions of the next pool; holding back gives way where nothing else is feasible."""
         cap = self.steering.cap(len(self.pools))
         steps = self._feasible(cap)
         if not steps and cap is not None:
@@ -148,7 +148,7 @@ class Schedule:
         return steps
 
     def _feasible(self, cap: int | None) -> list[Step]:
-        """All that is feasible among the candidates; arrivals above ``cap`` are held back."""
+        """All feasible arrivals among the candidates; arrivals above ``cap`` are held back."""
         moves = self.moves
         self.work += len(self._candidates)
         steps: list[Step] = []
@@ -171,7 +171,7 @@ class Schedule:
         return steps
 
     def bypass(self, move: int, pivot: int) -> Step:
-        """Let an arrival make a detour; its memory on the node it leaves comes back when the pool is closed."""
+        """Send an arrival on a detour; its memory on the node that it leaves comes back when the pool is closed."""
         step = Step(move, self.place(move), pivot)
         self._wanted.pop(move, None)
         if pivot != ASLEEP:
@@ -210,9 +210,9 @@ class Schedule:
     # -- the plan ------------------------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        """Put all resumes of a vjob into the pool of the last, those of VMs that were bypassed asleep included (R2).
+        """Put all resumes of a vjob into the pool of the last one, also those of VMs that were bypassed asleep (R2).
 
-        A VM that sleeps for longer takes nothing from anybody: its room on its destination stays empty meanwhile.
+        A VM that sleeps for longer takes nothing from others: its room on its destination stays empty meanwhile.
         """
         last = {
             self.moves.vjobs[step.move].name: number
@@ -237,7 +237,7 @@ class Schedule:
 
     def actions(self) -> tuple[tuple[Action, ...], ...]:
         """The pools as actions, each pool sorted by kind, then by the VM's name."""
-        images: dict[int, int] = {}  # where the state of a VM was saved that is bypassed asleep
+        images: dict[int, int] = {}  # by arrival: the node of the state of a VM that is bypassed asleep
         pools = [list(self.moves.departures) if number == 0 else [] for number in range(len(self.pools))]
         for pool, steps in zip(pools, self.pools, strict=True):
             pool += [self._action(step, images) for step in steps]

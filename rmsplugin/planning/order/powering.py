@@ -1,6 +1,6 @@
-"""Powering: how a plan's actions of nodes and its actions of VMs wait for each other.
+"""Powering: the waits between a plan's actions of nodes and its actions of VMs.
 
-A node is switched off after all actions that touch it; one that is switched on is so before any.
+A node is switched off after all actions that touch it, and switched on before any of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Needs = tuple[tuple[int, ...], ...]
 
 
 def needs_of_nodes(actions: Sequence[Action], nodes: Sequence[NodeAction]) -> Needs:
-    """For each action of a node, the indices of the VM actions that have ended well before it begins."""
+    """For each action of a node, the indices of the VM actions that must have succeeded before it begins."""
     return tuple(_touching(actions, each.node) if each.kind is NodeActionKind.POWER_OFF else () for each in nodes)
 
 
 def needed_nodes(actions: Sequence[Action], nodes: Sequence[NodeAction]) -> Needs:
-    """For each VM action, the indices of the actions of nodes that have ended well before it begins."""
+    """For each VM action, the indices of the actions of nodes that must have succeeded before it begins."""
     on = {each.node: index for index, each in enumerate(nodes) if each.kind is NodeActionKind.POWER_ON}
     if not on:
         return ((),) * len(actions)
@@ -29,7 +29,7 @@ def needed_nodes(actions: Sequence[Action], nodes: Sequence[NodeAction]) -> Need
 
 
 def switched_on(source: Configuration, nodes: Sequence[NodeAction]) -> Configuration:
-    """The configuration in which a plan's VM actions are looked at: all that it can switch on is up."""
+    """The configuration for looking at a plan's VM actions: all nodes that it can switch on are up."""
     for each in nodes:
         if each.kind is NodeActionKind.POWER_ON and each.is_feasible(source):
             source = each.apply(source)

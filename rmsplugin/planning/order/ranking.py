@@ -1,4 +1,4 @@
-"""Ranking: who is considered first where not all arrivals are feasible."""
+"""Ranking: which arrivals are considered first if not all are feasible."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from rmsplugin.planning.order.moves import NOWHERE, Moves
 
 
 class Ranking:
-    """In which order the units of a reconfiguration are considered, for each kind of steering.
+    """The order in which the units of a reconfiguration are considered, for each kind of steering.
 
-    Every later action pays the cost of all pools before, whatever its own size: the smallest first takes most of them.
+    Every later action pays the cost of all pools before, whatever its own size: smallest first takes up most actions.
     """
 
     def __init__(self, moves: Moves, early: frozenset[str]) -> None:

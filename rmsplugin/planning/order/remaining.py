@@ -1,9 +1,9 @@
-"""Remaining: what the rest of a plan costs at least, from a state between two pools on.
+"""Remaining: the least cost of the rest of a plan, from a state between two pools on.
 
-Each guest that is not where it may end needs one action more, after the pools so far. It waits for one more pool at
-least if no end has room for it: for one in which a guest leaves such an end. Of guests that have the same only end, the
-first fit into what is free; the next wait until so much has left as all before them take. Where the target is free, a
-node may have to lose some of those that could stay, to be viable with all that must come.
+Each guest that is not at an end needs one more action, after the pools so far. It waits for at least one more pool if
+no end has room for it: for a pool in which a guest leaves such an end. Of guests with the same only end, the
+first fit into the free memory; the next wait until as much has left as all before them take. If the target is free, a
+node may have to lose some guests that could stay, to be viable with all that must come.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from rmsplugin.planning.order.switch import NEVER, UNIT, State, Switch
 
-#: Memory that may leave a node, and what the pool costs at least in which it leaves.
+#: The memory that may leave a node, and the least cost of the pool in which it leaves.
 Leaver = tuple[int, int]
 
 
@@ -27,11 +27,11 @@ class Remaining:
         self._leave: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[tuple[int, int]]] = {}
 
     def start(self) -> int:
-        """Of all plans."""
+        """The bound of all plans."""
         return self.of(self._switch.start, 0, is_start=True)
 
     def of(self, state: State, elapsed: int, *, is_start: bool = False) -> int:
-        """Of a state after pools that cost ``elapsed`` together; NEVER if nothing leads on."""
+        """The bound of a state after pools that cost ``elapsed`` together; NEVER if nothing leads on."""
         switch, kinds = self._switch, self._switch.kinds
         free = switch.free(state.positions)
         first = switch.departures_price if is_start else 0
@@ -68,7 +68,7 @@ class Remaining:
         leavers: Sequence[Sequence[Leaver]],
         elapsed: int,
     ) -> int:
-        """What guests pay that have to arrive: of each its kind, its position and what it costs by itself."""
+        """The costs of guests that have to arrive: for each its kind, its position and its own cost."""
         switch, total = self._switch, 0
         gangs: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         only: dict[int, list[int]] = defaultdict(list)  # memory, by the only end
@@ -88,7 +88,7 @@ class Remaining:
         return total + sum(_gang(members, elapsed) for members in gangs.values())
 
     def _must_leave(self, node: int, staying: tuple[int, ...], coming: tuple[int, ...]) -> list[tuple[int, int]] | None:
-        """How many guests may have to leave a node, and what memory of them at least; None: nobody has to."""
+        """The least number of guests that may have to leave a node, and their least memory; None: none has to."""
         key = (node, staying, coming)
         if key not in self._leave:
             self._leave[key] = self._pairs(node, staying, coming)
@@ -98,7 +98,7 @@ class Remaining:
         too_many_c, too_many_m = self._switch.excess(node, staying + coming)
         if too_many_c <= 0 and too_many_m <= 0:
             return []
-        sums = {(0, 0, 0)}  # of those that leave together, and are not enough: how many, their CPUs and memory
+        sums = {(0, 0, 0)}  # of guests that leave together, and are not enough: their number, CPUs and memory
         least: dict[int, int] = {}
         for kind in staying:
             of = self._switch.kinds[kind]
@@ -112,7 +112,7 @@ class Remaining:
 
 
 def leavers_of(switch: Switch, state: State, first: int = 0) -> list[list[Leaver]]:
-    """Who could leave each node, the cheapest pools first; ``first``: what the next pool costs at least."""
+    """The guests that could leave each node, the cheapest pools first; ``first``: the least cost of the next pool."""
     leavers: list[list[Leaver]] = [[] for _ in switch.names]
     for kind, position in zip(switch.kind_of, state.positions, strict=True):
         if position < switch.asleep:
@@ -124,7 +124,7 @@ def leavers_of(switch: Switch, state: State, first: int = 0) -> list[list[Leaver
 
 
 def wait_for(lacking_mib: int, leavers: Sequence[Leaver]) -> int:
-    """What an arrival waits for that lacks memory on a node: it is there when the small ones have left, at best."""
+    """The wait of an arrival that lacks memory on a node: until the small guests have left, at best."""
     if lacking_mib <= 0:
         return 0
     for price, memory in leavers:
@@ -135,10 +135,10 @@ def wait_for(lacking_mib: int, leavers: Sequence[Leaver]) -> int:
 
 
 def _gang(members: Sequence[tuple[int, int, int]], elapsed: int) -> int:
-    """What VMs that resume together pay: they wait for the last of them, or some resume elsewhere, and migrate later.
+    """The cost of VMs that resume together: they wait for the last, or some resume elsewhere, and migrate later.
 
     Args:
-        members: of each what its resume costs, what it waits for, and what the detour costs by itself.
+        members: for each the cost of its resume, its wait, and the detour's own cost.
         elapsed: the cost of the pools so far.
     """
     return min(

@@ -1,4 +1,4 @@
-"""Small: the cheapest order for a target to which few VMs lead, by the exact search."""
+"""Small: the cheapest order for a target with few VMs on the way, by the exact search."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def best_order(moves: Moves, plan: Plan, most_suspended: tuple[int, int], work: 
     """The cheapest plan for a target.
 
     Args:
-        moves: what has to happen.
-        plan: one that does it.
-        most_suspended: how many VMs may be suspended to break a cycle, of preemptible vjobs and of others.
+        moves: the moves to the target.
+        plan: a plan for them.
+        most_suspended: the number of VMs that may be suspended to break a cycle, of preemptible vjobs and of others.
         work: see ``exact.cheapest``.
 
     Returns:
@@ -62,14 +62,14 @@ def switch_to(moves: Moves) -> Switch | None:
 
 
 def _pivots(moves: Moves) -> frozenset[int]:
-    """The nodes that a bypass may go over: where VMs come and go, and one with much room for each guest."""
+    """The nodes that a bypass may go over: sources and destinations of VMs, and for each guest one with much room."""
     roomy = sorted(range(len(moves.names)), key=lambda node: (-moves.free[node], node))
     ends = {*moves.origin, *moves.destination} - {NOWHERE}
     return frozenset(ends).union([node for node in roomy if moves.up[node]][:MOST_GUESTS])
 
 
 def _stayers(moves: Moves) -> Iterator[tuple[VM, int]]:
-    """The VMs that run and stay, and where."""
+    """The VMs that run and stay, with their nodes."""
     acting = {action.vm.name for action in (*moves.actions, *moves.departures)}
     number = {name: index for index, name in enumerate(moves.names)}
     for name, location in moves.source.locations.items():

@@ -1,7 +1,7 @@
 """Successors: all pools that can follow a state of a switch, without those that lead above a threshold.
 
-The price of the pool, its dearest action, is chosen first. Then it is known what each guest adds to the cost of the
-plan, whether it hops in this pool or not, and what the guests that were not asked yet add at least.
+The price of the pool, its dearest action, is chosen first. Then the addition of each guest to the plan's cost is known,
+whether it hops in this pool or not, and so is the least addition of the guests that were not asked yet.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import NamedTuple, Protocol
 
 from rmsplugin.planning.order.switch import NEVER, UNIT, Hop, Option, State, Switch
 
-#: How much is looked at before that is told.
+#: The number of candidates between two reports.
 _REPORTED = 256
 
 
 class Following(NamedTuple):
-    """A state that a pool leads to, the cost of all pools so far, and what all actions so far cost."""
+    """A state to which a pool leads, the cost of all pools so far, and the own costs of all actions so far."""
 
     state: State
     elapsed: int
@@ -24,16 +24,16 @@ class Following(NamedTuple):
 
 
 class Limits(Protocol):
-    """What is looked at: see ``rmsplugin.planning.order.exact``."""
+    """The limits of the search: see ``rmsplugin.planning.order.exact``."""
 
     threshold: int
     interrupted: bool
 
     def leave_out(self, least: int) -> None:
-        """Note the bound of something that lies above the threshold."""
+        """Note the bound of a state above the threshold."""
 
     def count(self, looked_at: int) -> None:
-        """Note how much was looked at."""
+        """Note the number of candidates looked at."""
 
 
 def following(switch: Switch, state: State, costs: tuple[int, int], limits: Limits, is_first: bool) -> list[Following]:
@@ -41,9 +41,9 @@ def following(switch: Switch, state: State, costs: tuple[int, int], limits: Limi
 
     Args:
         switch: the problem.
-        state: where everything is.
+        state: the positions of all guests.
         costs: of all pools so far together, and of all actions so far.
-        limits: the threshold, and whether there is any more time.
+        limits: the threshold, and the bound on the time.
         is_first: the departures are in this pool.
     """
     least = switch.departures_price if is_first else 0
@@ -66,7 +66,7 @@ def _price(option: Option) -> int:
 
 
 class _Pools:
-    """All pools of one price: a search that asks one guest after the other what it does."""
+    """All pools of one price: a search that asks one guest after the other for its choice."""
 
     def __init__(
         self,
@@ -87,14 +87,14 @@ class _Pools:
                 self._free[node] -= memory
         self._spent += departures
         self._reached = is_first and price == switch.departures_price
-        self._gangs: dict[int, bool] = {}  # which vjobs resume in this pool, of those that were asked
-        self._resuming: dict[int, int] = {}  # how many VMs of a vjob resume in this pool
+        self._gangs: dict[int, bool] = {}  # whether a vjob resumes in this pool, of those that were asked
+        self._resuming: dict[int, int] = {}  # the number of a vjob's VMs that resume in this pool
         self._chosen: list[Option | None] = [None] * len(state.positions)
         self._order: list[int] = []
         self._choices: list[list[Option]] = []
         self._skips: list[int] = []
         self._rest: list[int] = []
-        self._last = -1  # of those that are asked, the last whose hop can cost the price
+        self._last = -1  # the last guest of those asked whose hop can cost the price
         self.found: list[Following] = []
         self.looked_at = 0
 
@@ -157,17 +157,17 @@ class _Pools:
         return option.there >= len(self._free) or self._free[option.there] >= self._switch.kinds[kind].memory_mib
 
     def _added(self, option: Option) -> int:
-        """What a guest adds to the cost of the plan at least if it takes an option."""
+        """The least addition of a guest to the plan's cost if it takes an option."""
         return self._elapsed + option.own + (self._elapsed + self._price + option.later if option.later else 0)
 
     def _ask(self, at: int, bound: int, reached: bool, first: int) -> None:
-        """Let a guest, and all after it, do what they can.
+        """Try all options of a guest, and of all after it.
 
         Args:
             at: its place in the order.
-            bound: what the guests before it, and those that are not asked, add to what was paid before.
+            bound: the additions of the guests before it, and of those not asked, to the cost paid before.
             reached: whether an action costs the price already.
-            first: of the guest's choices the first that may be taken: equal guests choose in order.
+            first: the first of the guest's choices that may be taken: equal guests choose in order.
         """
         self.looked_at += 1
         if self.looked_at >= _REPORTED:
@@ -224,7 +224,7 @@ class _Pools:
         return positions[one] == positions[other] and kinds[one] == kinds[other]
 
     def _begin(self, guest: int, option: Option) -> bool:
-        """Take the room for a hop, if there is some and nothing else forbids it."""
+        """Take the room for a hop, if there is some and nothing else forbids the hop."""
         switch, there = self._switch, option.there
         kind = switch.kinds[switch.kind_of[guest]]
         if there >= switch.asleep:  # suspended
@@ -248,7 +248,7 @@ class _Pools:
         return self._suspended()[group] < switch.most_suspended[group]
 
     def _suspended(self) -> tuple[int, int]:
-        """How many guests were suspended so far, of preemptible vjobs and of others."""
+        """The number of guests suspended so far, of preemptible vjobs and of others."""
         switch, suspended = self._switch, list(self._state.suspended)
         for kind, option in zip(switch.kind_of, self._chosen, strict=True):
             if option is not None and option.there >= switch.asleep:

@@ -1,7 +1,7 @@
-"""Switch: what has to happen between two configurations, for a search over whole states (``exact``).
+"""Switch: the task between two configurations, for a search over whole states (``exact``).
 
-Only what can make a difference is a guest: VMs that have to arrive, and VMs that run and could make room by leaving.
-Where each of them may end is a set of nodes: one node if the target is given, all that may take it if it is free.
+Guests are only VMs that can make a difference: VMs that have to arrive, and running VMs that could make room.
+The ends of each guest are a set of nodes: one node if the target is given, all that may take it if the target is free.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from rmsplugin.model.action import Action, ActionKind, migrate, resume, run, sus
 from rmsplugin.model.elements import SHARED, VM
 from rmsplugin.planning.cost import local_cost
 
-#: Costs are in MiB times this, and each action adds 1: of plans that cost the same the one of fewest actions is best.
+#: Costs are in MiB times this, and each action adds 1: among plans of equal cost the one with the fewest actions is
+#: best.
 UNIT = 1 << 12
 
 #: A bound that no plan reaches.
@@ -24,12 +25,12 @@ NEVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes guests interchangeable. Nodes are numbers; memory in MiB, CPUs in hundredths."""
+    """The facts that make guests interchangeable. Nodes are numbers; memory in MiB, CPUs in hundredths."""
 
     memory_mib: int
     centi_cpus: int
-    ends: frozenset[int]  # where it may run in the end
-    nodes: tuple[int, ...]  # where it may run on the way
+    ends: frozenset[int]  # the nodes where it may run in the end
+    nodes: tuple[int, ...]  # the nodes where it may run on the way
     gang: int  # the vjob with whose other VMs it resumes
     preemptible: bool
 
@@ -43,7 +44,7 @@ class Hop(NamedTuple):
 
 
 class Option(NamedTuple):
-    """A hop that a guest could make: what it costs by itself, and what remains to be paid by itself after it."""
+    """A hop that a guest could make: its own cost, and the guest's own cost that remains after it."""
 
     there: int
     own: int
@@ -51,7 +52,7 @@ class Option(NamedTuple):
 
 
 class State(NamedTuple):
-    """Between two pools: where each guest is, which vjobs have resumed, and how many guests were suspended so far.
+    """A state between two pools: the guests' positions, the vjobs that have resumed, the number of suspended guests.
 
     A position is a node on which it runs; ``Switch.asleep`` plus the node that has its image; or ``Switch.waiting``.
     """
@@ -63,11 +64,11 @@ class State(NamedTuple):
 
 @dataclass(slots=True)
 class Switch:
-    """The problem; everything that depends on a guest's kind and position only is worked out once."""
+    """The problem; values that depend only on a guest's kind and position are computed once."""
 
     names: Sequence[str]  # of the nodes
     free_mib: list[int]  # by node, without guests that run, when all departures have ended
-    given_back_mib: list[int]  # by node: what the departures give back
+    given_back_mib: list[int]  # by node: the memory that the departures give back
     departures: Sequence[Action]
     kinds: list[Kind]
     guests: list[tuple[int, int, VM]]  # kind, position at the start, VM
@@ -92,7 +93,7 @@ class Switch:
     # -- costs ---------------------------------------------------------------------------------------------------
 
     def least(self, kind: int, position: int) -> int:
-        """What a guest still has to pay by itself at least; 0 if it may end where it is."""
+        """The least own cost that a guest still has to pay; 0 if it may end where it is."""
         found = self._least.get((kind, position))
         if found is None:
             found = self._least[kind, position] = self._pays(kind, position)
@@ -108,7 +109,7 @@ class Switch:
         return (memory if image == len(self.names) or image in of.ends else 2 * memory) + 1
 
     def own(self, kind: int, position: int, end: int) -> int:
-        """What a guest has to pay by itself at least to come from a position to an end."""
+        """The least own cost of a guest from a position to an end."""
         memory = self.kinds[kind].memory_mib * UNIT
         if position < self.asleep:
             return 0 if position == end else memory + 1
@@ -133,7 +134,7 @@ class Switch:
                 if node != position:
                     found.append(Option(node, memory + 1, later))
             elif position == self.waiting:
-                if not later:  # to start it elsewhere, and migrate it, makes nobody's wait shorter
+                if not later:  # to start it elsewhere, and migrate it, makes no wait shorter
                     found.append(Option(node, 1, 0))
             else:
                 image = position - self.asleep
@@ -146,16 +147,16 @@ class Switch:
 
     @property
     def departures_price(self) -> int:
-        """Of the dearest departure."""
+        """The cost of the dearest departure."""
         return max((local_cost(action) * UNIT for action in self.departures), default=0)
 
     @property
     def departures_cost(self) -> int:
-        """Of all departures together."""
+        """The cost of all departures together."""
         return sum(local_cost(action) * UNIT + 1 for action in self.departures)
 
     def free(self, positions: Sequence[int]) -> list[int]:
-        """The memory that is free on each node, once the departures have ended."""
+        """The memory that is free on each node, after the departures."""
         free, kinds, nodes = list(self.free_mib), self.kinds, self.asleep
         for kind, position in zip(self.kind_of, positions, strict=True):
             if position < nodes:
@@ -165,7 +166,7 @@ class Switch:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def is_end(self, state: State) -> bool:
-        """Whether everything is where it may end."""
+        """Whether all guests are at ends."""
         if any(self.least(kind, position) for kind, position in zip(self.kind_of, state.positions, strict=True)):
             return False
         if self.most_nodes is not None and len(set(state.positions)) > self.most_nodes:
@@ -182,7 +183,7 @@ class Switch:
         return on
 
     def excess(self, node: int, kinds: Sequence[int]) -> tuple[int, int]:
-        """What these demand beyond what guests may have of a node in the end; only where the target is free."""
+        """The demand of these beyond the guests' part of a node in the end; only where the target is free."""
         centi_cpus, memory_mib = (self.capacity or [])[node]
         return (
             sum(self.kinds[kind].centi_cpus for kind in kinds) - centi_cpus,
@@ -192,7 +193,7 @@ class Switch:
     # -- answers -------------------------------------------------------------------------------------------------
 
     def pools(self, hops: Sequence[Sequence[Hop]]) -> tuple[list[list[Action]], dict[str, int]]:
-        """The actions of each pool, and where each guest ends; equal guests take turns in any way."""
+        """The actions of each pool, and the end of each guest; equal guests take turns in any order."""
         at: dict[tuple[int, int], list[VM]] = defaultdict(list)
         for kind, position, vm in self.guests:
             at[kind, position].append(vm)

@@ -1,4 +1,4 @@
-"""Transfers: actions under way, and when each ends, from how long each kind of action takes by itself.
+"""Transfers: the actions under way, and the end of each, from the duration of each kind of action by itself.
 
 An action is a constant time, then (migrate, suspend, resume) a transfer whose time grows with the VM's memory
 (RR-6929 section 2.3). Transfers that use one node at the same time share its bandwidth equally; one that uses two nodes
@@ -20,13 +20,13 @@ from rmsplugin.model.node_action import NodeAction, NodeActionKind
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How long one kind of action takes by itself: ``constant_s`` and ``s_per_mib`` for each MiB of the VM's memory."""
+    """The duration of one kind of action by itself: ``constant_s``, and ``s_per_mib`` for each MiB of memory."""
 
     constant_s: float
     s_per_mib: float = 0.0
 
     def seconds(self, memory_mib: int) -> float:
-        """Of a VM with so much memory."""
+        """The duration for a VM with so much memory, in seconds."""
         return self.constant_s + self.s_per_mib * memory_mib
 
 
@@ -36,7 +36,7 @@ def _grows(values: Mapping[str, float], name: str) -> Duration:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long each kind of action takes by itself; the defaults are ``rmsplugin.model.durations.DEFAULTS``."""
+    """The duration of each kind of action by itself; the defaults are ``rmsplugin.model.durations.DEFAULTS``."""
 
     run: Duration = Duration(DEFAULTS["run_s"])
     stop: Duration = Duration(DEFAULTS["stop_s"])
@@ -47,7 +47,7 @@ class Durations:
     pipeline_s: float = DEFAULTS["pipeline_s"]  # between the beginnings of two suspends, or resumes, of one vjob
     pause: Duration = Duration(DEFAULTS["pause_s"])
     unpause: Duration = Duration(DEFAULTS["unpause_s"])
-    power_off: Duration = Duration(30.0)  # of nodes: the same everywhere, until a site can say it
+    power_off: Duration = Duration(30.0)  # of nodes: the same everywhere, until a site can set it
     power_on: Duration = Duration(120.0)
 
     @classmethod
@@ -70,7 +70,7 @@ class Durations:
         )
 
     def of(self, action: Action) -> Duration:
-        """How long an action takes by itself."""
+        """The duration of an action by itself."""
         match action.kind:
             case ActionKind.RUN:
                 return self.run
@@ -88,7 +88,7 @@ class Durations:
                 return self.unpause
 
     def of_node(self, action: NodeAction) -> Duration:
-        """How long an action on a node takes."""
+        """The duration of an action on a node."""
         return self.power_off if action.kind is NodeActionKind.POWER_OFF else self.power_on
 
 
@@ -110,16 +110,16 @@ class Transfers:
     def __init__(self, durations: Durations) -> None:
         self._durations = durations
         self._all: dict[int, _Transfer] = {}
-        self._on: dict[str, set[int]] = {}  # those that transfer now, by node
+        self._on: dict[str, set[int]] = {}  # the actions that transfer now, by node
         self._events: list[tuple[float, int, int]] = []
 
     def begin(self, number: int, action: Action, at_s: float) -> None:
-        """An action begins, now or later.
+        """Begin an action, now or later.
 
         Args:
-            number: by which ``next_end`` tells of it; of one action ever.
-            action: what is done.
-            at_s: when; not before the last event.
+            number: the action's number in ``next_end``; used once.
+            action: the action.
+            at_s: the time; not before the last event.
         """
         duration = self._durations.of(action)
         nodes = tuple(dict.fromkeys(node for node in (action.source, action.destination) if node and node != SHARED))
@@ -128,14 +128,14 @@ class Transfers:
 
     @property
     def next_event_s(self) -> float:
-        """No action ends before then; infinite if none is under way."""
+        """The time before which no action ends; infinite if none is under way."""
         events = self._events
         while events and self._is_void(events[0]):
             heapq.heappop(events)
         return events[0][0] if events else math.inf
 
     def next_end(self, until_s: float = math.inf) -> tuple[int, float] | None:
-        """The next action that ends until then, and when it does; None if none does."""
+        """The next action that ends until then, with its time; None if none does."""
         while self.next_event_s <= until_s and self._events:
             now, number, _ = heapq.heappop(self._events)
             transfer = self._all[number]
@@ -166,7 +166,7 @@ class Transfers:
             self._on.setdefault(node, set()).add(number)
         if transfer.nodes:
             self._share(transfer.nodes, now)
-        else:  # from a shared store to nowhere: nothing shares with it
+        else:  # from a shared store to nowhere: no other action shares with it
             transfer.rate = 1.0
             self._forecast(number, now + transfer.work_s)
 

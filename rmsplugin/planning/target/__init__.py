@@ -1,1 +1,1 @@
-"""Which hosts: the target with the cheapest plan, and how far from the best it can be."""
+"""Target: the hosts with the cheapest plan, and the distance of the plan from the best one."""

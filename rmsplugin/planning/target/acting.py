@@ -1,7 +1,7 @@
-"""Acting: what of a configuration a decision changes; the rest stays where it is, and is taken off what nodes have.
+"""Acting: the part of a configuration that a decision changes; the rest stays in place, and is subtracted from nodes.
 
 Mostly a few vjobs of many start, sleep or resume, and there is room for them. A problem of these alone is small. Its
-answer is one for all if nothing could be cheaper even if all others moved as well; who asks has to see to that.
+answer holds for all if nothing could be cheaper even if all others moved as well; the caller has to check that.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rmsplugin.model.vjob import VJobState
 
 
 def acting(source: Configuration, states: Mapping[str, VJobState]) -> Configuration | None:
-    """The vjobs whose state changes, and the nodes on which they are or might go, with what the others leave of them.
+    """The vjobs whose state changes, and the nodes on which they are or might go, with the others' demand subtracted.
 
     Args:
-        source: the configuration now.
+        source: the present configuration.
         states: the decided state of every vjob, by name.
 
     Returns:
-        None where one whose state stays the same may have to move all the same.
+        None if a vjob whose state stays the same may have to move all the same.
     """
     if source.overloaded():
         return None
@@ -38,7 +38,7 @@ def acting(source: Configuration, states: Mapping[str, VJobState]) -> Configurat
 
 
 def are_alike(source: Configuration, nodes: Collection[str]) -> bool:
-    """Whether on each of these nodes all VMs that run or sleep there demand the same: none costs less to move away."""
+    """Whether on each of these nodes all VMs that run or sleep there demand the same: none is cheaper to move."""
     demands: dict[str, Resources] = {}
     for vjob in source.vjobs:
         for vm in vjob.vms:
@@ -49,7 +49,7 @@ def are_alike(source: Configuration, nodes: Collection[str]) -> bool:
 
 
 def _may_stay(source: Configuration, vjob: VJob) -> bool:
-    """Whether all VMs of a vjob are in its state already, and may be where they are."""
+    """Whether all VMs of a vjob are in its state already, and may stay where they are."""
     places = {id(at): at for at in (source.locations[vm.name] for vm in vjob.vms)}.values()
     state = VMState(source.state(vjob))
     if any(at.state is not state for at in places):
@@ -61,7 +61,7 @@ def _may_stay(source: Configuration, vjob: VJob) -> bool:
 
 
 def _nodes(source: Configuration, acts: Sequence[VJob], locations: Mapping[str, Location]) -> list[Node]:
-    """The nodes with what is left for those that act, without the nodes that have nothing for any of them."""
+    """The nodes with the resources left for acting vjobs, without the nodes that have nothing for any of them."""
     own: dict[str, Resources] = {}
     for vjob in acts:
         for vm in vjob.vms:

@@ -1,4 +1,4 @@
-"""Arrivals: the most valuable VMs that can come to a node beside what it keeps, for many rooms at once: a knapsack.
+"""Arrivals: the most valuable VMs that can come to a node beside those it keeps, for many rooms at once: a knapsack.
 
 A room has CPUs, memory, and memory that is free at the start, which early arrivals take as well. Early arrivals and
 late ones are two knapsacks of two dimensions each, which share the room: one table for each, and the best split.
@@ -16,8 +16,8 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Amounts = npt.NDArray[np.float64]
 
-#: A guard against tables without end: so many entries at most, which take some hundredths of a second. CPUs get so many
-#: steps of them at most.
+#: A guard against endless tables: the most entries, which take some hundredths of a second. CPUs get at most so many
+#: steps of them.
 _MOST_ENTRIES = 100_000
 _MOST_CPU_STEPS = 400
 
@@ -50,7 +50,7 @@ class Grid:
 
 
 def _step(demands: Sequence[int], most: int, steps: int) -> int:
-    divisor = math.gcd(*demands) or 1 + most  # nobody demands any
+    divisor = math.gcd(*demands) or 1 + most  # no class demands any
     return divisor if most // divisor <= steps else -(-most // steps)
 
 
@@ -62,7 +62,7 @@ class Arrivals:
         self._grid = grid
         self._rooms, self._room_of = np.unique(rooms.reshape(-1, 3), axis=0, return_inverse=True)
         self._room_of = self._room_of.ravel()
-        order = np.argsort(-self._rooms[:, 2], kind="stable")  # the most early memory first
+        order = np.argsort(-self._rooms[:, 2], kind="stable")  # the room with most early memory first
         self._rooms = self._rooms[order]
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
@@ -71,11 +71,11 @@ class Arrivals:
 
     @property
     def entries(self) -> int:
-        """About how many entries of tables one search looks at."""
+        """The approximate number of table entries that one search looks at."""
         return len(self._grid.memory) * (1 + self._most_c) * (1 + self._most_m)
 
     def search(self, early: Amounts, late: Amounts) -> Amounts:
-        """The value of the best arrivals for each room, if arrivals are worth so much by class (0: none comes)."""
+        """The value of the best arrivals for each room, with the worth of an arrival by class (0: none comes)."""
         self._early = _Table(self._grid, early, self._most_c, self._most_early)
         self._late = _Table(self._grid, late, self._most_c, self._most_m)
         cpus, memory, at_start = self._rooms.T
@@ -93,7 +93,7 @@ class Arrivals:
         return best[self._room_of]
 
     def chosen(self, rooms: Ints) -> tuple[Ints, Ints]:
-        """Of some rooms, by index: how many VMs of each class arrive early, and late."""
+        """For some rooms, by index: the numbers of VMs of each class that arrive early, and late."""
         at = self._room_of[rooms]
         split = self._split[at]
         return self._early.counts(split), self._late.counts(self._rooms[at, :2] - split)
@@ -112,19 +112,19 @@ class _Table:
                 continue
             before = self.value[: 1 + most_c - c, : 1 + most_m - m]
             after, last = self.value[c:, m:], self._last[c:, m:]
-            while (helps := (more := before + worth[k]) > after).any():  # once more of this class
+            while (helps := (more := before + worth[k]) > after).any():  # one more of this class
                 after[helps] = more[helps]
                 last[helps] = k
 
     def steps(self) -> list[tuple[int, int]]:
-        """The amounts of CPUs and memory from which on there is more value, the first of which is nothing."""
+        """The amounts of CPUs and memory from which on there is more value; the first amount is 0."""
         is_step = np.ones(self.value.shape, dtype=bool)
         is_step[1:] &= self.value[1:] > self.value[:-1]
         is_step[:, 1:] &= self.value[:, 1:] > self.value[:, :-1]
         return [(int(c), int(m)) for c, m in np.argwhere(is_step)]
 
     def counts(self, rooms: Ints) -> Ints:
-        """How many VMs of each class fill these rooms best."""
+        """The numbers of VMs of each class that fill these rooms best."""
         counts = np.zeros((len(rooms), len(self._grid.memory)), dtype=np.int64)
         rooms = rooms.copy()
         sizes = np.array([self._grid.cpus, self._grid.memory], dtype=np.int64).reshape(2, -1).T

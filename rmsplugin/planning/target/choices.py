@@ -1,4 +1,4 @@
-"""Choices: all that each node may keep of the VMs that run there, or are saved there, with the room that it leaves."""
+"""Choices: all sets of VMs running or saved on a node that the node may keep, with the room that each set leaves."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rmsplugin.planning.target.replacement import Place, Replacement
 
 Ints = npt.NDArray[np.int64]
 
-#: A guard against exhausting memory: so many choices of all kinds of nodes, with as many entries as there are classes.
+#: A guard against exhausting memory: the most choices of all kinds of nodes, with an entry for each class.
 _MOST_CHOICES = 150_000
 
-#: What it takes to list one, in steps.
+#: The work of listing one choice, in steps.
 _STEPS_A_CHOICE = 1_000
 
 
 class UnsuitableError(Exception):
-    """The problem is not one for columns."""
+    """Columns do not suit the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +45,24 @@ class _Kind:
     capacity_c: int
     capacity_m: int
     early_m: int
-    takes: frozenset[int]  # classes that may arrive
+    takes: frozenset[int]  # the classes that may arrive
     items: tuple[_Item, ...]
 
 
 class Choices:
-    """The choices of all kinds of nodes as arrays, a row for each."""
+    """The choices of all kinds of nodes as arrays, with a row for each choice."""
 
     def __init__(self, problem: Replacement, level: Level, is_relaxed: bool, budget: Budget) -> None:
-        """List them.
+        """List the choices.
 
         Args:
-            problem: what is asked.
-            level: what the first pool costs.
-            is_relaxed: whether what resumes on its node may wait for the first pool, each VM as it likes.
-            budget: what may be used of the limits.
+            problem: the problem.
+            level: the cost of the first pool.
+            is_relaxed: whether each VM that resumes on its node may wait for the first pool or not, as it likes.
+            budget: the part of the limits that may be used.
 
         Raises:
-            UnsuitableError: there are too many, or too many for what is left of the limits.
+            UnsuitableError: there are too many choices, also for the rest of the limits.
         """
         self._problem, self._level, self._is_relaxed = problem, level, is_relaxed
         kinds: dict[_Kind, list[int]] = defaultdict(list)
@@ -91,7 +91,7 @@ class Choices:
         lack = np.zeros((2, len(rows), len(problem.classes)), dtype=np.int64)
         for at, which, k, count in gone:
             lack[which, at, k] += count
-        self.residents_gone, self.images_gone = lack  # by choice and class: what is not kept
+        self.residents_gone, self.images_gone = lack  # by choice and class: VMs that are not kept
 
     @property
     def takes(self) -> list[frozenset[int]]:
@@ -108,7 +108,7 @@ class Choices:
         return _Kind(place.capacity_c, place.capacity_m, place.early_m, takes, tuple(items))
 
     def _choices(self, kind: _Kind) -> Iterator[tuple[tuple[int, ...], tuple[int, int, int, int]]]:
-        """What may be kept, with its cost and the room that it leaves: CPUs, memory, early memory."""
+        """The sets that may be kept, with their costs and the room that they leave: CPUs, memory, early memory."""
         classes = self._problem.classes
         for kept in itertools.product(*(range(each.count, -1, -1) for each in kind.items)):
             cpus, memory, early, cost = kind.capacity_c, kind.capacity_m, kind.early_m, 0
@@ -123,9 +123,9 @@ class Choices:
                     yield kept, (cost + wait_mib, cpus, memory, min(early - taken, memory))
 
     def _waits(self, resume: list[int], early: int, memory: int) -> Iterator[tuple[int, int]]:
-        """What waiting costs the VMs that resume on their node, and the early memory that those take that do not wait.
+        """The cost of waiting VMs that resume on their node, and the early memory of those that do not wait.
 
-        To wait costs each the same: of so many that wait it is the largest.
+        To wait costs each the same: if so many wait, it is the largest ones.
         """
         if not self._is_relaxed:
             if sum(resume) <= early:
@@ -140,7 +140,7 @@ class Choices:
                     return
 
     def keep(self, choice: int, place: Place) -> Kept:
-        """What a node of its kind keeps: of which vjobs the saved VMs are, in their order."""
+        """The VMs that a node of its kind keeps: the vjobs of the saved VMs, in their order."""
         kept = Kept()
         images: dict[int, int] = {}
         for item, count in zip(self._kinds[self.kind_of[choice]].items, self._kept[choice], strict=True):

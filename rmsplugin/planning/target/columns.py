@@ -1,7 +1,7 @@
-"""Columns: all that a single node may hold in the end, priced for all nodes at once.
+"""Columns: all sets of VMs that a single node may hold in the end, priced for all nodes at once.
 
-A column says what one node keeps (``choices``) and what arrives there beside that (``arrivals``). Nodes that are equal
-in all of that are one kind.
+A column gives the VMs that one node keeps (``choices``) and those that arrive there (``arrivals``). Nodes that are
+equal in all of that are one kind.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class Chosen(NamedTuple):
 class Columns:
     """The columns of all kinds of nodes.
 
-    What joins the nodes is a row for each class: as many VMs arrive as have to; and a second one. For answers, in which
-    all vjobs resume early: no fewer arrive early than resume elsewhere. For a relaxation, in which each VM is early or
-    late as it likes: no more arrive early than are cheap enough for the level.
+    Two rows for each class join the nodes. The first row: as many VMs arrive as have to. The second row, for answers,
+    in which all vjobs resume early: no fewer arrive early than resume elsewhere. The second row, for a relaxation, in
+    which each VM is early or late as it likes: no more arrive early than are cheap enough for the level.
     """
 
     def __init__(self, problem: Replacement, level: Level, is_relaxed: bool, budget: Budget) -> None:
-        """List what nodes may keep.
+        """List the sets that nodes may keep.
 
         Args:
-            problem: what is asked.
-            level: what the first pool costs.
+            problem: the problem.
+            level: the cost of the first pool.
             is_relaxed: for a bound on the cost of all plans of the level, else for answers.
-            budget: what may be used of the limits.
+            budget: the part of the limits that may be used.
 
         Raises:
-            UnsuitableError: the tables would be too large, or without end; or too large for what is left of the limits.
+            UnsuitableError: the tables would be too large or endless, or too large for the rest of the limits.
         """
         self.problem, self.level, self.is_relaxed = problem, level, is_relaxed
         classes = problem.classes
@@ -70,7 +70,7 @@ class Columns:
         self._list_rows()
 
     def _list_rows(self) -> None:
-        """What each choice, and an early arrival, has in the second row of its class; what all need."""
+        """The entries of each choice, and of an early arrival, in the second row of its class; and the needs of all."""
         classes, choices, dearest = self.problem.classes, self.choices, self.level.dearest_mib
         self.needs = np.zeros((2, len(classes)))
         for mover in self.problem.movers:
@@ -83,7 +83,7 @@ class Columns:
             self._sign = -1
             may_leave_early = np.array([not self.level.is_too_dear(each.memory_mib) for each in classes], dtype=bool)
             self._second = choices.residents_gone * may_leave_early
-            #: By class: where there is a second row, for some VM of the class is too dear to be early.
+            #: By class: whether there is a second row, because some VM of the class is too dear to be early.
             self.has_second = np.array(
                 [dearest is not None and 2 * each.memory_mib > dearest for each in classes], bool
             )
@@ -95,7 +95,7 @@ class Columns:
 
     @property
     def entries(self) -> int:
-        """About how many entries of tables are looked at for one set of prices."""
+        """The approximate number of table entries that are looked at for one set of prices."""
         return self._first.size + sum(arrivals.entries for *_, arrivals in self._parts)
 
     def best(self, prices: Amounts) -> tuple[Amounts, Chosen]:
@@ -110,7 +110,7 @@ class Columns:
         reduced = choices.cost_mib + self._first @ prices[0] - self._second @ prices[1]
         late = prices[0] - self.level.wait_mib
         early = prices[0] + self._sign * prices[1]
-        early = np.where(early > late, early, 0)  # what is as good late may as well be late
+        early = np.where(early > late, early, 0)  # an arrival that is as good late may as well be late
         for _, of, may_come, arrivals in self._parts:
             reduced[of] -= arrivals.search(early * may_come, late * may_come)
         chosen = np.lexsort((reduced, choices.kind_of))[choices.first]
@@ -120,17 +120,17 @@ class Columns:
         return reduced[chosen], Chosen(chosen, *coming)
 
     def cost_mib(self, chosen: Chosen) -> Amounts:
-        """What each column costs."""
+        """The cost of each column."""
         late: Ints = chosen.late.sum(axis=1)
         return (self.choices.cost_mib[chosen.choice] + late * self.level.wait_mib).astype(float)
 
     def rows(self, chosen: Chosen) -> Amounts:
-        """What each column has in the rows, all first ones and all second ones."""
+        """The entries of each column in the rows, first all first rows and then all second rows."""
         first = chosen.early + chosen.late - self._first[chosen.choice]
         return np.concatenate([first, self._sign * chosen.early + self._second[chosen.choice]], axis=1).astype(float)
 
     def counts(self, chosen: Chosen, times: Ints) -> Counts:
-        """The counts of columns, each for so many nodes."""
+        """The counts of columns, each for its number of nodes."""
         counts = Counts.empty(len(self.problem.places))
         counts.early_groups = frozenset(range(len(self.problem.groups)))
         left = [list(members) for members in self.choices.members]

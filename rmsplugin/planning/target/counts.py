@@ -1,4 +1,4 @@
-"""Counts: an answer to the replacement problem in numbers of VMs, and the target in names that it stands for."""
+"""Counts: an answer to the replacement problem in numbers of VMs, and the named target for which it stands."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from rmsplugin.planning.target.replacement import Mover, Replacement
 
 @dataclass(slots=True)
 class Counts:
-    """How many VMs stay, resume locally and arrive, node by node (in the order of ``Replacement.places``)."""
+    """The numbers of VMs that stay, resume locally and arrive, by node (in the order of ``Replacement.places``)."""
 
     kept: list[Kept]
     early: list[dict[int, int]] = field(default_factory=list)  # arrivals of the first pool, by class
-    late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for something, by class
+    late: list[dict[int, int]] = field(default_factory=list)  # arrivals that wait for an action, by class
     early_groups: frozenset[int] = frozenset()  # vjobs whose resumes are all in the first pool
     early_out: dict[tuple[int, int], int] = field(default_factory=dict)  # migrations to begin with, by node and class
 
     @classmethod
     def empty(cls, places: int) -> Counts:
-        """Nothing stays and nothing arrives."""
+        """An answer in which nothing stays and nothing arrives."""
         nothing = range(places)
         return cls([Kept() for _ in nothing], [{} for _ in nothing], [{} for _ in nothing])
 
     def copy(self) -> Counts:
-        """One whose nodes can be given other counts."""
+        """A copy whose nodes can be given other counts."""
         return Counts([*self.kept], [*self.early], [*self.late], self.early_groups, {**self.early_out})
 
     def hosted(self, i: int) -> list[tuple[int, int]]:
-        """What is on a node in the end: classes, each with a number of VMs, which may come more than once."""
+        """The VMs on a node in the end: classes, each with a number of VMs; a class may come more than once."""
         kept = self.kept[i]
         images = ((k, count) for (k, _), count in kept.images.items())
         return [*kept.residents.items(), *images, *self.early[i].items(), *self.late[i].items()]
@@ -48,12 +48,12 @@ class Counts:
         return leave or any((*self.early[i].values(), *self.late[i].values()))
 
     def early_mib(self, problem: Replacement, i: int) -> int:
-        """The memory that is taken on a node in the first pool."""
+        """The memory of a node that is taken in the first pool."""
         resumed = [(k, count) for (k, group), count in self.kept[i].images.items() if group in self.early_groups]
         return sum(problem.classes[k].memory_mib * count for k, count in (*self.early[i].items(), *resumed))
 
     def cost_mib(self, problem: Replacement, i: int, wait_mib: int) -> int:
-        """What one node costs: what leaves it or resumes elsewhere, and what waits for a first pool of that cost."""
+        """The cost of a node: of VMs that leave it or resume elsewhere, and of waits for a first pool of that cost."""
         place, kept = problem.places[i], self.kept[i]
         cost = wait_mib * sum(self.late[i].values())
         for k, names in place.residents.items():
@@ -65,20 +65,20 @@ class Counts:
         return cost
 
     def total_mib(self, problem: Replacement, wait_mib: int) -> int:
-        """What all costs, if whatever is late waits for a first pool of that cost, and for nothing else."""
+        """The whole cost, if late actions wait for a first pool of that cost, and for nothing else."""
         return problem.fixed_cost + sum(self.cost_mib(problem, i, wait_mib) for i in range(len(problem.places)))
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Where every VM ends, and which VMs had better arrive in the first pool."""
+    """The end of every VM, and the VMs that should arrive in the first pool."""
 
     target: dict[str, Location]
     early: frozenset[str]
 
 
 def counts_of(problem: Replacement, target: Mapping[str, Location], early: Collection[str]) -> Counts:
-    """The counts of an answer that is known: where each VM ends, and which VMs arrive in the first pool."""
+    """The counts of a known answer: the end of each VM, and the VMs that arrive in the first pool."""
     counts = Counts.empty(len(problem.places))
     at = {place.node.name: i for i, place in enumerate(problem.places)}
 
@@ -109,7 +109,7 @@ def counts_of(problem: Replacement, target: Mapping[str, Location], early: Colle
 
 
 def is_viable(problem: Replacement, counts: Counts) -> bool:
-    """Whether each node has what its VMs demand in the end, and takes those that arrive."""
+    """Whether each node has its VMs' demand in the end, and accepts the arriving VMs."""
     classes = problem.classes
     for i, place in enumerate(problem.places):
         hosted = counts.hosted(i)
@@ -139,7 +139,7 @@ def movers_after(problem: Replacement, kept: list[Kept]) -> list[Mover]:
 def with_names(problem: Replacement, counts: Counts) -> Named:
     """Give the counts names.
 
-    Of those that could arrive early, those that resume come first (their vjob depends on it), then migrations, which
+    Of VMs that could arrive early, those that resume come first (their vjob depends on it), then migrations, which
     give room back, then runs.
     """
     hosts = _kept_hosts(problem, counts)

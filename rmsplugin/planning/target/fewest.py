@@ -1,4 +1,4 @@
-"""Fewest: on how few nodes the VMs that shall run could be (VMPP), for the objective `nodes` and for every report."""
+"""Fewest: the least number of nodes for the VMs that shall run (VMPP), for the objective `nodes` and all reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
 from rmsplugin.planning.target.replacement import nodes_that_keep
 
-#: Of the time for placement, what the packing may use (VEE'09, section 2: 15 of 60 seconds).
+#: The part of the time for placement that the packing may use (VEE'09, section 2: 15 of 60 seconds).
 _SHARE = 0.25
 
 
@@ -33,9 +33,9 @@ class Fewest:
 def fewest_nodes(
     source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], search: Search | None
 ) -> Fewest:
-    """Pack what shall run; without a ``search`` only bound how few nodes can host it.
+    """Pack the VMs that shall run; without a ``search`` only bound the number of nodes.
 
-    VMs that the sample leaves on a node that takes none (it drains, or is overloaded) are left there.
+    VMs that the sample leaves on a node that accepts none (it drains, or is overloaded) are left there.
     """
     used = len(set(sample.values()))
     run = [vjob for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING]
@@ -51,9 +51,9 @@ def fewest_nodes(
 
 
 def _by_sums(source: Configuration, run: Sequence[VJob], left: Collection[str]) -> int:
-    """A lower bound on the number of nodes: those of VMs that are left on nodes which drain or are overloaded.
+    """A lower bound on the number of nodes. It counts the nodes of VMs that are left on draining or overloaded nodes.
 
-    And of the others as many as have together what all others demand, without what the first have room for beside.
+    It adds the least number of other nodes whose sums hold the other VMs' demand, without the room beside the first.
     """
     vms = [vm for vjob in run for vm in vjob.vms]
     taken: dict[str, Resources] = {}

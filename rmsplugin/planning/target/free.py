@@ -1,4 +1,4 @@
-"""Free: the switch of a small problem to whatever target is viable, for the exact search."""
+"""Free: the switch of a small problem to any viable target, for the exact search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rmsplugin.planning.target.replacement import Replacement
 
 
 def can_settle(source: Configuration, problem: Replacement) -> bool:
-    """Whether all targets can be searched: few VMs, all of which may go anywhere, and none where nothing can be."""
+    """Whether all targets can be searched: few VMs, all of which may go anywhere, and no node where no VM can be."""
     if sum(problem.totals()) > MOST_GUESTS:
         return False
     there = {SHARED, None, *(place.node.name for place in problem.places)}
@@ -23,12 +23,12 @@ def can_settle(source: Configuration, problem: Replacement) -> bool:
 
 
 def switch_to_any(moves: Moves, problem: Replacement, most_nodes: int | None, shared_store: bool) -> Switch:
-    """The switch to whatever target is viable.
+    """The switch to any viable target.
 
     Args:
-        moves: to one of the targets; the departures are those of all.
-        problem: which targets there are; it is small.
-        most_nodes: on how many nodes VMs may run in the end.
+        moves: the moves to one of the targets; the departures are those of all.
+        problem: the problem with its targets; it is small.
+        most_nodes: the most nodes on which VMs may run in the end.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
     """
     source = moves.source

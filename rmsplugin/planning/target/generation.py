@@ -1,9 +1,9 @@
 """Column generation: the cheapest columns of all nodes that let every VM arrive, and a proven bound on their cost.
 
-At prices that are the dual values of the master program ``columns`` finds the next columns; and whatever the prices
-are, the reduced costs of the best columns bound the cost of all answers (Lagrange). Few rows join the nodes: two for
-each class of VMs. So in the solution of the linear program all but a handful of groups have one column each, and for
-the nodes of those columns are chosen one by one, in whole numbers.
+At prices that are the dual values of the master program, ``columns`` finds the next columns. At any prices, the
+reduced costs of the best columns bound the cost of all answers (Lagrange). Few rows join the nodes: two for
+each class of VMs. So in the solution of the linear program all but a handful of groups have one column each. For
+the nodes of those groups, columns are chosen one by one, in whole numbers.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from rmsplugin.planning.target.master import Master, Solved, Whole
 from rmsplugin.planning.target.replacement import Replacement
 from rmsplugin.planning.target.spread import fill
 
-#: Prices are multiples of one part in so many MiB: a power of 2, so that sums of them are exact.
+#: The fraction of a MiB of which prices are multiples: a power of 2, so that sums of prices are exact.
 _PARTS = 16
 
 #: Groups of kinds of nodes in the master program: 50 are as good, 200 take twice as long.
 _GROUPS = 100
 
-#: Of so many groups one is chosen for anew, beside those that have more than one column; until that is good enough.
+#: One of so many groups is chosen for anew, beside those with more than one column; until the answer is good enough.
 _EVERY = (8, 4, 2, 1)
 
-#: Of what is left of the limits, what one such choice may use: most often the first is good enough.
+#: The part of the remaining limits that one such choice may use: most often the first is good enough.
 _CHOICE_SHARE = 0.8
 
-#: How far from a whole number the linear program's solution may be that is one.
+#: The distance from a whole number within which the linear program's solution counts as whole.
 _NEARLY = 1e-6
 
-#: Simple steps for an entry of a table while it is priced.
+#: Simple steps for an entry of a table when it is priced.
 _STEPS_AN_ENTRY = 2
 
 
@@ -45,12 +45,12 @@ class Generation:
     """The search for the best columns of all kinds of nodes."""
 
     def __init__(self, columns: Columns, budget: Budget, prices: Amounts | None = None) -> None:
-        """No columns yet.
+        """Begin without columns.
 
         Args:
-            columns: where they come from.
-            budget: what may be used of the limits.
-            prices: those of a similar program are a good start.
+            columns: the source of columns.
+            budget: the part of the limits that may be used.
+            prices: a start; those of a similar program are a good one.
         """
         self._columns, self._budget = columns, budget
         kinds = np.arange(len(columns.times))
@@ -58,7 +58,7 @@ class Generation:
         self._master = Master(columns, self._group_of)
         self._solved: Solved | None = None
         self.prices: Amounts = np.zeros_like(columns.needs) if prices is None else prices  # the best so far
-        self.bound_mib = 0  # proven, of all answers within the columns' rules; beside what is fixed
+        self.bound_mib = 0  # proven, for all answers within the columns' rules; without the fixed cost
 
     def relax(self, enough: float = math.inf, nearly: float = 0.0) -> None:
         """Add columns until the linear program is solved, ``nearly`` so (share of its cost), or time is up.
@@ -67,7 +67,7 @@ class Generation:
         """
         prices, is_new, best = self.prices, True, -math.inf
         while is_new:
-            # Halfway between where the bound was best and where the master is: the master's own prices swing.
+            # Halfway between the prices of the best bound and the master's: the master's own prices swing.
             for tried in ((self.prices + prices) / 2, prices):
                 bound, is_new = self._price(tried)
                 if bound > best:
@@ -95,9 +95,9 @@ class Generation:
     def answers(self, budget: Budget, search: Search, nearly: float = 0.0) -> Iterator[Counts]:
         """Whole answers of the columns found so far, better and better ones.
 
-        At first each group has its most used column, which takes no time. Then that is kept where it is the only one;
-        for the kinds of all other groups, and of more and more groups, columns are chosen anew, until the cost is so
-        near to the bound as asked for. What is left over goes where there is room.
+        At first each group has its most used column, which takes no time. A group with only one column keeps it. For
+        the kinds of all other groups, and of more and more groups, columns are chosen anew, until the cost is as near
+        to the bound as requested. VMs that are left over go where there is room.
         """
         if self._solved is None:
             return
@@ -123,7 +123,7 @@ class Generation:
 
 
 def _drop_surplus(problem: Replacement, counts: Counts) -> None:
-    """The rows ask for enough arrivals; what is too much is left out, late ones first."""
+    """The rows ask for enough arrivals; the surplus is left out, late ones first."""
     surplus = [0] * len(problem.classes)
     for arrivals in (*counts.early, *counts.late):
         for k, count in arrivals.items():

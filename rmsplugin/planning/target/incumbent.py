@@ -13,10 +13,10 @@ from rmsplugin.planning.order.improve import Tries
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.counts import Named
 
-#: Of what is left of the limits, what the order of one answer may use: there may be better answers.
+#: The part of the remaining limits that ordering one answer may use: there may be better answers.
 _ORDER_SHARE = 0.05
 
-#: What it takes to look at one candidate for a pool, in steps: about 1.25 microseconds.
+#: The work of looking at one candidate for a pool, in steps: about 1.25 microseconds.
 _STEPS = 250
 
 
@@ -39,13 +39,13 @@ class Incumbent:
         budget: Budget | None = None,
         on_better: Callable[[Reached], None] | None = None,
     ) -> None:
-        """No answer yet.
+        """Begin without an answer.
 
         Args:
-            source: the configuration now.
-            most_nodes: that host VMs in the end; None: any number.
-            budget: cheaper orders of an answer are looked for with a part of what is left of it; None: with no limit.
-            on_better: told of each better answer.
+            source: the present configuration.
+            most_nodes: the most nodes that host VMs in the end; None: any number.
+            budget: cheaper orders of an answer are looked for with a part of the rest; None: without limit.
+            on_better: called with each better answer.
         """
         self.source = source
         self.most_nodes = most_nodes
@@ -69,7 +69,7 @@ class Incumbent:
         return self._best
 
     def offer(self, named: Named) -> bool:
-        """Plan for a target; whether it is better than what there was."""
+        """Plan for a target; returns whether it is better than the best so far."""
         nodes = frozenset(
             location.node
             for location in named.target.values()
@@ -91,7 +91,7 @@ class Incumbent:
         return plan
 
     def take(self, reached: Reached) -> bool:
-        """Keep an answer that has a plan already if it is better than what there was; whether it is."""
+        """Keep an answer with its plan if it is better than the best so far; returns whether it is."""
         if self._best is not None and reached.plan.cost >= self._best.plan.cost:
             return False
         self._best = reached

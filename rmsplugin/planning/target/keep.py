@@ -1,7 +1,7 @@
-"""Keep: which VMs of a node can stay or resume there, when nothing else is asked of it.
+"""Keep: the VMs of a node that can stay or resume there, if nothing else is asked of it.
 
-What a node cannot keep has to arrive elsewhere, at a cost of its memory demand (RR-6929, table 1): a migration, or the
-copy of its saved state; and a local resume for which the room is not free at the start waits. The least of both, summed
+A VM that a node cannot keep has to arrive elsewhere, at a cost of its memory demand (RR-6929, table 1): a migration, or
+the copy of its saved state. A local resume for which the room is not free at the start waits. The least of both, summed
 over the nodes, is a lower bound on what every target costs: arrivals can only take room away. Of all bounds it is the
 cheapest to compute, and where there is room enough it is reached.
 """
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 from rmsplugin.planning.target.replacement import Place, Replacement, VMClass
 
-#: A guard against what never ends: beyond so many different sums on one node images wait for nothing, which leaves a
-#: bound, only a weaker one; beyond so many even then the bound is what is demanded too much, and the choice greedy.
+#: A guard against endless work. With more different sums on one node, images wait for nothing, which leaves a weaker
+#: bound; with more even then, the bound is the excess demand, and the choice greedy.
 _MOST_SUMS = 2_000
 
 
 @dataclass(slots=True)
 class Kept:
-    """What a node keeps: VMs that stay, VMs that resume locally, and a lower bound on what that costs at best (MiB)."""
+    """The VMs that a node keeps: VMs that stay, VMs that resume locally; and a lower bound on the cost (MiB)."""
 
     residents: dict[int, int] = field(default_factory=dict)  # by class
     images: dict[tuple[int, int], int] = field(default_factory=dict)  # by class and group
@@ -29,7 +29,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Equal VMs of a node: how many there are, and what each takes."""
+    """Equal VMs of a node: their number, and the resources of each."""
 
     vm_class: int
     is_image: bool
@@ -43,12 +43,12 @@ _Sums = tuple[int, int, int]
 
 
 def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
-    """Choose what a node keeps such that what it loses, and what waits on it, costs the least: a small knapsack.
+    """Choose the VMs that a node keeps so that lost and waiting VMs cost the least: a small knapsack.
 
     Args:
         place: the node.
-        classes: of all VMs.
-        wait_mib: what a local resume pays that is not in the first pool; None: none may wait. Then the answer is a
+        classes: the classes of all VMs.
+        wait_mib: the cost of a local resume's wait outside the first pool; None: none may wait. Then the answer is a
             good choice (a vjob whose VMs all resume at once waits for nothing), but no bound.
     """
     if not place.residents and not place.images:
@@ -71,7 +71,7 @@ def keep(place: Place, classes: list[VMClass], wait_mib: int | None) -> Kept:
 
 
 def keep_all(problem: Replacement) -> list[Kept]:
-    """What each node keeps, with bounds for all plans."""
+    """The VMs that each node keeps, with bounds for all plans."""
     wait_mib = problem.wait_mib
     return [keep(place, problem.classes, wait_mib) for place in problem.places]
 
@@ -87,7 +87,7 @@ def bound_of(problem: Replacement, kept: list[Kept]) -> int:
 
 
 def _items(place: Place, classes: list[VMClass]) -> list[_Item]:
-    """Residents first: of two equal VMs the one that runs is kept, it needs no room of the first pool."""
+    """Residents first: of two equal VMs the running one is kept, for it needs no room of the first pool."""
     residents = {k: len(names) for k, names in place.residents.items()}
     images: dict[int, int] = {}
     for (k, _), names in place.images.items():
@@ -100,7 +100,7 @@ def _items(place: Place, classes: list[VMClass]) -> list[_Item]:
 
 
 def _exact(place: Place, items: list[_Item], wait_mib: int | None) -> tuple[list[int], int] | None:
-    """How many of each item are kept at the least cost, and that cost; None if there are too many sums to try."""
+    """The number of each item kept at the least cost, and that cost; None if there are too many sums to try."""
     sums: dict[_Sums, tuple[int, tuple[int, ...]]] = {(0, 0, 0): (0, ())}
     for item in items:
         grown: dict[_Sums, tuple[int, tuple[int, ...]]] = {}
@@ -111,25 +111,26 @@ def _exact(place: Place, items: list[_Item], wait_mib: int | None) -> tuple[list
                 if key[0] > place.capacity_c or key[1] > place.capacity_m or key[2] > place.early_m:
                     continue
                 total = cost + (item.count - count) * item.memory_mib + late * (wait_mib or 0)
-                # Of two that cost and take the same the later keeps more of the first items: who runs stays.
+                # Of two choices with equal cost and resources, the later keeps more of the first items: running VMs
+                # stay.
                 if key not in grown or total <= grown[key][0]:
                     grown[key] = (total, (*chosen, count))
-            if len(grown) > _MOST_SUMS:  # they do not get fewer
+            if len(grown) > _MOST_SUMS:  # they do not become fewer
                 return None
         sums = grown
-    # At equal cost the fewest CPUs and the least memory: that leaves most to arrivals.
+    # At equal cost, the fewest CPUs and the least memory: that leaves most to arrivals.
     best = min(sums, key=lambda key: (sums[key][0], key))
     return list(sums[best][1]), sums[best][0]
 
 
 def _choices(item: _Item, wait_mib: int | None) -> Iterator[tuple[int, int]]:
-    """How many VMs are kept, and how many of them wait (if waiting costs nothing, that need not be told apart)."""
+    """The numbers of kept VMs, and of those of them that wait (not told apart if waiting costs nothing)."""
     for count in range(item.count + 1):
         yield from ((count, late) for late in range(count + 1 if item.is_image and wait_mib else 1))
 
 
 def _greedy(place: Place, items: list[_Item]) -> list[int]:
-    """Keep the largest first, and nothing that waits."""
+    """Keep the largest first, and none that waits."""
     left_c, left_m, left_early = place.capacity_c, place.capacity_m, place.early_m
     chosen = [0] * len(items)
     for at in sorted(range(len(items)), key=lambda at: (-items[at].memory_mib, items[at].centi_cpus, at)):
@@ -144,7 +145,7 @@ def _greedy(place: Place, items: list[_Item]) -> list[int]:
 
 
 def _share(place: Place, items: list[_Item], chosen: list[int], bound_mib: int) -> Kept:
-    """Say of which vjobs the kept images are: in their order."""
+    """Name the vjobs of the kept images: in their order."""
     kept = Kept(bound_mib=bound_mib)
     images = {}
     for item, count in zip(items, chosen, strict=True):

@@ -1,4 +1,4 @@
-"""Level: what the first pool of a plan costs, and all that it can cost.
+"""Level: a cost of a plan's first pool, and all that it can be.
 
 Late actions wait for the first pool, whose cost depends on which actions are early: a product. Given that cost
 everything is linear. Every plan lies in one of the levels, so that the least of their bounds is one for all plans.
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from rmsplugin.planning.target.replacement import Replacement
 
-#: More different costs than that share levels, which is as valid, only weaker.
+#: With more different costs, several share a level, which is as valid, only weaker.
 _MOST_LEVELS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What the first pool costs: a late action waits so long (MiB), and no early one costs more than ``dearest_mib``.
+    """The cost of the first pool: a late action waits so long (MiB), and no early one costs more than ``dearest_mib``.
 
     Every plan lies in some level with the two equal; with ``dearest_mib`` None it stands for all plans whose first pool
     costs ``wait_mib`` or more.
@@ -31,7 +31,7 @@ class Level:
 
 
 def first_costs(problem: Replacement) -> list[int]:
-    """All that the first pool can cost, the least first, in MiB."""
+    """All possible costs of the first pool, the least first, in MiB."""
     classes, least = problem.classes, problem.wait_mib
     costs = {least} | {mover.cost for mover in problem.movers}
     costs |= {classes[k].memory_mib for place in problem.places for k in place.residents}

@@ -1,8 +1,8 @@
 """Levels: the integer program, once for each cost that the first pool of a plan can have.
 
 Late actions wait for the first pool, whose cost depends on which actions are early: a product. Given that cost the
-program is linear, and has a good linear relaxation; so it is solved for each. Every plan lies in one of the levels, the
-least of their bounds is one for all, and a level whose bound is no better than what is known is not searched.
+program is linear, and has a good linear relaxation; so it is solved for each cost. Every plan lies in one of the
+levels, so the least of their bounds holds for all. A level with a bound no better than the best cost is not searched.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ def search_levels(
 ) -> int:
     """Improve the incumbent, and return a proven lower bound on the cost of every plan, in MiB.
 
-    Levels that can hold nothing better are left out; of the others the most promising comes first: once for answers
-    that the planner can carry out, and once for the bound; each may use as much of what is left as those after it.
+    Levels that can hold nothing better are left out. Of the others the most promising comes first: once for answers
+    that the planner can carry out, and once for the bound. Each may use as much of the rest as all those after it.
 
     Args:
-        problem: what is asked.
-        kept: of each place, with its bound.
+        problem: the problem.
+        kept: the kept VMs of each place, with its bound.
         incumbent: the best answer so far; there is one.
-        budget: what is left of the limits.
-        bounds: what is proven of each level; raised.
+        budget: the rest of the limits.
+        bounds: the proven bound of each level; raised.
     """
     solver = _Levels(problem, kept, incumbent, budget)
     ahead = sorted(bounds, key=lambda level: bounds[level])
@@ -59,22 +59,22 @@ class _Levels:
 
     @property
     def cost(self) -> int:
-        """Of the best answer, in MiB."""
+        """The cost of the best answer, in MiB."""
         return self.incumbent.best().plan.cost
 
     def bound(self, level: Level, share: float) -> int:
-        """Bound the cost of the plans of a level (0: there is no time left); an answer is taken if one is found."""
+        """Bound the cost of the plans of a level (0: no time is left); an answer is taken if one is found."""
         solved = self._solve(level, share, Scope.ALL)
         if solved is None:
             return 0
         return self.cost if solved.infeasible else solved.lower_bound
 
     def improve(self, level: Level, share: float) -> None:
-        """Look for a better answer in a level, of those that the planner can carry out."""
+        """Look for a better answer in a level, among those that the planner can carry out."""
         self._solve(level, share, Scope.DIRECT)
 
     def _solve(self, level: Level, share: float, scope: Scope) -> Solved | None:
-        """None: there is not the time for such a program."""
+        """Solve a program; None: there is not enough time for it."""
         budget, incumbent, problem = self.budget, self.incumbent, self.problem
         size = variables(problem)
         if is_too_large(size, budget):
@@ -84,7 +84,7 @@ class _Levels:
             return None
         best = incumbent.best()
         start = counts_of(problem, best.target, best.plan.early_arrivals())
-        # What costs more than the best is of no interest; but the solver may begin where it is told.
+        # Answers dearer than the best are of no interest; but the solver may begin from its hint.
         most_mib = max(best.plan.cost, start.total_mib(problem, level.wait_mib))
         program = Program(problem, self.kept, level, incumbent.most_nodes, most_mib, scope)
         solved = program.solve(budget.limits(budget.left * share), start)

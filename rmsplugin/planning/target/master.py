@@ -1,4 +1,4 @@
-"""Master: the program that chooses columns for groups of kinds of nodes, such that every VM arrives."""
+"""Master: the program that chooses columns for groups of kinds of nodes, so that every VM arrives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rmsplugin.planning.target.arrivals import Amounts, Ints
 from rmsplugin.planning.target.columns import Chosen, Columns
 from rmsplugin.planning.target.solver import is_too_large, solve
 
-#: A VM that is left over costs so many times what any VM can cost, which is more than it is worth anywhere.
+#: The cost of a VM that is left over, as a multiple of the most that any VM can cost: more than it is worth anywhere.
 _LEFT_OVER = 16
 
-#: Columns for each group, or kind, that a program has: those with the least reduced costs.
+#: The number of columns for each group, or kind, in a program: those with the least reduced costs.
 _PER_GROUP = 6
 
-#: Less than that is nothing, in MiB and in shares of nodes.
+#: A smaller amount counts as 0, in MiB and in shares of nodes.
 _NOTHING = 1e-6
 
 #: Simple steps for an element of the program in one run of its solver.
@@ -30,7 +30,7 @@ _STEPS_A_COEFFICIENT = 400
 
 
 class Solved(NamedTuple):
-    """The linear program's cost, its prices by row and class, and how often each column is taken."""
+    """The linear program's cost, its prices by row and class, and the number of times that each column is taken."""
 
     cost: float
     prices: Amounts
@@ -38,7 +38,7 @@ class Solved(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A whole answer: its cost beside what is fixed (infinite: none), columns, and for how many nodes each."""
+    """A whole answer: its cost without the fixed part (infinite: none), columns, and the number of nodes of each."""
 
     cost: float
     columns: Chosen
@@ -46,19 +46,19 @@ class Whole(NamedTuple):
 
 
 class Master:
-    """The columns that were found for each group. A group's column is one of each of its kinds, for all its nodes."""
+    """The columns that were found for each group. A group's column has one of each of its kinds, for all its nodes."""
 
     def __init__(self, columns: Columns, group_of: Ints) -> None:
-        """No columns yet.
+        """Begin without columns.
 
         Args:
-            columns: where they come from.
+            columns: the source of columns.
             group_of: the group of each kind.
         """
         self.columns, self._group_of = columns, group_of
         self._groups = int(group_of.max(initial=-1)) + 1
         self._dearest = float(max((k.memory_mib for k in columns.problem.classes), default=0) + columns.level.wait_mib)
-        self.parts: list[Chosen] = []  # one of each kind, as they were added
+        self.parts: list[Chosen] = []  # one column of each kind, as they were added
         rows = columns.needs.size
         self._cost, self._rows, self._group, self._part = (
             np.zeros(0),
@@ -67,10 +67,10 @@ class Master:
             np.zeros(0, dtype=np.int64),
         )
         self._duals: tuple[Amounts, Amounts] | None = None  # of the rows, and of the groups
-        self._cost_mib = math.inf  # of the last solution
+        self._cost_mib = math.inf  # the cost of the last solution
 
     def add(self, best: Chosen) -> bool:
-        """Add a column to each group for which that is worth while; whether there was one."""
+        """Add a column to each group for which that pays; returns whether there was one."""
         times = self.columns.times
         cost = np.bincount(self._group_of, self.columns.cost_mib(best) * times, self._groups)
         rows = np.zeros((self._groups, self._rows.shape[1]))
@@ -87,7 +87,7 @@ class Master:
         return bool(worth.any())
 
     def solve(self, budget: Budget) -> Solved | None:
-        """The linear program with the columns found so far; None if there is no time for it."""
+        """Solve the linear program with the columns found so far; None if there is no time for it."""
         columns, found = self.columns, len(self._cost)
         once = np.ones(self._groups)
         model = self._program(self._cost, self._rows, self._group, once, columns.needs.ravel())
@@ -100,13 +100,13 @@ class Master:
         prices = np.maximum(duals[self._groups :], 0.0)
         self._duals = prices, duals[: self._groups]
         values = np.array(result.variable_values(model.variables()))[:found]
-        if result.objective_value() < self._cost_mib - _NOTHING:  # else without end
+        if result.objective_value() < self._cost_mib - _NOTHING:  # else it would go on without end
             values = values[self._prune(values)]
         self._cost_mib = result.objective_value()
         return Solved(result.objective_value(), prices.reshape(columns.needs.shape), values)
 
     def _prune(self, values: Amounts) -> Ints:
-        """Keep the columns with the least reduced costs, and all that are taken; which ones these are."""
+        """Keep the columns with the least reduced costs, and all that are taken; returns which ones these are."""
         assert self._duals is not None
         reduced = self._cost - self._rows @ self._duals[0] - self._duals[1][self._group]
         reduced[values > _NOTHING] = -math.inf
@@ -116,7 +116,7 @@ class Master:
         return kept
 
     def most_used(self, solved: Solved) -> Whole:
-        """Each group's most used column: nearly whole, but for what is left over."""
+        """Each group's most used column: a nearly whole answer, but for VMs left over."""
         part_of = self._most_used(solved)[self._group_of]
         kinds = np.arange(len(part_of))
         columns = Chosen(*(np.stack(each)[part_of, kinds] for each in zip(*self.parts, strict=True)))
@@ -129,7 +129,7 @@ class Master:
         return part
 
     def is_whole(self, solved: Solved) -> npt.NDArray[np.bool_]:
-        """Of each group, whether it has one column."""
+        """For each group, whether it has one column."""
         return np.bincount(self._group[np.flatnonzero(solved.values > 1 - _NOTHING)], minlength=self._groups) > 0
 
     def choose(self, solved: Solved, is_free: npt.NDArray[np.bool_], budget: Budget) -> Whole:
@@ -137,8 +137,8 @@ class Master:
 
         Args:
             solved: the solution of the linear program.
-            is_free: of each kind, whether columns are chosen anew.
-            budget: what may be used of the limits.
+            is_free: for each kind, whether columns are chosen anew.
+            budget: the part of the limits that may be used.
         """
         columns, kinds = self.columns, np.arange(len(is_free))
         part_of, kept = self._most_used(solved)[self._group_of], kinds[~is_free]
@@ -163,7 +163,7 @@ class Master:
         return Whole(fixed_cost + found.objective, both, times)
 
     def _promising(self, kinds: Ints, prices: Amounts) -> Chosen:
-        """Of all columns that were found for some kinds those with the least reduced costs; for each kind the best."""
+        """Of all columns found for some kinds, those with the least reduced costs; for each kind the best."""
         all_of = [np.concatenate([part[kinds] for part in parts]) for parts in zip(*self.parts, strict=True)]
         _, once = np.unique(np.column_stack(all_of), axis=0, return_index=True)
         found = Chosen(*(each[once] for each in all_of))
@@ -177,7 +177,7 @@ class Master:
     def _program(
         self, cost: Amounts, rows: Amounts, group: Ints, times: Amounts, needs: Amounts, is_whole: bool = False
     ) -> mathopt.Model:
-        """Choose columns, each group so many times, such that the needs are met; the last variables are left over."""
+        """Choose columns, each group so many times, so that the needs are met; the last variables are VMs left over."""
         at, row = np.nonzero(rows)
         groups, over = len(times), np.arange(len(needs))
         entries = (
@@ -206,7 +206,7 @@ def _program(
 ) -> mathopt.Model:
     """Minimise ``cost`` of variables from 0 to ``most``, with rows between limits; entries: rows, variables, values.
 
-    All at once: telling the solver of one after the other takes ten times as long as solving.
+    All are given at once: one after the other would take ten times as long as solving.
     """
     model, variables = model_pb2.ModelProto(), range(len(cost))
     model.variables.ids.extend(variables)

@@ -1,11 +1,11 @@
 """Neighbourhood: the best answer is improved part by part: some nodes are placed anew, all others hold what they do.
 
-Large neighbourhood search. A part has nodes that act, which is that VMs leave, arrive or resume there, the dearest
-first; and partners. The integer program of the whole cluster solves it. Once all nodes that act were in a part in vain,
-parts get twice as large; when they get too large for what is left of the limits, half as large again, with nodes that
-are drawn at random from further and further behind. Where one part has all that acts, what the first pool costs is
-tried value by value: where a handful of VMs moves, one that waits for a small VM or for a large one is what plans
-differ in.
+It is a large neighbourhood search. A part has nodes that act, on which VMs leave, arrive or resume, the dearest first;
+and partners. The integer program of the whole cluster solves it. Once all nodes that act were in a part in vain,
+parts become twice as large. When they become too large for the rest of the limits, they become half as large again,
+with nodes that are drawn at random from further and further behind. If one part has all that acts, the costs of the
+first pool are tried value by value: where a handful of VMs moves, plans differ in one VM that waits for a small VM or
+for a large one.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ NODES = 16
 
 
 class Neighbourhoods:
-    """The search, and how far it is."""
+    """The search, with its state."""
 
     def __init__(
         self, problem: Replacement, kept: list[Kept], incumbent: Incumbent, budget: Budget, seed: int = 0
     ) -> None:
-        """Nothing is done yet.
+        """Begin the search.
 
         Args:
-            problem: what is asked.
-            kept: of each place, with its bound.
+            problem: the problem.
+            kept: the kept VMs of each place, with its bound.
             incumbent: the best answer so far; there is one.
-            budget: what may be used of the limits.
+            budget: the rest of the limits.
             seed: decides which nodes are brought together.
         """
         self._problem, self._kept, self._incumbent, self._budget = problem, kept, incumbent, budget
         self._chance, self._partners = Random(seed), Partners(problem, budget)
         self._size, self._breadth = NODES, 1
-        self._done: set[int] = set()  # nodes that were in a part since all that act were in one
+        self._done: set[int] = set()  # nodes that were in a part since one part had all that act
         self._is_over = False
-        self._pause = 0.0  # what the last plan took of the limits
+        self._pause = 0.0  # the part of the limits that the last plan took
         self._read()
 
     def improve_small(self, bound_mib: int) -> None:
-        """Improve the incumbent as long as one part has all nodes that act, and none was too large.
+        """Improve the incumbent as long as one part has all nodes that act, and no part was too large.
 
         Args:
             bound_mib: nothing costs less.
@@ -78,7 +78,7 @@ class Neighbourhoods:
         self._level = Level(first_mib, first_mib)
         self._counts = counts_of(problem, best.target, best.plan.early_arrivals())
         cost_mib = [self._counts.cost_mib(problem, i, first_mib) for i in range(len(problem.places))]
-        self._cost_mib = problem.fixed_cost + sum(cost_mib)  # of the counts, by the program
+        self._cost_mib = problem.fixed_cost + sum(cost_mib)  # the cost of the counts, by the program
         excess = {
             i: cost_mib[i] - self._kept[i].bound_mib
             for i, place in enumerate(problem.places)
@@ -88,7 +88,7 @@ class Neighbourhoods:
         self._is_new, self._began = False, self._budget.left
 
     def _step(self) -> None:
-        """Solve one part. The next is twice as large if that was in vain, or half as large if it was too large."""
+        """Solve one part. The next one is twice as large if that was in vain, or half as large if it was too large."""
         part, has_all = self._draw(), len(self._acting) <= self._size
         self._done.update(part.nodes)
         self._has_found, size = False, variables(self._problem, part)
@@ -113,15 +113,15 @@ class Neighbourhoods:
         return Part(sorted({*chosen, *self._pick(partners, self._size - len(chosen))}), self._counts)
 
     def _pick(self, ordered: Sequence[int], number: int) -> Sequence[int]:
-        """So many from the front."""
+        """Take so many from the front."""
         front = ordered[: max(0, number) * self._breadth]
         return front if len(front) <= number else self._chance.sample(front, number)
 
     def _solve_all(self, part: Part, size: int) -> bool:
-        """Look for a better answer, whatever its first pool costs; whether the part was small enough for that."""
+        """Look for a better answer, whatever its first pool costs; returns whether the part was small enough."""
         ordered, is_solved = first_costs(self._problem), True
-        for cost_mib in (*ordered[-1:], *ordered[:-1]):  # nothing needs to wait for the dearest
-            # Only what is cheaper than the incumbent counts.
+        for cost_mib in (*ordered[-1:], *ordered[:-1]):  # no action needs to wait for the dearest
+            # Only answers cheaper than the incumbent count.
             solved = self._solve(part, size, Level(cost_mib, cost_mib), self._incumbent.best().plan.cost - 1, None)
             if solved is not None and solved.counts is not None:
                 self._has_found |= self._incumbent.offer(with_names(self._problem, solved.counts))
@@ -131,7 +131,7 @@ class Neighbourhoods:
         return is_solved
 
     def _solve_some(self, part: Part, size: int) -> bool:
-        """Look for counts that cost less, if the first pool costs what it does; whether the part was small enough."""
+        """Look for cheaper counts with the same cost of the first pool; returns whether the part was small enough."""
         solved = self._solve(part, size, self._level, self._cost_mib, part.counts)
         if solved is None:
             return False
@@ -143,7 +143,7 @@ class Neighbourhoods:
         return solved.is_optimal
 
     def _solve(self, part: Part, size: int, level: Level, most_mib: int, start: Counts | None) -> Solved | None:
-        """None: there is not the time for it."""
+        """Solve a program; None: there is not enough time for it."""
         budget = self._budget
         if is_too_large(size, budget):
             return None
@@ -157,7 +157,7 @@ class Neighbourhoods:
         return solved
 
     def _offer(self) -> None:
-        """Plan for the counts, if they are better; as much time goes into parts as into plans."""
+        """Plan for the counts, if they are better; parts take as much time as plans."""
         if self._is_new:
             before = self._budget.left
             self._incumbent.offer(with_names(self._problem, self._counts))

@@ -18,37 +18,37 @@ from rmsplugin.planning.target.replacement import Replacement
 Term: TypeAlias = int | float | mathopt.LinearBase
 Key = TypeVar("Key")
 
-#: The index of all nodes together that do not change.
+#: The index of all unchanged nodes together.
 _ELSEWHERE = -1
 
 
 class Scope(enum.Enum):
-    """Which plans a program is about."""
+    """The plans that a program is about."""
 
-    DIRECT = enum.auto()  # those of two pools in which nothing makes a detour: what the planner makes, at that cost
+    DIRECT = enum.auto()  # plans of two pools without detours: those that the planner makes, at that cost
     ALL = enum.auto()  # all; its counts may need detours, which larger plans are made without; of equal ones the fewest
 
 
 class NodeTerms:
-    """What happens at some nodes: how many VMs leave, resume, stay asleep elsewhere, and arrive early and late.
+    """The events at some nodes: how many VMs leave, resume, stay asleep elsewhere, and arrive early and late.
 
     Variables for the nodes that may change (``add``), and numbers for all others (``fix``). Memory is counted in units:
     the greatest common divisor of all costs; capacities are cut to it, and coefficients become small.
     """
 
     def __init__(self, model: mathopt.Model, problem: Replacement, level: Level, scope: Scope) -> None:
-        """Nothing is added to the model yet.
+        """Begin without any term in the model.
 
         Args:
-            model: what to add to.
+            model: the model to which terms are added.
             problem: the whole problem.
-            level: what the first pool costs.
+            level: the cost of the first pool.
             scope: ``ALL``: a VM may resume where it cannot stay, as early as its vjob, and migrate late. ``DIRECT``:
-                all that is late finds its room when what is early has been done.
+                all late actions find their room after the early ones.
         """
         self.group_early: dict[int, Term] = {}  # whether the vjob is early; to be set before a node of it is added
         self.leave: dict[tuple[int, int], Term] = {}
-        self.leave_late: dict[tuple[int, int], Term] = {}  # of those; only of direct plans
+        self.leave_late: dict[tuple[int, int], Term] = {}  # of those the late ones; only of direct plans
         self.local_early: dict[tuple[int, int, int], Term] = {}
         self.local_late: dict[tuple[int, int, int], Term] = {}
         self.remote: dict[tuple[int, int, int], Term] = {}
@@ -63,15 +63,15 @@ class NodeTerms:
         """Add variables for a node.
 
         Args:
-            i: its index among the places.
-            most: how many VMs of each class can arrive there at most.
-            bound_mib: what it costs at least.
+            i: the node's index among the places.
+            most: the most VMs of each class that can arrive there.
+            bound_mib: its least cost.
             used: whether it may have VMs in the end; None: it may.
         """
         problem, place = self._problem, self._problem.places[i]
-        hosted: list[tuple[int, Term]] = []  # class, how many in the end
+        hosted: list[tuple[int, Term]] = []  # class, number in the end
         early: list[tuple[int, Term]] = []
-        lost: list[Term] = []  # what it costs that the node does not keep, or keeps waiting
+        lost: list[Term] = []  # the cost of VMs that the node does not keep, or keeps waiting
         for k, names in place.residents.items():
             leave = self.leave[i, k] = self._integer(len(names))
             hosted.append((k, len(names) - leave))
@@ -99,11 +99,11 @@ class NodeTerms:
         if used is not None:
             self._count_those_that_demand_nothing(hosted, used)
         if bound_mib:
-            # Implied by the rest for whole numbers only, and what makes the bound of the linear relaxation strong.
+            # It follows from the rest for whole numbers only, and makes the bound of the linear relaxation strong.
             self._model.add_linear_constraint(mathopt.fast_sum(lost) >= -(-bound_mib // self.unit))
 
     def fix(self, others: Iterable[int], counts: Counts) -> None:
-        """Add the numbers of nodes that do not change: what they have in these counts, all as if it were one node."""
+        """Add the numbers of unchanged nodes: their VMs in these counts, all as if on one node."""
         leave, early_out, early, late = (defaultdict[int, int](int) for _ in range(4))  # by class
         remote, local_late = (defaultdict[tuple[int, int], int](int) for _ in range(2))  # by class and vjob
         for i in others:
@@ -128,7 +128,7 @@ class NodeTerms:
         self.late |= {(_ELSEWHERE, k): count for k, count in late.items()}
 
     def cost(self) -> mathopt.LinearExpression:
-        """In memory units: what leaves or resumes remotely costs its memory; what is late waits."""
+        """In memory units: VMs that leave or resume remotely cost their memory; late ones wait."""
         classes = self._problem.classes
         moved = [classes[k].memory_mib // self.unit * variable for (_, k), variable in self.leave.items()]
         copied = [
@@ -140,7 +140,7 @@ class NodeTerms:
         return mathopt.fast_sum(moved + copied + late)
 
     def hint(self, counts: Counts) -> dict[mathopt.Variable, float]:
-        """The values of the variables in an answer that is known.
+        """The values of the variables in a known answer.
 
         HiGHS fails on a hint beyond a variable's bounds, which differ from level to level.
         """
@@ -159,7 +159,7 @@ class NodeTerms:
         return {variable: min(value, variable.upper_bound) for variable, value in values.items()}
 
     def read(self, values: Mapping[mathopt.Variable, float], counts: Counts, places: Iterable[int]) -> None:
-        """Write the values of a solution into the counts of these places, which were added."""
+        """Write the values of a solution into the counts of the added places."""
         for i in places:
             counts.kept[i], counts.early[i], counts.late[i] = Kept(), {}, {}
         for (i, k), leave in _variables(self.leave):
@@ -204,7 +204,7 @@ class NodeTerms:
     def _add_limits(self, i: int, hosted: list[tuple[int, Term]], early: list[tuple[int, Term]], used: Term) -> None:
         """The node is viable in the end (memory, CPUs), and takes no more memory early than is free now.
 
-        A direct plan keeps it viable as well while what leaves late is still there beside what comes.
+        A direct plan also keeps it viable while late leaving VMs are still there beside the arriving ones.
         """
         model, classes, place = self._model, self._problem.classes, self._problem.places[i]
         if hosted:
@@ -219,12 +219,12 @@ class NodeTerms:
             model.add_linear_constraint(self._memory(early) <= place.early_m // self.unit)
 
     def _memory(self, counted: list[tuple[int, Term]]) -> mathopt.LinearExpression:
-        """Of so many VMs of some classes, in units."""
+        """The memory of so many VMs of some classes, in units."""
         classes = self._problem.classes
         return mathopt.fast_sum(classes[k].memory_mib // self.unit * count for k, count in counted)
 
     def _count_those_that_demand_nothing(self, hosted: list[tuple[int, Term]], used: Term) -> None:
-        """They fit everywhere, but not on a node that has no VMs."""
+        """VMs without demand fit everywhere, but not on a node that has no VMs."""
         classes = self._problem.classes
         free = [count for k, count in hosted if not classes[k].centi_cpus and not classes[k].memory_mib]
         if free:
@@ -232,5 +232,5 @@ class NodeTerms:
 
 
 def _variables(terms: Mapping[Key, Term]) -> Iterator[tuple[Key, mathopt.Variable]]:
-    """Those terms that are no numbers."""
+    """The variables among the terms; the others are numbers."""
     return ((key, term) for key, term in terms.items() if isinstance(term, mathopt.Variable))

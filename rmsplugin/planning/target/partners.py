@@ -1,4 +1,4 @@
-"""Partners: the nodes with which others are best placed anew: those with most room, and those that lose least."""
+"""Partners: the nodes with which others are best placed anew: nodes with most room, and nodes that lose least."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rmsplugin.planning.target.counts import Counts
 from rmsplugin.planning.target.keep import keep
 from rmsplugin.planning.target.replacement import Replacement
 
-#: What the knapsack of one node costs, in steps: about 50 microseconds.
+#: The work of the knapsack of one node, in steps: about 50 microseconds.
 _KNAPSACK = 10_000
 
 
 class Partners:
-    """Orders of all nodes; what does not depend on the answer is computed once."""
+    """Orders of all nodes; parts that do not depend on the answer are computed once."""
 
     def __init__(self, problem: Replacement, budget: Budget) -> None:
-        """Nothing is computed yet; it is charged to the budget."""
+        """Begin without any computation; later work is charged to the budget."""
         self._problem, self._budget = problem, budget
         self._losses: dict[tuple[int, int], float] = {}
         self._counts: Counts | None = None
@@ -29,8 +29,8 @@ class Partners:
         """All other nodes that take VMs, the best first, of each order in turn.
 
         Args:
-            counts: what all nodes hold.
-            chosen: whose partners are looked for; the orders are those of the classes that arrive there.
+            counts: the VMs of all nodes.
+            chosen: the nodes whose partners are looked for; the orders are those of the classes that arrive there.
         """
         if counts is not self._counts:
             self._counts, places = counts, self._problem.places
@@ -47,7 +47,7 @@ class Partners:
         return sorted(takers, key=lambda i: (self._loss_mib(i, k), i))
 
     def _loss_mib(self, i: int, k: int) -> float:
-        """How much memory has to leave a node so that it takes one VM of a class; infinite if it is too small."""
+        """The memory that has to leave a node so that it takes one VM of a class; infinite if the node is too small."""
         if (i, k) not in self._losses:
             self._budget.charge(_KNAPSACK)
             place, each = self._problem.places[i], self._problem.classes[k]
@@ -59,7 +59,7 @@ class Partners:
 
 
 def _roomy(problem: Replacement, counts: Counts, nodes: list[int]) -> list[int]:
-    """First those than which none has more room of both kinds, then those of which that is true without these, ..."""
+    """First nodes that no other exceeds in room of both kinds, then those for which that holds without these, ..."""
     free = {}
     for i in nodes:
         place = problem.places[i]

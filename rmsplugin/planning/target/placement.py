@@ -1,12 +1,12 @@
 """Placement: the hosts that make the plan cheapest for the decided states (VMRP), with a proven bound on its cost.
 
-Repair first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it; what
-must move goes where there is room. Where the plan of that costs no more than the bound, nothing can be better, and no
-solver is started. Else the answer is improved part by part where few nodes of a large cluster act (``neighbourhood``);
-and columns, all that single nodes may hold, are chosen for all nodes at once, with a bound (``whole``). While the gap
-is open and time is left, the integer program widens the choice to all VMs where that is small enough (``levels``); and
-until the end of the limit, parts again. Every answer is judged by the plan that the planner makes of it; the cheapest
-wins, whoever found it. docs/planner.md has the way in a picture.
+Repair comes first: every VM stays where it is, or resumes where its saved state lies, unless its node cannot keep it;
+VMs that must move go where there is room. If that plan costs no more than the bound, nothing can be better, and no
+solver is started. Otherwise the answer is improved part by part if few nodes of a large cluster act
+(``neighbourhood``); and columns, the sets of VMs that single nodes may hold, are chosen for all nodes at once, with a
+bound (``whole``). While the gap is open and time is left, the integer program widens the choice to all VMs if it is
+small enough (``levels``); and until the end of the limit, parts again. Every answer is judged by the plan that the
+planner makes of it; the cheapest wins, whatever its source. docs/planner.md has the way in a picture.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from rmsplugin.planning.target.whole import search_whole
 
 Objective = Literal["cost", "nodes"]
 
-#: Beyond so many pairs of a node and a class of VMs, the integer program finds nothing within seconds.
+#: With more pairs of a node and a class of VMs, the integer program finds nothing within seconds.
 _MOST_PAIRS = 5_000
 
-#: What repair and its plans take for a VM, in steps: about 50 microseconds.
+#: The work of repair and its plans for a VM, in steps: about 50 microseconds.
 _STEPS_A_VM = 10_000
 
-#: Where more act, as a part of all VMs that shall run, a problem of these alone is not much smaller than that of all.
+#: If more act, as a part of all VMs that shall run, their own problem is not much smaller than that of all.
 _MOST_ACTING = 0.5
 
-#: Of what is left of the limits, what columns may use before the program of all nodes, where that is small enough.
+#: The part of the remaining limits that columns may use before the program of all nodes, if that is small enough.
 _SMALL_SHARE = 0.6
 
-#: Of what is left of the limits, what the exact search of a small problem may use before others; then what they leave.
+#: The part of the remaining limits that the exact search of a small problem may use before others; then their rest.
 _EXACT_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The target that was chosen, the plan that leads there, and how good it is known to be."""
+    """The chosen target, the plan that leads there, and the proven quality of the plan."""
 
     target: Mapping[str, Location]
     plan: Plan
@@ -85,16 +85,16 @@ def place(
     """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
 
     Args:
-        source: the configuration now.
+        source: the present configuration.
         states: the decided state of every vjob, by name.
         sample: the node of every VM that shall run, in the configuration with which the decision proved itself.
         objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
         search: its limits; the best plan found within them is returned, never dearer than that of ``sample``.
         previous: the last answer, node by VM name: a start that may still be good.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
-        clock: with which the limit is a deadline; None: the time of work outside of solvers is estimated.
-        on_better: told of each better answer while the search goes on, with the bound of the knapsacks.
-        sample_first: whether of answers that cost the same ``sample`` is the one to take.
+        clock: a clock by which the limit is a deadline; None: the time of work outside of solvers is estimated.
+        on_better: called with each better answer while the search goes on, with the bound of the knapsacks.
+        sample_first: whether ``sample`` is taken among answers of equal cost.
 
     Returns:
         Unreachable only if no plan leads even to the sample; see ``build_plan``.
@@ -141,7 +141,7 @@ def _improve(
     search: Search,
     shared_store: bool,
 ) -> int:
-    """Search until nothing can cost less than the best answer, or the limits are used up; the bound that is proven."""
+    """Search until nothing can cost less than the best answer, or the limits are used up; returns the proven bound."""
     if incumbent.best().plan.cost > bound:
         bound = max(bound, settle(problem, incumbent, budget.part(_EXACT_SHARE), shared_store))
     if incumbent.best().plan.cost > bound:
@@ -161,7 +161,7 @@ def _place_acting(
     budget: Budget,
     sample_first: bool,
 ) -> Placed | None:
-    """Only those move that have to act, if that is proven to be the cheapest for all; None if it is not."""
+    """Move only VMs that have to act, if that is proven to be the cheapest for all; None if it is not."""
     part = acting(source, states)
     if part is None or nodes_that_keep(source, states, sample):
         return None
@@ -171,7 +171,7 @@ def _place_acting(
     at_ease = keep_at_ease(problem)
     lost = {place.node.name for place, each in zip(problem.places, at_ease, strict=True) if each.bound_mib}
     if lost and not are_alike(source, lost):
-        return None  # one that stays had perhaps better make room for a saved state
+        return None  # a staying VM should perhaps make room for a saved state
     incumbent = Incumbent(part, budget=budget)
     bound = _bound_at_ease(problem, at_ease)
     if sample_first and _moves_no_other(source, part, sample):
@@ -186,18 +186,18 @@ def _place_acting(
 
 
 def _moves_no_other(source: Configuration, part: Configuration, sample: Mapping[str, str]) -> bool:
-    """Whether in a sample all VMs that are not in a part of the configuration are where they are now."""
+    """Whether in a sample all VMs outside a part of the configuration are where they are now."""
     locations, others = source.locations, sample.keys() - part.locations.keys()
     return all(locations[name].node == sample[name] for name in others)
 
 
 def _bound_at_ease(problem: Replacement, at_ease: list[Kept]) -> int:
-    """What each node loses if no local resume waits for room, and what those wait that arrive late; a bound, in MiB."""
+    """A bound of each node's loss if no local resume waits for room, and of late arrivals' waits, in MiB."""
     return bound_of(problem, at_ease) + waits_mib(problem)
 
 
 def _repair(problem: Replacement, at_ease: list[Kept], incumbent: Incumbent, bound: int) -> None:
-    """Only what must move moves: first so that no local resume waits for room; then, unless that is best, they may."""
+    """Move only VMs that must move: first so that no local resume waits for room; then, unless that is best, freely."""
     for kept in ([keep(place, problem.classes, None) for place in problem.places], at_ease):
         counts = spread(problem, kept) if incumbent.cost != bound else None
         if counts is not None:
@@ -205,7 +205,7 @@ def _repair(problem: Replacement, at_ease: list[Kept], incumbent: Incumbent, bou
 
 
 def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[str, str]) -> None:
-    """The last answer, if it names a node for everything and is viable still: demands and nodes may have changed."""
+    """Offer the last answer, if it names a node for every VM and is still viable: demands and nodes may change."""
     hosts = {name: previous.get(name, "") for name in incumbent.source.locations if name not in problem.fixed}
     if {place.node.name for place in problem.places}.issuperset(hosts.values()):
         named = _named(problem, hosts)
@@ -216,7 +216,7 @@ def _offer_again(problem: Replacement, incumbent: Incumbent, previous: Mapping[s
 def _widen(
     problem: Replacement, kept: list[Kept], incumbent: Incumbent, bound: int, budget: Budget, search: Search
 ) -> int:
-    """Let every VM move: all nodes at once where that is small enough, then part by part; a bound, or the one given."""
+    """Let every VM move: all nodes at once if that is small enough, then part by part; a bound, or the given one."""
     is_small = len(problem.places) * len(problem.classes) <= _MOST_PAIRS
     if not is_small:
         Neighbourhoods(problem, kept, incumbent, budget.part(1 / 2)).improve_small(bound)
@@ -233,7 +233,7 @@ def _widen(
 
 
 def _fall_back(problem: Replacement, incumbent: Incumbent, sample: Mapping[str, str], fewest: Fewest) -> None:
-    """The sample of the decision, and the packing on the fewest nodes: what was found is never worse."""
+    """Offer the decision's sample, and the packing on the fewest nodes: the result is never worse."""
     incumbent.offer(_named(problem, sample))
     if fewest.assignment is not None:
         incumbent.offer(_named(problem, fewest.assignment))
@@ -244,7 +244,7 @@ def _named(problem: Replacement, hosts: Mapping[str, str]) -> Named:
 
 
 def build_or_explain(source: Configuration, problem: Replacement, sample: Mapping[str, str]) -> Unreachable:
-    """Why not even the sample can be reached."""
+    """The reason why not even the sample can be reached."""
     plan = build_plan(source, _named(problem, sample).target)
     return plan if isinstance(plan, Unreachable) else Unreachable("the sample uses more nodes than there may be")
 
@@ -256,7 +256,7 @@ def place_repaired(
     shared_store: bool = False,
     sample_first: bool = False,
 ) -> Placed | Unreachable:
-    """As ``place`` without a search: only what must move moves, or, where that is dearer, the sample is the target."""
+    """As ``place`` without a search: only VMs that must move do, or, where that is dearer, the sample is the target."""
     problem = replacement(source, states, sample, shared_store)
     incumbent = Incumbent(source)
     at_ease = keep_at_ease(problem)

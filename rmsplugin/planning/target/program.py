@@ -1,23 +1,24 @@
 """Program: the replacement problem as an integer program over counts, with a proven bound on the cost of every plan.
 
 Variables count, node by node, the VMs of each class that leave, resume locally, and arrive: early (in the first pool)
-or late. What makes it a relaxation of the plan's cost (RR-6929 section 4.2), and so its optimum a lower bound:
+or late. The program is a relaxation of the plan's cost (RR-6929 section 4.2), and so its optimum a lower bound, for
+these reasons:
 
 - every action costs at least what table 1 says;
-- an arrival is in the first pool only if its node has the memory free before anything else has happened: what it
-  demands together with the other early arrivals is free at the start (invariant I3);
-- the first pool holds all suspends, so what is not in it waits for the dearest of them at least; without suspends it
-  waits for the cheapest action there is. What is early may be dearer: a ``Level`` says what the first pool costs, and
+- an arrival is in the first pool only if its node has the memory free before any other action: its demand and that of
+  the other early arrivals is free at the start (invariant I3);
+- the first pool holds all suspends, so later actions wait for the dearest of them at least; without suspends they
+  wait for the cheapest action there is. Early actions may be dearer: a ``Level`` has the cost of the first pool, and
   the least over all levels bounds every plan;
 - the resumes of a vjob are in one pool: all early, or all late. A VM that cannot stay anywhere early may make a detour:
   resume early elsewhere, so that its vjob is early, and migrate late.
 
-Later pools, and all other bypasses, can only add. The bound is rounded up to what a sum of demands can be.
+Later pools, and all other bypasses, can only add cost. The bound is rounded up to a possible sum of demands.
 
-With ``Scope.DIRECT`` it is the other way round: only plans without detours, in which what is late finds its room when
-what is early has been done. Each of its solutions is a plan of two pools, of that cost in the level of its first pool.
+With ``Scope.DIRECT`` it is the other way round: only plans without detours, in which late actions find their room
+after the early ones. Each of its solutions is a plan of two pools, of that cost in the level of its first pool.
 
-The program of a ``Part`` chooses for some nodes, and all others hold what they do in an answer that is known.
+The program of a ``Part`` chooses for some nodes; all others hold the VMs that they do in a known answer.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from rmsplugin.planning.target.node_terms import NodeTerms, Scope, Term
 from rmsplugin.planning.target.replacement import Replacement
 from rmsplugin.planning.target.solver import solve
 
-#: All detours together weigh less than that in the objective, whose costs are whole numbers.
+#: All detours together weigh less than this in the objective, whose costs are whole numbers.
 _TIE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The counts found (None: none), the proven lower bound in MiB, and the seconds it took."""
+    """The counts found (None: none), the proven lower bound in MiB, and the seconds of the search."""
 
     counts: Counts | None
     cost: int | None  # of the counts, by the relaxation
@@ -60,14 +61,14 @@ class Solved:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The nodes that may change, by their index among the places; all others hold what they do in the counts."""
+    """The nodes that may change, by their index among the places; all others hold their VMs of the counts."""
 
     nodes: Collection[int]
     counts: Counts
 
 
 def variables(problem: Replacement, part: Part | None = None) -> int:
-    """About how many variables the program will have, which is what building it takes long for."""
+    """The approximate number of variables of the program, by which building it takes long."""
     nodes = range(len(problem.places)) if part is None else part.nodes
     classes = sum(map(bool, _most(problem, part)))
     stay = sum(len(problem.places[i].residents) + 4 * len(problem.places[i].images) for i in nodes)
@@ -76,7 +77,7 @@ def variables(problem: Replacement, part: Part | None = None) -> int:
 
 
 def _most(problem: Replacement, part: Part | None) -> list[int]:
-    """How many VMs of each class are on the nodes that may change: nobody else can arrive at any of them."""
+    """The number of VMs of each class on the nodes that may change: no other VM can arrive at any of them."""
     if part is None:
         return problem.totals()
     most = [0] * len(problem.classes)
@@ -88,14 +89,14 @@ def _most(problem: Replacement, part: Part | None) -> list[int]:
 
 @dataclass(slots=True)
 class _Balance:
-    """What VMs of one class do, as terms whose sums are numbers of VMs.
+    """The events of VMs of one class, as terms whose sums are numbers of VMs.
 
     Attributes:
         early: arrivals in the first pool, less the resumes among them.
         late: arrivals after it, less the resumes among them.
         out: VMs that leave a node or run for the first time, and so arrive early or late.
         early_out: those of them that leave in the first pool; only of direct plans.
-        runs: how many run for the first time, which costs nothing.
+        runs: the number of VMs that run for the first time, which costs nothing.
         resumes: whether some resume remotely.
     """
 
@@ -132,16 +133,16 @@ class Program:
         scope: Scope = Scope.ALL,
         part: Part | None = None,
     ) -> None:
-        """Build it.
+        """Build the program.
 
         Args:
-            problem: what is asked.
-            kept: of each place, with its bound.
-            level: what the first pool costs.
-            most_nodes: on so many nodes at most; None: on any number.
-            most_mib: only what costs so much at most is of interest; None: all.
-            scope: which plans it is about.
-            part: what may change; None: all.
+            problem: the problem.
+            kept: the kept VMs of each place, with its bound.
+            level: the cost of the first pool.
+            most_nodes: the most nodes; None: any number.
+            most_mib: the most cost that is of interest; None: any.
+            scope: the plans that it is about.
+            part: the nodes that may change; None: all.
         """
         self._problem, self._level, self._scope, self._part = problem, level, scope, part
         self._model = mathopt.Model(name="vmrp")
@@ -181,7 +182,7 @@ class Program:
         return self._model.add_integer_variable(lb=0, ub=upper)
 
     def _add_balances(self) -> None:
-        """Whatever leaves a node, or has no place yet, arrives; what resumes is as early as its whole vjob."""
+        """Every VM that leaves a node, or has no place yet, arrives; a resume is as early as its whole vjob."""
         balances = self._balances()
         for (k, group), resumes in self._resumes().items():
             first, later, detour = self._split(k, group, resumes)
@@ -192,7 +193,7 @@ class Program:
             self._add_balance(k, balance)
 
     def _balances(self) -> list[_Balance]:
-        """Of each class, but for what resumes remotely."""
+        """The balance of each class, without remote resumes."""
         terms = self._terms
         found = [_Balance() for _ in self._totals]
         for (_, k), variable in terms.early.items():
@@ -212,7 +213,7 @@ class Program:
         return found
 
     def _resumes(self) -> dict[tuple[int, int], _Resumes]:
-        """Those that are remote, by class and vjob."""
+        """The remote resumes, by class and vjob."""
         found: dict[tuple[int, int], _Resumes] = defaultdict(_Resumes)
         for (_, k, group), variable in self._terms.remote.items():
             found[k, group].add(variable, 2 * self._problem.classes[k].memory_mib)
@@ -229,7 +230,7 @@ class Program:
             model.add_linear_constraint(early >= 0)
             model.add_linear_constraint(late >= 0)
         if balance.early_out:
-            # What leaves early arrives early.
+            # A VM that leaves early arrives early.
             model.add_linear_constraint(mathopt.fast_sum(balance.early_out) <= early)
         if balance.early and self._level.is_too_dear(self._problem.classes[k].memory_mib):
             model.add_linear_constraint(early <= balance.runs)
@@ -252,7 +253,7 @@ class Program:
         return first, later, detour
 
     def solve(self, search: Search, start: Counts | None = None) -> Solved:
-        """Search for the cheapest counts, from an answer that is known if there is one."""
+        """Search for the cheapest counts, from a known answer if there is one."""
         problem, terms, part = self._problem, self._terms, self._part
         hint = None if start is None else terms.hint(start)
         found = solve(self._model, search, hint, 0.0 if self._scope is Scope.DIRECT else _TIE)

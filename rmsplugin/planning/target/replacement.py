@@ -1,9 +1,9 @@
 """Replacement: the VM Replacement Problem (VMRP) of one decision, in classes of equal VMs (VEE'09 section 4.3).
 
-Given the states that were decided, what is left to choose is the host of each VM that shall run. Every arrival of a VM
+The states are decided; the choice that is left is the host of each VM that shall run. Every arrival of a VM
 at a node costs the same wherever it arrives (RR-6929, table 1): only staying, and resuming where the saved state lies,
-is cheaper. So arrivals need no identity: how many VMs of a class arrive at a node, and which of a node's VMs stay, is
-all that the search is about. VMs of a class are equal in demands and in the nodes that may take them.
+is cheaper. So arrivals need no identity: the search is only about the number of VMs of a class that arrive at a node,
+and about which of a node's VMs stay. VMs of a class are equal in demands and in the nodes that may take them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rmsplugin.model.vjob import VJobState
 
 @dataclass(frozen=True, slots=True)
 class VMClass:
-    """What makes VMs interchangeable: demands (hundredths of a CPU, MiB), and the nodes, by index, that take them."""
+    """The facts that make VMs interchangeable: demands (hundredths of a CPU, MiB), and allowed nodes, by index."""
 
     centi_cpus: int
     memory_mib: int
@@ -47,7 +47,7 @@ class Place:
     """One node, as the search sees it. Amounts in hundredths of a CPU and MiB."""
 
     node: Node
-    capacity_c: int  # what the VMs that can be placed may have of it in the end
+    capacity_c: int  # the part that VMs to be placed may have in the end
     capacity_m: int
     early_m: int  # memory that arrivals of the first pool may take
     residents: dict[int, list[str]] = field(default_factory=dict)  # by class: VMs that run here and may stay
@@ -66,7 +66,7 @@ class Mover:
 
     name: str
     vm_class: int
-    cost: int  # MiB: what its arrival costs wherever it goes (0 for a run)
+    cost: int  # MiB: its arrival's cost wherever it goes (0 for a run)
     group: int | None = None  # the vjob with whose other VMs it resumes
 
 
@@ -79,12 +79,12 @@ class Replacement:
     movers: list[Mover] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)  # names of vjobs that resume
     group_sizes: list[int] = field(default_factory=list)  # VMs that resume, each
-    fixed: dict[str, Location] = field(default_factory=dict)  # where VMs end about which there is no choice
-    fixed_cost: int = 0  # MiB: suspends, and the least that resumes and forced migrations cost
-    suspend_mib: int = 0  # the dearest suspend: whatever waits for the first pool waits for it; 0 if there is none
+    fixed: dict[str, Location] = field(default_factory=dict)  # the ends of VMs about which there is no choice
+    fixed_cost: int = 0  # MiB: suspends, and the least cost of resumes and forced migrations
+    suspend_mib: int = 0  # the dearest suspend: all later actions wait for it; 0 if there is none
 
     def totals(self) -> list[int]:
-        """How many VMs of each class there are that shall run and have no fixed place."""
+        """The number of VMs of each class that shall run and have no fixed place."""
         totals = [0] * len(self.classes)
         for place in self.places:
             for k, names in place.residents.items():
@@ -97,7 +97,7 @@ class Replacement:
 
     @property
     def wait_mib(self) -> int:
-        """The least that an action pays that cannot be in the first pool that costs anything, in MiB."""
+        """The least cost of the wait of an action that cannot be in the first pool that costs anything, in MiB."""
         if self.suspend_mib:
             return self.suspend_mib
         costs = {mover.cost for mover in self.movers}
@@ -116,7 +116,7 @@ def replacement(
     """State the problem.
 
     Args:
-        source: the configuration now.
+        source: the present configuration.
         states: the decided state of every vjob, by name.
         sample: the node of every VM that shall run, in the configuration with which the decision proved itself; None:
             it leaves none on a node that drains or is overloaded.
@@ -129,7 +129,7 @@ def replacement(
 
 
 class _Builder:
-    """Sorts the VMs into what is fixed and what can be chosen."""
+    """Sorts the VMs into fixed ones and those with a choice."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Builder:
         keeping = frozenset[str]() if sample is None else nodes_that_keep(source, states, sample)
         self._problem = Replacement([_place(node, source, node.name in keeping) for node in nodes])
         self._class_ids: dict[VMClass, int] = {}
-        self._last: tuple[VJob, Resources, int] | None = None  # whose class was asked for last, and which it is
+        self._last: tuple[VJob, Resources, int] | None = None  # vjob, demand and class of the last call
         self._allowed: dict[Rules, frozenset[int] | None] = {}
         self._stopped_m = dict.fromkeys(self._index, 0)
         self._pinned_on = keeping
@@ -163,7 +163,7 @@ class _Builder:
     def finish(self) -> Replacement:
         """The problem, once all vjobs were added."""
         if not self._problem.suspend_mib:
-            # Stops cost nothing: what they free is there before anything that costs begins.
+            # Stops cost nothing: the room that they free is there before any action that costs begins.
             for place in self._problem.places:
                 place.early_m += self._stopped_m[place.node.name]
         return self._problem
@@ -211,7 +211,7 @@ class _Builder:
                 problem.movers.append(Mover(vm.name, k, 0))
 
     def _stays(self, vm: VM, location: Location, is_fit: bool) -> bool:
-        """Whether the decision left a VM on a node where it should not be: nothing better was found."""
+        """Whether the decision left a VM on a node where it should not be: no better place was found."""
         return self._sample.get(vm.name) == location.node and (location.node in self._pinned_on or not is_fit)
 
     def _group(self, vjob: VJob) -> int:
@@ -237,7 +237,7 @@ class _Builder:
 
 
 def _place(node: Node, source: Configuration, keeps: bool) -> Place:
-    """``keeps``: the decision left VMs there although it drains or they overload it."""
+    """``keeps``: the decision left VMs there although the node drains or they overload it."""
     capacity, used = node.capacity, source.used[node.name]
     is_up = node.state is NodeState.UP
     return Place(
@@ -252,7 +252,7 @@ def _place(node: Node, source: Configuration, keeps: bool) -> Place:
 def nodes_that_keep(
     source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str]
 ) -> frozenset[str]:
-    """Nodes on which the decision left VMs although they drain or are overloaded: nothing better was found."""
+    """Nodes on which the decision left VMs although they drain or are overloaded: no better place was found."""
     used_c: dict[str, int] = {}
     used_m: dict[str, int] = {}
     for vjob in source.vjobs:

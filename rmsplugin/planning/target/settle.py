@@ -1,4 +1,4 @@
-"""Settle: the best answer of a small problem and its proof, or a bound, by the exact search over targets and orders."""
+"""Settle: the best answer of a small problem with its proof, or a bound; an exact search over targets and orders."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rmsplugin.planning.target.free import can_settle, switch_to_any
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
 from rmsplugin.planning.target.replacement import Replacement
 
-#: What looking at one candidate costs, in steps: about 4 microseconds.
+#: The work of looking at one candidate, in steps: about 4 microseconds.
 _STEPS = 800
 
 
 def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_store: bool) -> int:
     """Improve the incumbent of a small problem, and return a proven lower bound on the cost of every plan, in MiB.
 
-    The bound is one for all plans. The answer suspends no more VMs to break cycles than the incumbent does: that guests
-    stand still meanwhile is not in the cost.
+    The bound is one for all plans. The answer suspends no more VMs to break cycles than the incumbent does: the cost
+    does not include that guests stand still meanwhile.
 
     Args:
-        problem: what is asked.
+        problem: the problem.
         incumbent: the best answer so far; there is one.
-        budget: what may be used of the limits.
+        budget: the part of the limits that may be used.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
     """
     source = incumbent.source
@@ -51,7 +51,7 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
             pools, ends = limited.pools(found.pools)
             hosts = {name: switch.names[end] for name, end in ends.items()}
             target = {**problem.fixed, **{name: running_on(host) for name, host in hosts.items()}}
-            # Of two that cost the same the greedy order has fewer pools, and is offered first.
+            # Of two orders of equal cost the greedy one has fewer pools, and is offered first.
             for plan in (build_plan(source, target), plan_of(pools)):
                 if isinstance(plan, Plan) and _at_most(suspended(source, plan), most_suspended):
                     incumbent.take(Reached(target, plan, frozenset(hosts.values())))
@@ -62,7 +62,7 @@ def settle(problem: Replacement, incumbent: Incumbent, budget: Budget, shared_st
 
 
 def reorder(incumbent: Incumbent, budget: Budget) -> None:
-    """Look for a cheaper order of the best answer, if it is small, with what is left of the limits."""
+    """Look for a cheaper order of the best answer, if it is small, within the rest of the limits."""
     best = incumbent.best()
     moves = moves_between(incumbent.source, best.target)
     if isinstance(moves, Moves) and not budget.exhausted:
@@ -81,7 +81,7 @@ def _is_left(budget: Budget, looked_at: int) -> bool:
 
 
 def suspended(source: Configuration, plan: Plan) -> tuple[int, int]:
-    """How many VMs a plan suspends to break cycles: of preemptible vjobs, and of others."""
+    """The number of VMs that a plan suspends to break cycles: of preemptible vjobs, and of others."""
     counts = [0, 0]
     for action in plan.actions():
         if action.bypass and action.kind is ActionKind.SUSPEND:

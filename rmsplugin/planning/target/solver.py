@@ -12,8 +12,8 @@ from ortools.math_opt.python import mathopt
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
 
-#: What HiGHS takes in CPU seconds, measured: for a variable (to presolve, probe and cut) and for an iteration of the
-#: simplex method. What presolve solves takes few iterations, and less for a variable.
+#: The measured CPU seconds of HiGHS: for a variable (to presolve, probe and cut) and for an iteration of the
+#: simplex method. A program that presolve solves takes few iterations, and less for a variable.
 _VARIABLE = 3e-4
 _ITERATION = 1.5e-4
 _SOLVED_AT_ONCE = 1e-3
@@ -22,21 +22,21 @@ _SOLVED_AT_ONCE = 1e-3
 _NODE = 1e-5
 _MOST_NODE = 0.02
 
-#: Heuristics that solve smaller programs, for four times as long as all the rest of the root takes.
+#: The factor for heuristics that solve smaller programs: four times the rest of the root's time.
 _UNCOUNTED = ("mip_heuristic_run_rins", "mip_heuristic_run_root_reduced_cost")
 
-#: What floating point may have added to a bound of the solver, relative to its size.
+#: The error that floating point may have added to a bound of the solver, relative to its size.
 _BOUND_TOLERANCE = 1e-6
 
-#: How far from a whole number an objective that is one can be.
+#: The greatest distance from a whole number of an objective that is one.
 _NEARLY = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What the solver found: values (None: no solution), the objective, a proven bound on it, and how long it took.
+    """The solver's result: values (None: no solution), the objective, a proven bound on it, and the time that it took.
 
-    Objective and bound are whole numbers, of an objective that can only be whole.
+    Objective and bound are whole numbers, for an objective that can only be whole.
     """
 
     values: Mapping[mathopt.Variable, float] | None
@@ -56,12 +56,12 @@ def solve(
     """Minimise within the limits.
 
     HiGHS has no deterministic limit but the number of nodes, of which the root is one: see ``is_too_large``. With such
-    a limit two heuristics are left out that nothing limits.
+    a limit, two heuristics without any limit are left out.
 
     Args:
         model: its objective is whole, but for less than ``fraction`` that breaks ties.
         search: the limits.
-        hint: a solution, or a part of one, that is known.
+        hint: a known solution, or a part of one.
         fraction: below 1.
     """
     variables, limit = model.get_num_variables(), search.deterministic_limit
@@ -89,17 +89,17 @@ def solve(
 
 
 def is_too_large(variables: int, budget: Budget) -> bool:
-    """Whether the root of a program alone would take more than what is left."""
+    """Whether the root of a program alone would take more than the rest of the limits."""
     return _root(variables) > budget.left
 
 
 def _root(variables: int) -> float:
-    """What the root is expected to take: about one iteration for a variable."""
+    """The expected work of the root: about one iteration for a variable."""
     return (_VARIABLE + _ITERATION) * variables
 
 
 def round_up(bound: float) -> int:
-    """The least whole number that a bound in floating point leaves; 0 if it says nothing."""
+    """The least whole number at or above a bound in floating point, with its error; 0 if the bound says nothing."""
     if not math.isfinite(bound):
         return 0
     return max(0, math.ceil(bound - _BOUND_TOLERANCE * max(1.0, abs(bound))))

@@ -1,4 +1,4 @@
-"""Spread: a quick host for every VM that has to arrive somewhere, in the first pool as far as its room goes."""
+"""Spread: quickly finds a host for every VM that has to arrive somewhere, in the first pool as far as its room goes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Amounts = npt.NDArray[np.int64]
 
 
 def spread(problem: Replacement, kept: list[Kept]) -> Counts | None:
-    """Place all arrivals beside what the nodes keep, large ones first; None if some find no room this way.
+    """Place all arrivals beside the kept VMs, large ones first; None if some find no room this way.
 
     An arrival goes where it leaves least memory (best fit) among the nodes that take it in the first pool, else among
     those that take it in the end. The resumes of a vjob are all in the first pool, or none of them takes its room.
@@ -24,7 +24,7 @@ def spread(problem: Replacement, kept: list[Kept]) -> Counts | None:
 
 
 def fill(problem: Replacement, counts: Counts) -> bool:
-    """Place what has no place yet beside all that has one, where there is room; whether all have a place now."""
+    """Place VMs without a place beside all that have one, where there is room; returns whether all have a place now."""
     return _Spread(problem, counts.kept).fill(counts)
 
 
@@ -40,7 +40,7 @@ class _Spread:
             for k, count in (*keeps.residents.items(), *((k, n) for (k, _), n in keeps.images.items())):
                 self._left_c[i] -= count * classes[k].centi_cpus
                 self._left_m[i] -= count * classes[k].memory_mib
-        self._allowed: dict[int, npt.NDArray[np.bool_]] = {}  # by class, of those that were asked for
+        self._allowed: dict[int, npt.NDArray[np.bool_]] = {}  # by class, for those that were asked for
         self._early: list[dict[int, int]] = [{} for _ in problem.places]
         self._late: list[dict[int, int]] = [{} for _ in problem.places]
 
@@ -50,7 +50,7 @@ class _Spread:
         return np.array([place.takes and may_go(i) for i, place in enumerate(places)], dtype=np.bool_)
 
     def run(self) -> Counts | None:
-        """Vjobs that resume first, as whole as they are; then the single arrivals."""
+        """Place vjobs that resume first, as whole as they are; then the single arrivals."""
         groups: dict[int, list[Mover]] = defaultdict(list)
         singles: list[Mover] = []
         for mover in movers_after(self._problem, self._kept):
@@ -58,7 +58,7 @@ class _Spread:
         local = self._local_resumes()
         early_groups = self._reserve(local)
         late = [mover for group, movers in groups.items() if group not in early_groups for mover in movers]
-        # Those with most to place first: they find it hardest.
+        # Vjobs with most to place come first: they find room hardest.
         for group in sorted(early_groups & groups.keys(), key=lambda g: (-len(groups[g]), g)):
             if not self._place_group(groups[group]):
                 early_groups.discard(group)
@@ -99,7 +99,7 @@ class _Spread:
     def _reserve(self, local: dict[int, list[tuple[int, int]]]) -> set[int]:
         """Take the room of the first pool for the local resumes of as many vjobs as it suffices for.
 
-        Where it does not, the vjobs of fewest VMs give way: each VM of theirs will wait.
+        If it does not suffice for all, the vjobs of fewest VMs give way: each of their VMs will wait.
         """
         for resumes in local.values():
             for place, memory in resumes:

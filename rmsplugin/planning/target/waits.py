@@ -1,12 +1,12 @@
-"""Waits: what a plan costs at least because not all that arrive find room in its first pool.
+"""Waits: the least cost of a plan because not all arrivals find room in its first pool.
 
-Suspends are in the first pool (RR-6929 section 4.1), so that whatever arrives later waits for the dearest action there.
-The first pool takes up only what is free at the start, and all VMs of a vjob that resumes are in one pool. Where VMs
-are equal, that is mostly all there is to pay beside what each action costs by itself.
+Suspends are in the first pool (RR-6929 section 4.1), so later arrivals wait for the dearest action there.
+The first pool uses only the memory that is free at the start, and all VMs of a vjob that resumes are in one pool. If
+VMs are equal, these waits are mostly the only cost beside each action's own.
 
-A VM that resumes early need not do so where it ends: it may move on later. So any room that is free at the start will
-do for its vjob to be early, also on a node that no VM may end on for it is overloaded; and a VM without memory needs
-none.
+A VM that resumes early need not do so where it ends: it may move on later. So any room that is free at the start
+suffices for its vjob to be early, also on a node on which no VM may end because it is overloaded; and a VM without
+memory needs no room.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmsplugin.planning.target.replacement import Replacement
 
 
 def waits_mib(problem: Replacement) -> int:
-    """What those that arrive later wait together at least, in MiB, whatever the dearest action of the first pool."""
+    """The least sum of the waits of later arrivals, in MiB, whatever the dearest action of the first pool."""
     if not problem.suspend_mib:
         return 0
     dearest = _dearest(problem)
@@ -31,9 +31,9 @@ def waits_mib(problem: Replacement) -> int:
 
 
 def _dearest(problem: Replacement) -> list[int]:
-    """By group: what the dearest of its resumes costs at least if all are in the first pool, in MiB."""
+    """By group: the least cost of the dearest of its resumes if all are in the first pool, in MiB."""
     found = [0] * len(problem.groups)
-    # One whose state lies on an overloaded node may resume there, and has to move on.
+    # A VM whose state lies on an overloaded node may resume there, and has to move on.
     moves_on = any(place.overloaded for place in problem.places)
     for place in problem.places:
         for k, group in place.images:
@@ -48,7 +48,7 @@ def _dearest(problem: Replacement) -> list[int]:
 
 
 def _slots(problem: Replacement) -> int:
-    """How many of those that arrive have room in the first pool at most: all without memory, and the smallest."""
+    """The most arrivals that have room in the first pool: all without memory, and the smallest."""
     memory = [each.memory_mib for each in problem.classes]
     of = [(mover.vm_class, 1) for mover in problem.movers]
     of += [(k, len(names)) for place in problem.places for (k, _), names in place.images.items()]
@@ -58,8 +58,8 @@ def _slots(problem: Replacement) -> int:
 
 
 def _most_early(singles: int, groups: Sequence[int], slots: int) -> int:
-    """How many VMs have so many slots at most, if of each group all have one or none has."""
-    sums = 1  # its bits are the numbers of VMs that groups have together
+    """The most VMs that have so many slots, if of each group all have one or none has."""
+    sums = 1  # its bits are the possible numbers of VMs of groups together
     for size in groups:
         sums |= sums << size
     most = min(slots, sum(groups))

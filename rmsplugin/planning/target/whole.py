@@ -14,13 +14,13 @@ from rmsplugin.planning.target.incumbent import Incumbent
 from rmsplugin.planning.target.level import Level, levels
 from rmsplugin.planning.target.replacement import Replacement
 
-#: So near (share of its cost) the linear program is solved before a whole answer is chosen: what is left is rounding.
+#: The linear program is solved to within this share of its cost before a whole answer is chosen: the rest is rounding.
 _NEARLY = 0.002
 
-#: Of what is left of the limits, what a linear program may use before a whole answer is chosen.
+#: The part of the remaining limits that a linear program may use before a whole answer is chosen.
 _SHARE = 0.6
 
-#: Of what is left of the limits, what answers may use before bounds.
+#: The part of the remaining limits that answers may use before bounds.
 _ANSWERS_SHARE = 0.9
 
 
@@ -29,15 +29,15 @@ def search_whole(
 ) -> dict[Level, int]:
     """Improve the incumbent, and return a proven lower bound on the cost of the plans of each level, in MiB.
 
-    Answers come first: for a first pool of any cost, and what waits pays as little as it can; where the plan's first
-    pool costs more, once more with that. All vjobs resume early. Then each level is bounded; 0: nothing is proven.
+    Answers come first: for a first pool of any cost, with the least possible waits; if the plan's first pool costs
+    more, once more with that cost. All vjobs resume early. Then each level is bounded; 0: nothing is proven.
 
     Args:
-        problem: what is asked.
+        problem: the problem.
         incumbent: the best answer so far; there is one.
-        bound: known already: an answer of that cost is the best.
-        budget: what may be used of the limits.
-        search: its seed decides which nodes are chosen for anew.
+        bound: a bound that is known already: an answer of that cost is the best.
+        budget: the part of the limits that may be used.
+        search: its seed decides for which nodes columns are chosen anew.
     """
     try:
         return _Whole(problem, incumbent, bound, budget, search).run()
@@ -75,7 +75,7 @@ class _Whole:
                     break
 
     def _bounds(self) -> dict[Level, int]:
-        """Those with the dearest first pool, most like what was solved, come first; only the least counts."""
+        """The levels with the dearest first pool, most like the solved one, come first; only the least bound counts."""
         if self._cost == self._bound:
             return dict.fromkeys(levels(self._problem), self._bound)
         bounds: dict[Level, int] = {}
@@ -91,7 +91,7 @@ class _Whole:
         return {**dict.fromkeys(ahead, 0), **bounds}
 
     def _generation(self, level: Level, budget: Budget, is_relaxed: bool) -> Generation:
-        """One that starts with the prices of the last."""
+        """A generation that starts with the prices of the last one."""
         prices = None if self._last is None else self._last.prices
         self._last = Generation(Columns(self._problem, level, is_relaxed, budget), budget, prices)
         return self._last
