@@ -1,1 +1,1 @@
-"""The values everything else speaks about: nodes, VMs, vjobs, configurations. Pure: no clock, no I/O."""
+"""Model: the values that all other packages use: nodes, VMs, vjobs, configurations. Pure: no clock, no I/O."""

@@ -1,8 +1,8 @@
 """Action: one of the VM context switches (run, stop, migrate, suspend, resume, pause, unpause), with its own semantics.
 
-RR-6929 section 4.1: suspend and stop free what the VM holds on its host and are always feasible; run and resume
-demand room on their destination; migrate does both. What these need while they are carried out is memory (invariant
-I3); that every VM also has its CPUs holds at the end of a plan. A pause frees the CPUs at once and keeps the memory; an
+RR-6929 section 4.1: suspend and stop free the VM's resources on its host and are always feasible; run and resume
+demand room on their destination; migrate does both. While actions are carried out, this room is memory (invariant
+I3); every VM has also its CPUs only at the end of a plan. A pause frees the CPUs at once and keeps the memory; an
 unpause needs the CPUs, where the VM is (RR-6929, section 7: "suspended to ram").
 """
 
@@ -27,7 +27,7 @@ from rmsplugin.model.elements import (
 
 
 class ActionKind(enum.StrEnum):
-    """The five actions of the papers, and the two that lead into the memory of a node and out of it."""
+    """The five actions of the papers, and the two that lead into a node's memory and out of it."""
 
     RUN = "run"
     STOP = "stop"
@@ -40,23 +40,23 @@ class ActionKind(enum.StrEnum):
 
 _ENDED = frozenset({VMState.TERMINATED, VMState.WAITING})
 
-#: For each action, the states of a VM that it can begin in, and what each can become. There are no others.
+#: For each action, the states of a VM in which it can begin, and the results of each. There are no others.
 TRANSITIONS: dict[ActionKind, dict[VMState, frozenset[VMState]]] = {
     # boots from its image
     ActionKind.RUN: {VMState.WAITING: frozenset({VMState.RUNNING})},
-    # the job has ended; or (requeue) it begins anew, and what is left of it goes. A saved state goes the same way.
+    # the job has ended; or (requeue) it begins anew, and its remains go. A saved state goes the same way
     ActionKind.STOP: {VMState.RUNNING: _ENDED, VMState.PAUSED: _ENDED, VMState.SLEEPING: _ENDED},
     # live: the guest goes on; one that is paused stays so
     ActionKind.MIGRATE: {
         VMState.RUNNING: frozenset({VMState.RUNNING}),
         VMState.PAUSED: frozenset({VMState.PAUSED}),
     },
-    # its state is saved where it is, or on shared storage; of one that is paused, nobody is disturbed by that
+    # its state is saved where it is, or on shared storage; saving a paused VM disturbs nobody
     ActionKind.SUSPEND: {
         VMState.RUNNING: frozenset({VMState.SLEEPING}),
         VMState.PAUSED: frozenset({VMState.SLEEPING}),
     },
-    # local where its saved state is, remote elsewhere: then that is copied first
+    # local where its saved state is, remote elsewhere: then the state is copied first
     ActionKind.RESUME: {VMState.SLEEPING: frozenset({VMState.RUNNING})},
     # it computes nothing, and keeps its memory
     ActionKind.PAUSE: {VMState.RUNNING: frozenset({VMState.PAUSED})},
@@ -64,13 +64,13 @@ TRANSITIONS: dict[ActionKind, dict[VMState, frozenset[VMState]]] = {
     ActionKind.UNPAUSE: {VMState.PAUSED: frozenset({VMState.RUNNING})},
 }
 
-#: Actions that lead to no other place: of a pause the place is its source, of a stop nothing is left.
+#: Actions that lead to no other place: a pause leaves the VM at its source, a stop leaves nothing.
 _NO_DESTINATION = (ActionKind.STOP, ActionKind.PAUSE)
 
 #: Actions that can be there only to break a cycle.
 _BYPASSES = (ActionKind.MIGRATE, ActionKind.SUSPEND, ActionKind.RESUME)
 
-#: Actions that a VM can undergo while it is paused, and that are marked then.
+#: Actions that a VM can undergo while it is paused; they are marked then.
 _WHILE_PAUSED = (ActionKind.MIGRATE, ActionKind.SUSPEND)
 
 
@@ -79,12 +79,12 @@ class Action:
     """One action on one VM; it leaves the executor no choice.
 
     ``source`` is the node of a running or paused VM, or the place of a sleeping one's saved state; ``destination`` is
-    where the VM is afterwards, or where a suspend leaves the saved state. ``bypass`` marks an action that is there only
-    to break a cycle; ``requeue`` a stop after which the VM waits to begin anew; ``paused`` a migration or a suspend of
+    the VM's place afterwards, or the place of the saved state after a suspend. ``bypass`` marks an action that only
+    breaks a cycle; ``requeue`` a stop after which the VM waits to begin anew; ``paused`` a migration or a suspend of
     a VM that is paused.
 
     Raises:
-        ValueError: it lacks what its kind needs, or has what its kind does not know.
+        ValueError: it lacks a field that its kind needs, or has one that its kind does not know.
     """
 
     kind: ActionKind
@@ -96,7 +96,7 @@ class Action:
     paused: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what would leave the executor a choice."""
+        """Refuse an action that would leave the executor a choice."""
         wants_source, wants_destination = self.kind is not ActionKind.RUN, self.kind not in _NO_DESTINATION
         if wants_source != bool(self.source) or wants_destination != bool(self.destination):
             raise ValueError(
@@ -119,11 +119,11 @@ class Action:
 
     @property
     def demands(self) -> str | None:
-        """The node on which it needs memory for the VM; None if on none."""
+        """The node on which it needs memory for the VM; None if it needs none."""
         return self.destination if self.kind in (ActionKind.RUN, ActionKind.MIGRATE, ActionKind.RESUME) else None
 
     def frees(self, configuration: Configuration) -> str | None:
-        """The node on which it gives back the memory that the VM holds; None if on none."""
+        """The node on which it gives back the VM's memory; None if it gives back none."""
         if self.kind in (ActionKind.PAUSE, ActionKind.UNPAUSE):
             return None
         location = configuration.locations.get(self.vm.name)
@@ -131,7 +131,7 @@ class Action:
 
     @property
     def before(self) -> Location | None:
-        """Where the VM must be when it begins; None for a stop, which takes it from where ``source`` says."""
+        """The VM's location when it begins; None for a stop, which takes the VM from ``source`` in several states."""
         match self.kind:
             case ActionKind.RUN:
                 return WAITING
@@ -146,7 +146,7 @@ class Action:
 
     @property
     def after(self) -> Location:
-        """Where the VM is when it has ended."""
+        """The VM's location when it has ended."""
         match self.kind:
             case ActionKind.STOP:
                 return WAITING if self.requeue else TERMINATED
@@ -169,16 +169,16 @@ class Action:
         return location == self.before
 
     def is_feasible(self, configuration: Configuration) -> bool:
-        """Whether it can begin now: the VM is there, its destination takes it and has the memory free (I3).
+        """Whether it can begin now: the VM is there, its destination accepts it and has the memory free (I3).
 
-        An unpause needs the CPUs instead: the memory it has.
+        An unpause needs the CPUs instead: it has the memory.
         """
         return self.obstacle(configuration) is None
 
     def obstacle(self, configuration: Configuration) -> str | None:
-        """Why it cannot begin now, with the numbers; None if it can.
+        """The reason why it cannot begin now, with the numbers; None if it can.
 
-        What counts is what the VM demands by ``configuration``, whatever it did when the action was planned.
+        The VM's demand in ``configuration`` counts, whatever it was when the action was planned.
         """
         name = self.vm.name
         if not self.is_applicable(configuration):
@@ -190,7 +190,7 @@ class Action:
         return self._unwelcome(configuration) or self._lacking(configuration)
 
     def _unwelcome(self, configuration: Configuration) -> str | None:
-        """Why its destination takes no VM, or not this one."""
+        """The reason why its destination accepts no VM, or not this one."""
         node = configuration.node_by_name.get(self.destination or "")
         if node is None:
             return f"there is no node {self.destination!r}"
@@ -202,7 +202,7 @@ class Action:
         return None if vjob.allows(node.name) else f"vjob {vjob.name} may not be on {node.name}"
 
     def _lacking(self, configuration: Configuration) -> str | None:
-        """What its destination lacks."""
+        """The resources that its destination lacks."""
         demand, free = configuration.vm_by_name[self.vm.name].demand, configuration.free(self.destination or "")
         if self.kind is ActionKind.UNPAUSE:
             if demand.centi_cpus <= max(0, free.centi_cpus):
@@ -213,7 +213,7 @@ class Action:
         return f"{self.destination} has {free.memory_mib} MiB free, it needs {demand.memory_mib}"
 
     def apply(self, configuration: Configuration) -> Configuration:
-        """The configuration after it.
+        """The configuration after the action.
 
         Raises:
             InfeasibleActionError: it is not feasible in ``configuration``.

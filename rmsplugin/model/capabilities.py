@@ -1,4 +1,4 @@
-"""Capabilities: what a platform can do with its VMs. Decisions and plans ask for nothing else."""
+"""Capabilities: the abilities of a platform with its VMs. Decisions and plans ask for nothing else."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What can be done with a VM besides being started and stopped.
+    """The operations on a VM that are possible besides start and stop.
 
     Attributes:
-        migrate: a VM that runs moves to another node, and hardly stands still.
+        migrate: a running VM moves to another node, and hardly stands still.
         suspend: its state is written to a file and it ends; the file is restored on any node of the platform.
         pause: it stands still, and keeps its memory.
         checkpoint: its state is written to a file, and it runs on.
-        resize: it can be asked to do with less memory, and be given it back.
-        template: the saved state of one is restored as another one, which starts sooner than by booting.
-        own_kernel: it has a kernel of its own: who breaks out of a job is root of a guest, not of the node.
+        resize: it can be asked to do with less memory, and be given the memory back.
+        template: the saved state of one VM is restored as another one, which starts sooner than by booting.
+        own_kernel: it has a kernel of its own: a user who breaks out of a job is root of a guest, not of the node.
     """
 
     migrate: bool = True
@@ -28,5 +28,5 @@ class Capabilities:
     own_kernel: bool = True
 
 
-#: Of a platform that can do all of it.
+#: The capabilities of a platform that can do all of it.
 EVERYTHING = Capabilities()

@@ -1,6 +1,6 @@
-"""Configuration: a mapping of VMs to nodes, with each VM's state; viable if every running VM has what it demands.
+"""Configuration: a mapping of VMs to nodes, with each VM's state; viable if every running VM has its demand.
 
-Whatever contradicts itself is refused when a configuration is made, with the place of each fault.
+A contradiction is refused when a configuration is made, with the place of each fault.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
 
-#: What depends on the nodes and vjobs alone, and is handed on to a configuration that differs in locations only.
+#: Values that depend only on nodes and vjobs, and are handed on to a configuration with other locations.
 _HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm")
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """Nodes in file order, vjobs in the order of the queue (head first), and where each VM is.
+    """Nodes in file order, vjobs in the order of the queue (head first), and the location of each VM.
 
     Raises:
         InvalidConfigurationError: it contradicts itself (see ``rmsplugin.model.validation``).
@@ -33,7 +33,7 @@ class Configuration:
     checked: bool = field(default=False, compare=False, repr=False)  # made from one that was checked already
 
     def __post_init__(self) -> None:
-        """Refuse contradictions, and keep what the caller does later to its own mapping out of here."""
+        """Refuse contradictions, and copy the caller's mapping, so that its later changes have no effect here."""
         if not self.checked:
             object.__setattr__(self, "locations", dict(self.locations))
             found = list(problems(self.nodes, self.vjobs, self.locations))
@@ -49,7 +49,7 @@ class Configuration:
         return hash((self.nodes, self.vjobs, frozenset(self.locations.items())))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process needs: the fields. The rest is derived (and string hashes differ there)."""
+        """The state that a copy in another process needs: the fields. The rest is derived (string hashes differ)."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -69,12 +69,12 @@ class Configuration:
 
     @cached_property
     def _states(self) -> dict[str, VJobState]:
-        """What ``state`` has found, by vjob name: a decision asks for most of them several times."""
+        """Results of ``state``, by vjob name: a decision asks for most of them several times."""
         return {}
 
     @cached_property
     def used(self) -> Mapping[str, Resources]:
-        """What the running VMs of each node demand together, and the memory of its paused ones, by node name."""
+        """The summed demand of each node's running VMs, and the memory of its paused ones, by node name."""
         cpus = {node.name: 0.0 for node in self.nodes}
         memory = {node.name: 0 for node in self.nodes}
         running, paused, locations = VMState.RUNNING, VMState.PAUSED, self.locations
@@ -89,11 +89,11 @@ class Configuration:
         return {name: Resources(cpus[name], memory[name]) for name in cpus}
 
     def free(self, node: str) -> Resources:
-        """What is left of a node; negative where more is demanded than there is."""
+        """The free resources of a node; below 0 where its VMs demand more than it has."""
         return self.node_by_name[node].capacity - self.used[node]
 
     def overloaded(self) -> list[str]:
-        """Nodes whose VMs demand more than there is: empty if the configuration is viable."""
+        """Nodes whose VMs demand more than they have: empty if the configuration is viable."""
         return list(self._overloaded)
 
     @cached_property
@@ -111,13 +111,14 @@ class Configuration:
         """The same nodes and vjobs with some VMs elsewhere. Costs little more than ``updates`` is long.
 
         Raises:
-            InvalidConfigurationError: a VM or node of ``updates`` is unknown, or no place for a VM in that state.
+            InvalidConfigurationError: a VM or node of ``updates`` is unknown, or a location does not suit a VM's state.
         """
         found = list(misplaced(updates, self.vm_by_name, self.node_by_name))
         if found:
             raise InvalidConfigurationError(found)
         changed = Configuration(self.nodes, self.vjobs, {**self.locations, **updates}, checked=True)
-        # A plan of thousands of actions is applied step by step: deriving all this anew each time would be quadratic.
+        # A plan of thousands of actions is applied step by step: deriving these values anew each time would be
+        # quadratic.
         for name in _HANDED_ON:
             if name in self.__dict__:
                 changed.__dict__[name] = self.__dict__[name]

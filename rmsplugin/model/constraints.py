@@ -1,4 +1,4 @@
-"""Which nodes may host the VMs of a vjob, by what its user said: ``--constraint``, ``--nodelist``, ``--exclude``."""
+"""Constraints: the nodes that a vjob's user allows for its VMs: ``--constraint``, ``--nodelist``, ``--exclude``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _OPERATORS = ("&", "|")
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Of the nodes that host VMs, those which a vjob may use.
+    """The nodes that a vjob may use, among those that host VMs.
 
     Attributes:
         features: an expression in names of features, ``&``, ``|`` and parentheses, read from left to right as Slurm
-            does: neither operator goes before the other. Empty: any node.
+            does: neither operator binds more strongly. Empty: any node.
         nodes: host lists (``n1``, ``n[2-4]``) of the only nodes to use. Empty: any node.
         exclude: host lists of nodes not to use.
     """
@@ -30,7 +30,7 @@ class Constraints:
     exclude: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be read, so that the other methods need not.
+        """Refuse values that cannot be read, so that the other methods need not.
 
         Raises:
             ValueError: the expression or a host list is malformed, or stands for too many nodes.
@@ -41,7 +41,7 @@ class Constraints:
 
     @classmethod
     def parse(cls, features: str = "", nodes: str = "", exclude: str = "") -> Constraints:
-        """From what users give to sbatch.
+        """Read the values that users give to sbatch.
 
         Args:
             features: value of ``--constraint``.
@@ -61,7 +61,7 @@ class Constraints:
         return frozenset(name for name in left if _satisfied(tokens, nodes[name]))
 
     def objection(self, nodes: Mapping[str, Collection[str]]) -> str:
-        """Why not one of the nodes (name: its features) may be used, in words for the user; empty if one may."""
+        """The reason why none of the nodes (name: its features) may be used, in words for users; empty if one may."""
         if self.allowed(nodes):
             return ""
         named = chain(_host_list(self.nodes), _host_list(self.exclude))
@@ -89,7 +89,7 @@ def _tokens(features: str) -> tuple[str, ...]:
     """Names, operators and parentheses of an expression that is well formed.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the expression is malformed.
     """
     tokens = tuple(_TOKEN.findall(features))
     wants_name, depth = True, 0

@@ -1,4 +1,4 @@
-"""Durations: how long each action on a VM takes by itself. The only place that has the defaults of section [durations].
+"""Durations: the duration of each action on a VM by itself. Only here are the defaults of section [durations].
 
 They follow RR-6929, section 2.3 and figure 3: a run takes about 6 s and a stop 25 s whatever the VM; the others depend
 on the memory (of 2 GiB: a migration 26 s, a suspend or local resume a minute and a half), and a remote resume takes
@@ -31,10 +31,10 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
 
 
 def names() -> tuple[str, ...]:
-    """What durations are of, as in the keys: run, stop, migrate, ... in the order of the section."""
+    """The names of the actions in the keys: run, stop, migrate, ... in the order of the section."""
     return tuple(key.removesuffix("_s") for key in DEFAULTS if not key.endswith("_per_mib"))
 
 
 def growing() -> frozenset[str]:
-    """Those of ``names`` that depend on the memory of the VM."""
+    """Those of ``names`` whose durations depend on the memory of the VM."""
     return frozenset(key.removesuffix("_s_per_mib") for key in DEFAULTS if key.endswith("_per_mib"))

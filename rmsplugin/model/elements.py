@@ -1,4 +1,4 @@
-"""Elements: what a configuration consists of (nodes, vjobs and their VMs), and where a VM can be. All frozen."""
+"""Elements: the parts of a configuration (nodes, vjobs and their VMs), and the locations of VMs. All frozen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
 
-#: In place of a node: a saved state that every node reaches, on storage that all of them mount.
+#: Stands for a node: a saved state that every node reaches, on storage that all of them mount.
 SHARED = "shared"
 
 
@@ -24,7 +24,7 @@ class NodeState(enum.StrEnum):
 
 
 class VMState(enum.StrEnum):
-    """Where a VM is in its life; between two of these states lies one of the actions."""
+    """The state of a VM in its life; one of the actions lies between two of these states."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -40,7 +40,7 @@ class VMState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A physical host that can host VMs, and what of it they may take."""
+    """A physical host for VMs, with the resources that they may take of it."""
 
     name: str
     capacity: Resources
@@ -49,7 +49,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class VM:
-    """One virtual machine and what it demands now."""
+    """A virtual machine and its present demand."""
 
     name: str
     demand: Resources
@@ -57,7 +57,7 @@ class VM:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a VM is: its host if it runs or is paused, the node with its saved state (or ``SHARED``) if it sleeps."""
+    """The location of a VM: its host if it runs or is paused, its saved state's node (or ``SHARED``) if it sleeps."""
 
     state: VMState
     node: str | None = None
@@ -88,7 +88,7 @@ def sleeping_on(node: str) -> Location:
 
 
 def held(vm: VM, state: VMState) -> Resources:
-    """What a VM takes of its node: all that it demands if it runs, its memory alone if it is paused."""
+    """The resources that a VM takes of its node: its whole demand if it runs, only its memory if it is paused."""
     if state is VMState.RUNNING:
         return vm.demand
     return Resources(0.0, vm.demand.memory_mib) if state is VMState.PAUSED else NOTHING
@@ -96,26 +96,26 @@ def held(vm: VM, state: VMState) -> Resources:
 
 @dataclass(frozen=True, slots=True)
 class VJob:
-    """A virtualised job: VMs that are scheduled as a unit, and what the decision has to know about it.
+    """A virtualised job: VMs that are scheduled as a unit, with the facts that the decision needs.
 
     Times are durations, so that nothing here depends on a clock.
     """
 
     name: str
     vms: tuple[VM, ...]
-    preemptible: bool = True  # if not: once running it stays running
+    preemptible: bool = True  # if not: once it runs it stays running
     target: VJobState | None = None  # fixes the decision for this vjob
-    rules: Rules = ()  # what the places of its VMs have to obey
+    rules: Rules = ()  # the rules for the places of its VMs
     priority: int = 0  # PriorityTier of its partition: a higher tier preempts a lower one
     time_limit_s: float | None = None  # as the user asked; None: no limit
-    ran_s: float = 0.0  # how much of the limit is used up
-    state_s: float | None = None  # how long it has been in its state; None: for ever
-    waited_s: float = 0.0  # how long it has not run since it was submitted, sleeps included
-    weight: float = 1.0  # what the site says of it beyond its age: by this its expansion is multiplied
-    together_mib: int = 0  # how much of its memory is on one node at most; 0: that of its largest VM, or nobody knows
-    user: str = ""  # whose it is, where users have a share; empty: nobody knows
-    lost: bool = False  # a VM or saved state of it is gone: it begins anew, after what is left of it is stopped
-    in_transit: bool = False  # something is under way, or planned: its VMs here stand for what it holds, and stay
+    ran_s: float = 0.0  # the used part of the limit
+    state_s: float | None = None  # the time in its state; None: for ever
+    waited_s: float = 0.0  # the time that it has not run since it was submitted, sleeps included
+    weight: float = 1.0  # the site's weight beyond its age: its expansion is multiplied by this
+    together_mib: int = 0  # the most of its memory on one node; 0: that of its largest VM, or unknown
+    user: str = ""  # its user, where users have a share; empty: unknown
+    lost: bool = False  # a VM or saved state of it is gone: it begins anew, after its remains are stopped
+    in_transit: bool = False  # operation under way, or planned: its VMs here stand for its holdings, and stay
     yields_later: bool = False  # in transit now, and preemptible once it has arrived
     leaves: bool = False  # in transit, and its VMs are gone from here once that has ended
 
@@ -125,22 +125,22 @@ class VJob:
 
     @property
     def demand(self) -> Resources:
-        """What all its VMs demand together."""
+        """The summed demand of all its VMs."""
         return Resources(sum(vm.demand.cpus for vm in self.vms), sum(vm.demand.memory_mib for vm in self.vms))
 
 
 def vm_in_transit(vjob: str, vm: str, node: str) -> str:
-    """The name of what stands for a VM on one of the nodes where it holds, or is about to hold, memory."""
+    """The name of a stand-in for a VM on one of the nodes where it holds, or will soon hold, memory."""
     return f"{vjob}:{vm}@{node}"
 
 
 def original_vm(name: str) -> str:
-    """The name of the VM that a ``vm_in_transit`` stands for."""
+    """The name of the VM for which a ``vm_in_transit`` stands."""
     return name.partition(":")[2].rpartition("@")[0]
 
 
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
-    """The state of a vjob; while its VMs differ (part of a plan was carried out), the state it must leave first.
+    """The state of a vjob; while its VMs differ (after a part of a plan), the state that it must leave first.
 
     Some VMs terminated: the job has ended. Some waiting: its start was interrupted. Running and others mixed: it is
     not asleep yet, or awake only in part, and counts as running. Paused and sleeping mixed: it is not saved yet, and

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Set
 
-#: What Slurm prints where there are no nodes.
+#: Slurm's words where there are no nodes.
 _NO_NODES = ("", "(null)", "n/a", "None assigned")
 
 #: The most names that a host list may stand for. Users write some of them, and a short one may stand for billions.
@@ -18,13 +18,13 @@ _TERM = re.compile(rf"(?:[^\[\],;=\s]|\[{_RANGE}(?:,{_RANGE})*\])+")
 _PIECE = re.compile(r"\[([0-9,-]*)\]|([^\[\],]+)")
 _DIGITS = re.compile(r"[0-9]*")
 
-#: What a part is made of: text, or the numbers that may stand in its place, range by range, with the width of each.
+#: The pieces of a part: text, or the numbers that may stand in its place, range by range, with the width of each.
 _Ranges = tuple[tuple[range, int], ...]
 _Piece = str | _Ranges
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The parts of a host list, which commas outside of brackets separate; none for Slurm's words for "no nodes".
+    """The parts of a host list, separated by commas outside of brackets; none for Slurm's words for "no nodes".
 
     Raises:
         ValueError: the text is no host list.
@@ -39,7 +39,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 class HostList:
-    """What a host list stands for; the names are not kept, for one line of a user's may stand for tens of thousands."""
+    """The names of a host list; they are not kept, for one line of a user's may stand for tens of thousands."""
 
     def __init__(self, text: str) -> None:
         """Read a host list.
@@ -57,7 +57,7 @@ class HostList:
             yield from _names(part)
 
     def among(self, names: Set[str]) -> set[str]:
-        """Those of the names that the list stands for; what it takes depends on how many are asked about."""
+        """Those of the given names that are in the list; the work depends on the number of given names."""
         found: set[str] = set()
         for part in self._parts:
             if _count(part) <= len(names):
@@ -77,12 +77,12 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _pieces(part: str) -> tuple[_Piece, ...]:
-    """Raises ValueError."""
+    """The pieces of a part. Raises ValueError."""
     return tuple(_ranges(match[1]) if match[2] is None else match[2] for match in _PIECE.finditer(part))
 
 
 def _ranges(text: str) -> _Ranges:
-    """The numbers in brackets; not made yet, for they may be billions.
+    """The numbers in brackets as ranges; the numbers are not made, for they may be billions.
 
     Raises:
         ValueError: a range ends before it begins.
@@ -98,7 +98,7 @@ def _ranges(text: str) -> _Ranges:
 
 
 def _count(part: tuple[_Piece, ...]) -> int:
-    """How many names a part stands for."""
+    """The number of names of a part."""
     return math.prod(sum(len(numbers) for numbers, _ in piece) for piece in part if not isinstance(piece, str))
 
 
@@ -112,7 +112,7 @@ def _numbers(ranges: _Ranges) -> Iterator[str]:
 
 
 def _stands_for(part: tuple[_Piece, ...], name: str) -> bool:
-    """Whether the pieces, one after the other, make up the name; brackets side by side may share its digits anyhow."""
+    """Whether the pieces, one after the other, make up the name; adjacent brackets may share its digits in any way."""
     ends = {0}
     for piece in part:
         if isinstance(piece, str):
@@ -125,12 +125,12 @@ def _stands_for(part: tuple[_Piece, ...], name: str) -> bool:
 
 
 def _ends(ranges: _Ranges, name: str, begin: int) -> Iterator[int]:
-    """Where a number of the ranges that begins there in the name may end."""
+    """The possible ends of a number of the ranges that begins there in the name."""
     digits = _DIGITS.match(name, begin)
     assert digits is not None
     for numbers, width in ranges:
         shortest = begin + width
-        # A number that is longer than the width of its range has no zero before it.
+        # A number that is longer than the width of its range has no leading zero.
         longest = shortest if name.startswith("0", begin) else digits.end()
         for end in range(shortest, min(longest, digits.end()) + 1):
             if int(name[begin:end]) in numbers:

@@ -1,4 +1,4 @@
-"""Job names: how users name jobs, as Slurm's commands take them: ``12``, ``12_3``, ``12_[1-3,7]``. Pure."""
+"""Job names: users' names of jobs, as Slurm's commands take them: ``12``, ``12_3``, ``12_[1-3,7]``. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INDEX = r"(?:0|[1-9][0-9]{0,9})"
 _RANGE = rf"{_INDEX}(?:-{_INDEX})?"
 _RANGES = rf"{_RANGE}(?:,{_RANGE})*"
 _NAME = re.compile(rf"({_ID})(?:_(?:(\[{_RANGES}\])|({_RANGE})))?")
-#: So long may a name be: an array of a thousand elements, every other one of them.
+#: The greatest length of a name: an array of a thousand elements, every other one of them.
 MAX_LENGTH = 4096
 
 EXAMPLES = "12, 12_3 or 12_[1-3,7]"
@@ -20,11 +20,11 @@ EXAMPLES = "12, 12_3 or 12_[1-3,7]"
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """What a user calls a job, an array, or some of an array's elements."""
+    """A user's name of a job, an array, or some of an array's elements."""
 
     text: str
     job: int
-    ranges: tuple[tuple[int, int], ...] = ()  # of the elements, first and last; empty: it names none
+    ranges: tuple[tuple[int, int], ...] = ()  # of the elements, first and last; empty: the name has no elements
 
     @property
     def is_one(self) -> bool:
@@ -36,14 +36,14 @@ class JobName:
         return not self.ranges or any(first <= element <= last for first, last in self.ranges)
 
     def means(self, display_id: str, job_id: int = 0) -> bool:
-        """Whether it is a name of the vjob that is called so, and has this id in the RMS."""
+        """Whether it names the vjob with this display name, and with this id in the RMS."""
         job, _, element = display_id.partition("_")
         if job == str(self.job):
             return self.covers(int(element)) if element else not self.ranges
         return not self.ranges and job_id == self.job
 
     def missing(self, display_ids: Iterable[str]) -> str:
-        """The elements that it names beside these, as they are written; empty if there are none."""
+        """The elements that it names beside these, as written by users; empty if there are none."""
         left: list[tuple[int, int]] = list(self.ranges)
         for element in {int(display_id.partition("_")[2] or 0) for display_id in display_ids}:
             left = [part for span in left for part in _without(span, element)]

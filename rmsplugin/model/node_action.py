@@ -1,4 +1,4 @@
-"""Node action: what a plan does to a node of the cluster (power-off, power-on), beside its actions on VMs."""
+"""Node action: a plan's action on a node of the cluster (power-off, power-on), beside its actions on VMs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmsplugin.model.elements import NodeState
 
 
 class NodeActionKind(enum.StrEnum):
-    """What can be done to a node."""
+    """The kinds of actions on a node."""
 
     POWER_OFF = "power-off"
     POWER_ON = "power-on"
@@ -24,9 +24,9 @@ class NodeAction:
     node: str
 
     def obstacle(self, configuration: Configuration) -> str | None:
-        """Why it cannot begin now, with the numbers; None if it can.
+        """The reason why it cannot begin now, with the numbers; None if it can.
 
-        A node that is down has nothing, by the model: so no node is switched off that has a VM or a saved state.
+        In the model a node that is down has nothing: so no node is switched off that has a VM or a saved state.
         """
         node = configuration.node_by_name.get(self.node)
         if node is None:
@@ -43,7 +43,7 @@ class NodeAction:
         return self.obstacle(configuration) is None
 
     def apply(self, configuration: Configuration) -> Configuration:
-        """The configuration after it.
+        """The configuration after the action.
 
         Raises:
             InfeasibleNodeActionError: it is not feasible in ``configuration``.
@@ -64,7 +64,7 @@ class InfeasibleNodeActionError(ValueError):
 
 
 def power_off(node: str) -> NodeAction:
-    """Switch a node off, once the last VM has left it."""
+    """Switch a node off, after the last VM has left it."""
     return NodeAction(NodeActionKind.POWER_OFF, node)
 
 

@@ -1,7 +1,7 @@
-"""Priority: what Slurm's priority/multifactor would say of a job that it has stopped to weigh. Pure.
+"""Priority: the priority that Slurm's priority/multifactor would give to a job that it has stopped to weigh. Pure.
 
 Slurm computes the priority of pending jobs only: it grows with their age, and follows the fair share of their users. A
-vjob that runs or sleeps is compared with pending ones, so its priority has to go on by the same rules, or every newer
+vjob that runs or sleeps is compared with pending ones. So its priority has to go on by the same rules, or every newer
 job of its own user overtakes it.
 """
 
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Of the factors of priority/multifactor that change with time, and how they change."""
+    """The weights of the factors of priority/multifactor that change with time, and the rules of change."""
 
     age: int = 0
-    max_age_s: float = 7 * 86400.0  # the age that counts no more beyond it
+    max_age_s: float = 7 * 86400.0  # a greater age counts as this
     share: int = 0  # of the fair share, which is from 0 to 1
     only_rises: bool = False  # PriorityFlags=INCR_ONLY
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What of a pending job's priority came from these factors, as Slurm says it."""
+    """The parts of a pending job's priority that came from these factors, as Slurm gives them."""
 
     age: int
     share: int
@@ -32,19 +32,19 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is remembered of a vjob's priority from when Slurm last computed it."""
+    """The remembered priority of a vjob, from Slurm's last computation."""
 
     value: int  # the priority
-    rest: float  # the part of it that neither age nor fair share gave
-    share: float  # the part of it that fair share gave
-    accrues_from: float  # its age is counted from then on, seconds since the epoch
+    rest: float  # the part of it that is neither of age nor of fair share
+    share: float  # the part of it by fair share
+    accrues_from: float  # its age counts from then on, seconds since the epoch
     nice: int
     account: str
     fixed: bool = False  # it was set by hand: it stays as it is
 
 
 def age_part(weights: Weights, accrues_from: float, now: float) -> float:
-    """What its age gives to a job."""
+    """The part of a job's priority by its age."""
     if not weights.age or not accrues_from:
         return 0.0
     age_s = max(0.0, now - accrues_from)
@@ -62,17 +62,17 @@ def standing(
     account: str,
     share: float | None,
 ) -> Standing:
-    """Take a priority to pieces.
+    """Split a priority into its parts.
 
     Args:
-        weights: of the factors; None: another plugin than priority/multifactor computed it.
+        weights: the weights of the factors; None: another plugin than priority/multifactor computed it.
         value: the priority.
-        parts: as Slurm says them; None: it does not say.
-        computed: when it was computed.
-        accrues_from: since when its age counts.
-        nice: of the job.
-        account: of the job.
-        share: its fair share, from 0 to 1; None: not known, it is left in the rest.
+        parts: as Slurm gives them; None: it does not.
+        computed: the time of the computation.
+        accrues_from: the time from which its age counts.
+        nice: the nice value of the job.
+        account: the account of the job.
+        share: its fair share, from 0 to 1; None: unknown, it is left in the rest.
     """
     if weights is None or (parts is not None and parts.fixed):
         return Standing(value, value, 0.0, accrues_from, nice, account, fixed=parts is not None and parts.fixed)
@@ -87,15 +87,15 @@ def standing(
 def priority_now(known: Standing, weights: Weights | None, now: float, *, nice: int, share: float | None) -> int:
     """The priority that Slurm would compute now.
 
-    Slurm cuts fractions off what it says, and prints fair shares with six digits. So this is rounded up: of two jobs
-    that Slurm would hold to be equal, the one that was there first stays ahead.
+    Slurm cuts off fractions when it prints priorities, and prints fair shares with six digits. So this is rounded up:
+    of two jobs that Slurm would hold to be equal, the one that was there first stays ahead.
 
     Args:
-        known: from when Slurm last computed it.
-        weights: as they are now.
+        known: the remembered priority, from Slurm's last computation.
+        weights: the present weights.
         now: seconds since the epoch.
-        nice: as it is now.
-        share: its fair share, from 0 to 1, as it is now; None: not known, it counts as it last did.
+        nice: the present nice value.
+        share: its present fair share, from 0 to 1; None: unknown, it counts as it last did.
     """
     if known.fixed:
         return known.value

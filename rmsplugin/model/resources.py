@@ -23,7 +23,8 @@ class Resources:
     def holds(self, demand: Resources) -> bool:
         """Whether ``demand`` fits; CPUs to a thousandth, so that rounding in sums of fractions refuses nothing.
 
-        As amounts have two decimals at most (configurations refuse others), that is exactly ``centi_cpus`` compared.
+        Amounts have at most two decimals (configurations refuse others), so this is exactly a comparison of
+        ``centi_cpus``.
         """
         return demand.memory_mib <= self.memory_mib and demand.cpus <= self.cpus + 1e-3
 

@@ -1,4 +1,4 @@
-"""Validation: what in a configuration contradicts itself, each fault with its place."""
+"""Validation: finds the contradictions in a configuration, each with its place."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rmsplugin.model.vjob import VJobState
 
 Place = tuple[str | int, ...]
 
-#: Restrictions that were found sound: of a thousand vjobs, most name the same 5,000 nodes, which are looked at once.
+#: Restrictions that were found sound: of a thousand vjobs, most name the same 5,000 nodes, which are checked once.
 _Sound = set[Rule]
 
 #: States in which a VM, or its saved state, is on a node.
 _ON_NODES = (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING)
 
-#: More than any machine has; below it, sums and costs stay far inside the 64 bits in which solvers count.
+#: More than any machine has; so little that sums and costs stay far inside the 64 bits in which solvers count.
 MOST_CPUS = 1_000_000
 MOST_MEMORY_MIB = 2**31
 
-#: Decisions that can be fixed for a vjob in a state, by `target`. A saved state is never thrown away by going back.
+#: Decisions that can be fixed for a vjob in a state, by `target`. None goes back and throws a saved state away.
 LEGAL_TARGETS = {
     VJobState.WAITING: {VJobState.WAITING, VJobState.RUNNING, VJobState.TERMINATED},
     VJobState.RUNNING: {VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING, VJobState.TERMINATED},
@@ -32,13 +32,13 @@ LEGAL_TARGETS = {
     VJobState.TERMINATED: {VJobState.TERMINATED},
 }
 
-#: States to which only a vjob that may be preempted is led while it runs.
+#: States to which only a preemptible vjob is led while it runs.
 _MAKES_WAY = (VJobState.PAUSED, VJobState.SLEEPING)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a configuration, and where: e.g. ``("vjobs", 1, "vms", 0, "host")``."""
+    """A fault of a configuration, with its place: e.g. ``("vjobs", 1, "vms", 0, "host")``."""
 
     place: Place
     message: str
@@ -61,7 +61,7 @@ class InvalidConfigurationError(ValueError):
 
 
 def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[str, Location]) -> Iterator[Problem]:
-    """Yield every contradiction of a configuration; none if it is sound."""
+    """Yield every contradiction of a configuration; nothing if it is sound."""
     nodes: dict[str, Node] = {}
     fine: set[int] = set()  # sound amounts, by identity: equal VMs mostly share one object
     for i, node in enumerate(cluster):
@@ -92,7 +92,7 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
 
 
 def misplaced(locations: Mapping[str, Location], vms: Container[str], nodes: Mapping[str, Node]) -> Iterator[Problem]:
-    """Yield what is wrong with where VMs of a sound configuration are to be."""
+    """Yield the faults of planned places for VMs of a sound configuration."""
     for name, location in locations.items():
         if name not in vms:
             yield Problem(("locations", name), "no vjob has a VM of this name")
@@ -107,7 +107,7 @@ def _name(name: str, known: Container[str], place: Place, what: str) -> Iterator
 
 
 def _amounts_once(amount: Resources, fine: set[int], place: Place) -> Iterator[Problem]:
-    """Look at an amount that is not among the sound ones; it is among them then, if it is sound."""
+    """Check an amount that is not among the sound ones; if it is sound, it is among them then."""
     if id(amount) in fine:
         return
     faults = list(_amounts(amount, place))
@@ -120,7 +120,7 @@ def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
     cpus, memory_mib = amount.cpus, amount.memory_mib
     if not math.isfinite(cpus) or not 0 <= cpus <= MOST_CPUS:
         yield Problem((*place, "cpu"), f"must be a finite number of CPUs from 0 to {MOST_CPUS}, not {cpus}")
-    elif abs(cpus * 100 - amount.centi_cpus) > 1e-6:  # what Resources.holds and solvers say must be the same
+    elif abs(cpus * 100 - amount.centi_cpus) > 1e-6:  # Resources.holds and solvers must agree
         yield Problem((*place, "cpu"), f"CPUs are counted in hundredths: two decimals at most, not {cpus}")
     if not isinstance(memory_mib, int) or not 0 <= memory_mib <= MOST_MEMORY_MIB:
         yield Problem(
@@ -147,7 +147,7 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
 
 
 def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], there: Container[str]) -> bool:
-    """Whether the VMs of a vjob need no closer look but at their names, as most do not; those that wait are alike."""
+    """Whether the VMs of a vjob need a check only of their names, as most do; waiting ones are alike."""
     for each in {id(vm.demand): vm.demand for vm in vjob.vms}.values():
         if id(each) not in fine:
             if any(_amounts(each, ())):
@@ -158,7 +158,7 @@ def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], th
 
 
 def _is_sound(location: Location | None, there: Container[str]) -> bool:
-    """Whether a VM waits, or is on one of the nodes that are there."""
+    """Whether a VM waits, or is on an existing node."""
     return location is WAITING or (location is not None and location.state in _ON_NODES and location.node in there)
 
 
@@ -170,7 +170,7 @@ def _vms(
     nodes: Mapping[str, Node],
     place: Place,
 ) -> Iterator[Problem]:
-    """Look at each VM of a vjob; its name is known then, and its amounts, if they are sound."""
+    """Check each VM of a vjob; then its name is known, and so are its amounts, if they are sound."""
     for k, vm in enumerate(vjob.vms):
         own = (*place, "vms", k)
         yield from _name(vm.name, known, (*own, "name"), "a VM")

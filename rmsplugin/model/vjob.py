@@ -11,7 +11,7 @@ from rmsplugin.model.constraints import Constraints
 
 
 class VJobState(enum.StrEnum):
-    """Life cycle of a vjob: the states of RR-6929 fig. 2, paused beside them, and the transitions while they last."""
+    """Life cycle of a vjob: the states of RR-6929 fig. 2, paused beside them, and the transitions between them."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -49,7 +49,7 @@ _TRANSITIONAL = frozenset(
 
 _S = VJobState
 
-#: Every legal move, and why it exists. Whatever is not here raises IllegalTransitionError.
+#: Every legal move, with its reason. All other moves raise IllegalTransitionError.
 TRANSITIONS: dict[tuple[VJobState, VJobState], str] = {
     (_S.WAITING, _S.STARTING): "the decision found room: the RMS job is released, VMs will boot",
     (_S.WAITING, _S.TERMINATED): "cancelled in the queue",
@@ -101,7 +101,7 @@ class IllegalTransitionError(RmspluginError):
 
 
 def check_transition(vjob: str, source: VJobState, target: VJobState) -> str:
-    """Return the reason why the move exists.
+    """Return the reason for the move.
 
     Raises:
         IllegalTransitionError: the table has no such edge.
@@ -114,7 +114,7 @@ def check_transition(vjob: str, source: VJobState, target: VJobState) -> str:
 
 _IMAGE = re.compile(r"[A-Za-z0-9_-]{1,32}")
 
-#: Keys of a geometry's text: the field, and what its value looks like. All but the image are whole numbers.
+#: Keys of a geometry's text: the field, and the form of its value. All but the image are whole numbers.
 _KEYS = {
     "vms": ("vms", re.compile(r"[0-9]{1,6}")),
     "cpus": ("cpus", re.compile(r"[0-9]{1,6}")),
@@ -123,24 +123,24 @@ _KEYS = {
     "cpus_per_task": ("cpus_per_task", re.compile(r"[0-9]{1,6}")),
     "image": ("image", _IMAGE),
 }
-#: Those of the VMs that have one task less than the others, where tasks do not divide evenly: two more whole numbers.
+#: Keys of VMs that have one task less than the others, if tasks do not divide evenly: two more whole numbers.
 _SMALL_KEYS = {
     "small_cpus": ("small_cpus", re.compile(r"[0-9]{1,6}")),
     "small_memory": ("small_memory_mib", re.compile(r"[0-9]{1,9}")),
 }
-#: Keys of what the user said about nodes, which are there when they did; `;` stands for a comma in their values.
+#: Keys of the user's wishes about nodes, present if he gave any; `;` stands for a comma in their values.
 _CONSTRAINTS = ("features", "nodes", "exclude")
 _VALUES = {**_KEYS, **_SMALL_KEYS}
-#: Keys that a release which does not know them ignores begin so.
+#: The beginning of keys that a release ignores if it does not know them.
 _OPTIONAL = "x_"
 _PAIR = re.compile(r"([a-z][a-z0-9_]*)=([^,=\s]*)")
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """What ``key=value,key=value`` says.
+    """The pairs in ``key=value,key=value``.
 
     Raises:
-        ValueError: it is not of that form, or has a key twice.
+        ValueError: the text is not of that form, or has a key twice.
     """
     pairs: dict[str, str] = {}
     for part in text.split(","):
@@ -155,12 +155,12 @@ def _pairs(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """How many VMs a vjob has, what each of them demands, and where they may be, as fixed at submission.
+    """The number of a vjob's VMs, the demand of each, and their allowed nodes, as fixed at submission.
 
     Attributes:
-        vms: how many; ``cpus`` and ``memory_mib`` of each, or of the larger ones.
-        small_cpus: of each VM that has one task less than the first ones; 0: all are of one size. So is
-            ``small_memory_mib`` then.
+        vms: their number; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
+        small_cpus: the CPUs of each VM that has one task less than the first ones; 0: all are of one size. Then
+            ``small_memory_mib`` is 0, too.
     """
 
     vms: int
@@ -174,10 +174,10 @@ class Geometry:
     small_memory_mib: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what no VM can be.
+        """Refuse impossible sizes of VMs.
 
         Raises:
-            ValueError: a count below one, or smaller VMs where all have as many tasks, or that are not smaller.
+            ValueError: a count below 1; smaller VMs where all have as many tasks; smaller VMs that are not smaller.
         """
         for name in ("vms", "cpus", "memory_mib", "ntasks", "cpus_per_task"):
             if getattr(self, name) < 1:
@@ -194,7 +194,7 @@ class Geometry:
 
     @property
     def large(self) -> int:
-        """How many VMs, the first ones, have ``cpus`` and ``memory_mib``; the others are smaller."""
+        """The number of VMs, the first ones, that have ``cpus`` and ``memory_mib``; the others are smaller."""
         return self.ntasks % self.vms if self.small_cpus else self.vms
 
     def cpus_of(self, index: int) -> int:
@@ -202,25 +202,25 @@ class Geometry:
         return self.cpus if index < self.large else self.small_cpus
 
     def memory_mib_of(self, index: int) -> int:
-        """The memory that was asked for in VM number ``index`` (from 0)."""
+        """The memory requested for VM number ``index`` (from 0)."""
         return self.memory_mib if index < self.large else self.small_memory_mib
 
     @property
     def total_cpus(self) -> int:
-        """The CPUs of all VMs together."""
+        """The summed CPUs of all VMs."""
         return self.large * self.cpus + (self.vms - self.large) * self.small_cpus
 
     @property
     def total_memory_mib(self) -> int:
-        """The memory that was asked for in all VMs together."""
+        """The summed requested memory of all VMs."""
         return self.large * self.memory_mib + (self.vms - self.large) * self.small_memory_mib
 
     @classmethod
     def parse(cls, text: str) -> Geometry:
-        """Read what lua/rmsplugin.lua writes on the wrapper's line: ``key=value`` between commas, in any order.
+        """Read the text by lua/rmsplugin.lua on the wrapper's line: ``key=value`` pairs with commas, in any order.
 
-        A key that begins with ``x_`` says what an older release may do without, and is ignored where it is not known.
-        Any other unknown key says what the vjob needs, and is refused.
+        A key that begins with ``x_`` is for facts that an older release may do without, and is ignored if unknown.
+        Any other unknown key is a need of the vjob, and is refused.
 
         Raises:
             ValueError: the text is not of that form, or of a newer release.

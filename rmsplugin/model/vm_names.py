@@ -1,4 +1,4 @@
-"""Names of VMs. Node agents and libvirt's hooks, which start for every call, need nothing else of a vjob."""
+"""VM names: node agents and libvirt's hooks, which start for every call, import no more of a vjob than this."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import re
 
 _VM_NAME = re.compile(r"vjob([0-9]{1,10})-([0-9]{1,6})")
-#: What leaves or reaches an interface with such a name is dropped on nodes that have our table, but for its VM's own.
+#: Nodes with our table drop all packets from and to an interface with such a name, except its VM's own.
 TAP_PREFIX = "rmsg"
 
 
@@ -22,7 +22,7 @@ def parse_vm_name(name: str) -> tuple[int, int] | None:
 
 
 def tap_of(name: str) -> str:
-    """The interface of a VM on its node where the node agent filters: 15 characters, as many as Linux takes.
+    """The interface of a VM on its node if the node agent filters: 15 characters, the most that Linux allows.
 
     All of them begin with TAP_PREFIX; two VMs of a node with one name would not start both.
     """

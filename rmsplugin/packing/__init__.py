@@ -1,1 +1,1 @@
-"""Which VMs fit on which nodes: pure functions, shared by decision and planning."""
+"""Packing: which VMs fit on which nodes: pure functions, shared by decision and planning."""

@@ -1,4 +1,4 @@
-"""Bounds that need no solver: how many nodes VMs need at least, and why they cannot fit."""
+"""Bounds without a solver: the least number of nodes for VMs, and reasons why they cannot fit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import numpy as np
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.classes import Classes, Ints
 
-#: How many different sets of kinds are looked at when VMs are confined to some of the nodes.
+#: The number of different sets of kinds that are looked at when VMs are confined to some of the nodes.
 _GROUPS = 200
 
 
 def impossible(classes: Classes) -> str | None:
-    """Why the VMs cannot all be hosted, if one of the simple reasons holds; None proves nothing."""
+    """The reason why the VMs cannot all be hosted, if one of the simple reasons holds; None proves nothing."""
     return _no_node_alone(classes) or _too_much_together(classes)
 
 
 def fewest(classes: Classes) -> int:
-    """A lower bound on the number of nodes: with the biggest first, in each dimension, how many give enough."""
+    """A lower bound on the number of nodes: with the biggest first, in each dimension, the number that is enough."""
     return fewest_for(classes.total, classes.capacity[classes.kind_of]) if len(classes.count) else 0
 
 
 def fewest_for(total: Ints, capacity: Ints) -> int:
-    """The same for VMs that demand so much together.
+    """The same for VMs with this summed demand.
 
     Args:
         total: hundredths of a CPU, MiB.
@@ -36,7 +36,7 @@ def fewest_for(total: Ints, capacity: Ints) -> int:
 
 
 def _no_node_alone(classes: Classes) -> str | None:
-    """Why some VM fits on no node, even if it has one for itself."""
+    """The reason: some VM fits on no node, even if it has one for itself."""
     nowhere = np.flatnonzero((classes.most == 0).all(axis=1))
     if not len(nowhere):
         return None
@@ -50,7 +50,7 @@ def _no_node_alone(classes: Classes) -> str | None:
 
 
 def _too_much_together(classes: Classes) -> str | None:
-    """Why VMs that may only be on some of the nodes (or any VMs, on all nodes) demand more than these have."""
+    """The reason: VMs confined to some nodes (or any VMs, on all nodes) demand more than these have."""
     room = classes.capacity * classes.available[:, None]
     for allowed in np.unique(classes.allowed, axis=0)[:_GROUPS]:
         confined = ~(classes.allowed & ~allowed).any(axis=1)

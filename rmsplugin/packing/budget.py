@@ -1,4 +1,4 @@
-"""Budget: what of the limits of a search is left, shared by the parts that use it one after the other."""
+"""Budget: the rest of a search's limits, shared by the parts that use it one after the other."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rmsplugin.packing.search import Search
 #: Simple steps (elements of arrays) that count as a second.
 STEPS_A_SECOND = 2e8
 
-#: What handling one row, class or kind costs in Python, however short, in steps.
+#: The cost of handling one row, class or kind in Python, however short, in steps.
 CALL = 6_000
 
-#: What it costs to tell a solver of one variable, in steps.
+#: The cost of giving a solver one variable, in steps.
 VARIABLE = 2_000
 
 #: The same for a program that goes to HiGHS, with the rows in which the variable is.
 MATHOPT_VARIABLE = 6_000
 
-#: What one unit of CP-SAT takes, in seconds: 1.5 to 5 were measured in the small models of this package.
+#: The seconds of one unit of CP-SAT: 1.5 to 5 were measured in the small models of this package.
 CP_SAT_UNIT = 3.0
 
 #: Monotonic seconds.
@@ -31,24 +31,24 @@ Clock = Callable[[], float]
 class Budget:
     """The seconds, or the deterministic units, that a search has left.
 
-    With a clock the limit is a deadline, whatever the time goes into. Without one solvers tell how long they took, and
+    With a clock the limit is a deadline, whatever takes the time. Without a clock solvers report their time, and
     other work is estimated by its steps. With a deterministic limit only deterministic amounts count, and no clock, so
     that the answer depends on nothing else.
     """
 
     def __init__(self, search: Search, clock: Clock | None = None) -> None:
-        """All of the limits is left, from now on."""
+        """Begin with all of the limits, from now on."""
         self._search = search
         self.deterministic = search.deterministic_limit is not None
         limit = search.deterministic_limit
         self._clock = None if self.deterministic else clock
         self._left = search.time_limit_s if limit is None else limit
         self._since = 0.0 if self._clock is None else self._clock()
-        self._whole, self._reserved = self, 0.0  # for a part: whose part it is, and what it leaves for others
+        self._whole, self._reserved = self, 0.0  # for a part: the whole, and the amount left for others
 
     @property
     def left(self) -> float:
-        """Seconds or deterministic units."""
+        """The remaining seconds or deterministic units."""
         whole = self._whole
         if whole is not self:
             return whole.left - self._reserved
@@ -56,25 +56,25 @@ class Budget:
 
     @property
     def steps_left(self) -> float:
-        """How many simple steps the time that is left suffices for."""
+        """The number of simple steps for which the remaining time suffices."""
         return max(0.0, self.left) * STEPS_A_SECOND
 
     def charge(self, steps: float) -> None:
-        """Take off the time of work outside of a solver, estimated by its steps."""
+        """Subtract the time of work outside of a solver, estimated by its steps."""
         self._take(steps / STEPS_A_SECOND)
 
     def charge_seconds(self, seconds: float) -> None:
-        """Take off measured seconds; with a deterministic limit these do not count (charge steps as well)."""
+        """Subtract measured seconds; with a deterministic limit these do not count (charge steps as well)."""
         if not self.deterministic:
             self._take(seconds)
 
     def _take(self, amount: float) -> None:
-        """What a clock sees need not be taken off."""
+        """Subtract an amount; time that a clock sees need not be subtracted."""
         if self._clock is None:
             self._whole._left -= amount
 
     def part(self, share: float) -> Budget:
-        """A share of what is left, for one who may use no more than that; what that one uses is taken off here."""
+        """A share of the rest, for a part that may use no more than that; its use is subtracted here."""
         part = Budget(self._search, self._clock)
         part._whole, part._reserved = self._whole, self._reserved + self.left * (1 - share)
         return part
@@ -87,16 +87,16 @@ class Budget:
         return replace(self._search, time_limit_s=limit)
 
     def charge_run(self, units: float, seconds: float) -> None:
-        """Take off one run of a solver: what it took in deterministic units, and in seconds."""
+        """Subtract one run of a solver: its deterministic units, and its seconds."""
         self._take(units if self.deterministic else seconds)
 
     @property
     def exhausted(self) -> bool:
-        """Whether it is no use to start a solver any more."""
+        """Whether starting a solver is useless now."""
         return self.left <= 1e-3
 
     def solve(self, model: cp_model.CpModel, share: float = 1.0) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
-        """Run CP-SAT on a model for at most a share of what is left, and take off what it used."""
+        """Run CP-SAT on a model for at most a share of the rest, and subtract its use."""
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.random_seed = self._search.seed

@@ -1,4 +1,4 @@
-"""Classes: VMs that are equal for a packing, and kinds of nodes: what turns 30,000 VMs into a problem of a few rows."""
+"""Classes of VMs that are equal for a packing, and kinds of nodes; they make 30,000 VMs a problem of a few rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rmsplugin.packing.ruled import Bools, mask
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-#: How many VMs of which classes one node hosts: pairs of class and number (above 0), by class.
+#: The VMs that one node hosts: pairs of class and number (above 0), by class.
 Load = tuple[tuple[int, int], ...]
 
-#: A packing up to equality: how many nodes of which kind host which load.
+#: A packing up to equality: the number of nodes of each kind that host each load.
 Loads = Mapping[tuple[int, Load], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A VM to be packed, and where it may be; VMs of one vjob should share the rules."""
+    """A VM to be packed, with its allowed nodes; VMs of one vjob should share the rules."""
 
     vm: VM
     rules: Rules = ()
@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Classes:
-    """A packing problem in classes of equal VMs (demand, nodes allowed) and kinds of equal nodes (capacity, for whom).
+    """A packing problem in classes of equal VMs (demand, allowed nodes) and kinds of equal nodes (capacity, allowed).
 
     Demands and capacities are rows of hundredths of a CPU and MiB; indices of classes, kinds and nodes (those that
     are up, in the given order) are positions in these arrays.
@@ -52,17 +52,17 @@ class Classes:
 
     @cached_property
     def count(self) -> Ints:
-        """How many VMs each class has."""
+        """The number of VMs of each class."""
         return np.array([len(names) for names in self.vms], dtype=np.int64)
 
     @cached_property
     def available(self) -> Ints:
-        """How many nodes each kind has."""
+        """The number of nodes of each kind."""
         return np.array([len(names) for names in self.hosts], dtype=np.int64)
 
     @cached_property
     def most(self) -> Ints:
-        """By class and kind: how many VMs of the class one such node can host, if it hosts no others."""
+        """By class and kind: the most VMs of the class that one such node can host, if it hosts no others."""
         most = np.where(self.allowed, self.count[:, None], 0)
         for dimension in range(self.demand.shape[1]):
             demand = self.demand[:, dimension][:, None]
@@ -72,17 +72,17 @@ class Classes:
 
     @cached_property
     def total(self) -> Ints:
-        """What all VMs demand together."""
+        """The summed demand of all VMs."""
         total: Ints = (self.demand * self.count[:, None]).sum(axis=0)
         return total
 
     def usable(self, nodes: int) -> Ints:
-        """How many nodes of each kind a packing on at most ``nodes`` nodes can use."""
+        """The most nodes of each kind that a packing on at most ``nodes`` nodes can use."""
         return np.minimum(self.available, nodes)
 
 
 def classify(items: Sequence[Item], nodes: Sequence[Node]) -> Classes:
-    """Find the classes of a packing problem; only nodes that are up count, and of those none that is overloaded.
+    """Find the classes of a packing problem; only nodes that are up and not overloaded count.
 
     Raises:
         ValueError: two VMs have one name.
@@ -140,14 +140,14 @@ def _runs(
 
 
 def _sound(node: Node) -> bool:
-    """Whether a node, perhaps with less capacity than it really has because VMs stay there, has any left."""
+    """Whether a node has any capacity left; it may have less than it really has because VMs stay there."""
     return node.capacity.memory_mib >= 0 and node.capacity.centi_cpus >= 0
 
 
 def _groups(items: Sequence[Item], names: Sequence[str]) -> tuple[dict[Rules, int], Bools]:
-    """Number the different sets of nodes that VMs are allowed on; by that number and node, whether it is allowed.
+    """Number the different sets of nodes on which VMs are allowed; by that number and node, whether it is allowed.
 
-    Rules that come to the same on the nodes that are up are one group.
+    Rules with the same effect on the nodes that are up are one group.
     """
     position = {name: i for i, name in enumerate(names)}
     rows: dict[bytes, int] = {}

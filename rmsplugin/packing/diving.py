@@ -1,4 +1,4 @@
-"""Diving: from the relaxation to whole numbers of nodes, by fixing some loads and relaxing the rest again."""
+"""Diving: turns the relaxation into whole numbers of nodes, by fixing some loads and relaxing the rest again."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from rmsplugin.packing.greedy import complete
 from rmsplugin.packing.patterns import Pricer
 from rmsplugin.packing.relaxation import Column, Master, Relaxation, whole_prices, worthwhile
 
-#: Patterns for what is left are looked for this often after each step: new ones waste less than those for all VMs.
+#: The number of times after each step that patterns for the rest are looked for: new ones waste less than those for all
+#: VMs.
 _ROUNDS = 3
 
-#: The part of the remaining nodes that one step fixes at least: bounds the number of linear programs.
+#: The least part of the remaining nodes that one step fixes: bounds the number of linear programs.
 _STEP = 1 / 15
 
 
 def dive(classes: Classes, pricer: Pricer, relaxation: Relaxation, usable: Ints, budget: Budget) -> Loads | None:
-    """Fix loads that the relaxation uses most, relax again what is left, and so on; complete greedily after each step.
+    """Fix the loads that the relaxation uses most, relax the rest again, and so on; complete greedily after each step.
 
     Args:
         classes: the problem.
         pricer: finds the patterns.
-        relaxation: where to begin; it must have values.
-        usable: how many nodes of each kind may be used.
-        budget: what is left of the limits; at most half of it is used.
+        relaxation: the beginning; it must have values.
+        usable: the number of nodes of each kind that may be used.
+        budget: the rest of the limits; at most half of it is used.
 
     Returns:
         The best of the packings found, if any.
@@ -52,7 +53,7 @@ def dive(classes: Classes, pricer: Pricer, relaxation: Relaxation, usable: Ints,
 
 
 def _relax(classes: Classes, pricer: Pricer, master: Master, left: Ints, budget: Budget) -> list[float] | None:
-    """Values of the columns for what is left; None if fractions of them cannot host it."""
+    """Values of the columns for the remaining VMs; None if fractions of columns cannot host them."""
     values = None
     for _ in range(_ROUNDS):
         solved = master.solve(1, budget)

@@ -15,29 +15,29 @@ from rmsplugin.packing.patterns import Pricer
 from rmsplugin.packing.relaxation import Column, Relaxation, relax
 from rmsplugin.packing.search import Search
 
-#: Classes up to which patterns are of use: with more, each pattern occurs once, and there are too many.
+#: The number of classes up to which patterns are of use: with more, each pattern occurs once, and there are too many.
 _MOST_CLASSES = 600
 
-#: Patterns that one integer program may have.
+#: The most patterns of one integer program.
 _MOST_PATTERNS = 20_000
 
-#: Variables that the integer program over nodes may have.
+#: The most variables of the integer program over nodes.
 _MOST_VARIABLES = 60_000
 
 
 @dataclass
 class Found:
-    """The best packing so far, and how much better it could be at most."""
+    """The best packing so far, and a bound on how much better it could be."""
 
-    nodes: int  # how many there are
+    nodes: int  # the number of nodes
     lower_bound: int = 0
     loads: Loads | None = None
-    impossible: str | None = None  # why there is none, if that is proven
-    ffd_nodes_used: int | None = None  # of first fit decreasing; None: it finds no packing
+    impossible: str | None = None  # the reason why there is none, if that is proven
+    ffd_nodes_used: int | None = None  # the nodes of first fit decreasing; None: it finds no packing
 
     @property
     def nodes_used(self) -> int:
-        """How many nodes the best packing uses; one more than there are if there is none yet."""
+        """The number of nodes of the best packing; one more than there are if there is none yet."""
         return self.nodes + 1 if self.loads is None else sum(self.loads.values())
 
     @property
@@ -51,7 +51,7 @@ class Found:
             self.loads = loads
 
     def prove(self, bound: int) -> None:
-        """Take over a bound: there is no packing on fewer nodes."""
+        """Take a bound: there is no packing on fewer nodes."""
         self.lower_bound = max(self.lower_bound, min(bound, self.nodes_used))
         if self.loads is None and self.lower_bound > self.nodes:
             count = f"the {self.nodes} nodes that are up" if self.nodes > 1 else "the one node that is up"
@@ -68,7 +68,7 @@ def search_packing(classes: Classes, search: Search, any_will_do: bool = False) 
 
 
 def _steps(classes: Classes, search: Search, found: Found, any_will_do: bool) -> Iterator[None]:
-    """Improve what is found, step by step; each stops where the caller may have enough."""
+    """Improve the result, step by step; the caller may stop after each."""
     budget = Budget(search)
     found.impossible = impossible(classes)
     yield
@@ -108,17 +108,17 @@ def _steps(classes: Classes, search: Search, found: Found, any_will_do: bool) ->
 
 
 def _around(classes: Classes, relaxation: Relaxation, wanted: Wanted, pricer: Pricer, budget: Budget) -> Loads | None:
-    """Whole numbers near the fractions: finds the optimum where many nodes host the same."""
+    """Try whole numbers near the fractions: finds the optimum where many nodes host the same load."""
     return combine(classes, relaxation.columns, relaxation.values, wanted, budget, 0.1).loads
 
 
 def _dive(classes: Classes, relaxation: Relaxation, wanted: Wanted, pricer: Pricer, budget: Budget) -> Loads | None:
-    """Fix some, and relax again: good where nearly every node hosts something else."""
+    """Fix some loads, and relax again: good where nearly every node hosts another load."""
     return dive(classes, pricer, relaxation, classes.usable(wanted.at_most), budget)
 
 
 def _anywhere(classes: Classes, relaxation: Relaxation, wanted: Wanted, pricer: Pricer, budget: Budget) -> Loads | None:
-    """Any whole numbers of the patterns that the relaxation came upon."""
+    """Try any whole numbers of the patterns that the relaxation found."""
     return combine(classes, relaxation.columns, [], wanted, budget, 0.4).loads
 
 

@@ -1,4 +1,4 @@
-"""Feasible: whether VMs can all be hosted together, exactly, where a heuristic that fails proves nothing."""
+"""Feasible: decides exactly whether VMs can all be hosted together, where a failing heuristic proves nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmsplugin.packing.search import Search
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """The VMs fit: where each can be."""
+    """The VMs fit: a possible node of each."""
 
     assignment: Mapping[str, str]  # node by VM name
 
@@ -28,19 +28,19 @@ class FitsNot:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Neither was a place found for all VMs within the limits of the search, nor proven that there is none."""
+    """Within the limits of the search, neither was a place found for all VMs, nor proven that there is none."""
 
 
 def fits(
     items: Sequence[Item], nodes: Sequence[Node], search: Search, current: Mapping[str, str] | None = None
 ) -> Fits | FitsNot | Unknown:
-    """Find out whether all VMs can be hosted together, on any number of nodes.
+    """Decide whether all VMs can be hosted together, on any number of nodes.
 
     Args:
-        items: the VMs, CPUs counted in hundredths, and where each may be.
-        nodes: the nodes, with what they have left; only those that are up and not overloaded are used.
+        items: the VMs, CPUs counted in hundredths, with their allowed nodes.
+        nodes: the nodes, with their free resources; only those that are up and not overloaded are used.
         search: the limits.
-        current: node by VM name; VMs stay where that is easy.
+        current: node by VM name; VMs stay there if that is easy.
 
     Raises:
         ValueError: two VMs have one name.

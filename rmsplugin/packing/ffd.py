@@ -18,12 +18,12 @@ def first_fit_decreasing(
 ) -> dict[str, str] | None:
     """Place VMs, sorted by memory, then CPU (descending), then name, each on the first node with room.
 
-    For a few VMs, and for demands that are measured and no multiple of a hundredth of a CPU; ``FirstFit`` does the
+    It is for a few VMs, and for measured demands that are no multiple of a hundredth of a CPU; ``FirstFit`` does the
     same for a whole queue.
 
     Args:
         vms: the VMs to place.
-        free: what is left of each node, in the order in which nodes are tried.
+        free: the free resources of each node, in the order in which nodes are tried.
         prefer: by VM name, a node that is tried first (e.g. the one that holds its saved state).
 
     Returns:

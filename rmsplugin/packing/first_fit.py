@@ -14,22 +14,22 @@ from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.packing.ffd import decreasing
 
-#: How many nodes are looked at before all the others are: mostly the first fit is near where the last one was.
+#: The number of nodes that are looked at before all others: mostly the first fit is near the last one.
 _NEAR = 64
 
 _Demand = tuple[int, int]  # hundredths of a CPU, MiB
 
 
 class FirstFit:
-    """What is left of the nodes while vjobs are placed on them in the order of the queue (RR-6929 section 3.2).
+    """The free resources of the nodes while vjobs are placed on them in the order of the queue (RR-6929 section 3.2).
 
-    The result is exactly that of looking through all nodes for each VM. What makes it fast: while VMs come and none
-    goes, the first node with room for a demand never moves back, so each search begins where the last one for an
+    The result is exactly that of looking through all nodes for each VM. It is fast for this reason: while VMs come and
+    none goes, the first node with room for a demand never moves back. So each search begins where the last one for an
     equal demand ended.
     """
 
     def __init__(self, names: Iterable[str], cpus: Iterable[int], memory: Iterable[int], others: Iterable[str]) -> None:
-        """Start with ``cpus`` (hundredths) and ``memory`` (MiB) free on the nodes ``names``; nothing goes to others."""
+        """Start with ``cpus`` (hundredths) and ``memory`` (MiB) free on the nodes ``names``; no VM goes to others."""
         self._names = list(names)
         self._index = {name: i for i, name in enumerate(self._names)}
         self._others = frozenset(others)
@@ -60,11 +60,11 @@ class FirstFit:
             Node by VM name, or None if some VM finds no node; then everything is as before.
         """
         placed: dict[str, str] = {}
-        taken: list[tuple[int, int, _Demand]] = []  # node, number of VMs, what each demands
+        taken: list[tuple[int, int, _Demand]] = []  # node, number of VMs, the demand of each
         before: dict[_Demand, int | None] = {}
         for demand, names in _equal(vms):
             if taken:
-                before[demand] = self._first.get(demand)  # what is learnt while nothing is taken yet stays true
+                before[demand] = self._first.get(demand)  # knowledge gained while nothing is taken yet stays true
             start = self._first[demand] = self._find(demand, self._first.get(demand, 0))
             if not taken:
                 before[demand] = start
@@ -87,11 +87,11 @@ class FirstFit:
         """Place groups of VMs one after the other, each as ``place`` does, until one finds no room.
 
         Args:
-            groups: of as many VMs each, which all demand the same.
-            allows: as ``place`` has it.
+            groups: groups of equally many VMs, which all have the same demand.
+            allows: as in ``place``.
 
         Returns:
-            Node by VM name, and how many groups were placed.
+            Node by VM name, and the number of placed groups.
         """
         first, width = groups[0][0].demand, len(groups[0])
         demand = (first.centi_cpus, first.memory_mib)
@@ -114,7 +114,7 @@ class FirstFit:
         return placed, count
 
     def take(self, vm: VM, node: str) -> None:
-        """Reserve what a VM demands that stays where it is, even if there is less than that.
+        """Reserve the demand of a VM that stays where it is, even if there is less than that.
 
         Nothing is placed on a node that is not up, so nothing needs to be reserved there.
 
@@ -127,7 +127,7 @@ class FirstFit:
             self._memory[i] -= vm.demand.memory_mib
 
     def take_all(self, vms: Sequence[VM], placement: Mapping[str, str]) -> None:
-        """Reserve, as ``take`` does, what VMs demand that stay where they are: node by VM name.
+        """Reserve, as ``take`` does, the demands of VMs that stay where they are: node by VM name.
 
         Raises:
             KeyError: there is no such node.
@@ -143,7 +143,7 @@ class FirstFit:
                 self._take(self._index[node], count, demand)
 
     def give_back(self, vm: VM, node: str) -> None:
-        """Give back what was taken for a VM, before anything was placed.
+        """Give back the demand of a VM that was taken, before anything was placed.
 
         Raises:
             KeyError: there is no such node.
@@ -154,13 +154,13 @@ class FirstFit:
             self._memory[i] += vm.demand.memory_mib
 
     def copy(self) -> FirstFit:
-        """One of its own, with the same left of all nodes."""
+        """An independent copy, with the same free resources of all nodes."""
         other = copy(self)  # names do not change
         other._cpus, other._memory, other._first = self._cpus.copy(), self._memory.copy(), dict(self._first)
         return other
 
     def free(self, node: str) -> Resources:
-        """What is left of a node for VMs to come: negative if overloaded, nothing if it is not up.
+        """The free resources of a node for VMs to come: below 0 if it is overloaded, 0 if it is not up.
 
         Raises:
             KeyError: there is no such node.
@@ -172,11 +172,11 @@ class FirstFit:
 
     @property
     def total_free(self) -> Resources:
-        """What is left of all nodes together; what is overdrawn on one is not missing on another."""
+        """The free resources of all nodes together; the excess on one is not missing on another."""
         return _resources(self._cpus.clip(0).sum(), self._memory.clip(0).sum())
 
     def total_free_on(self, nodes: Iterable[str]) -> Resources:
-        """What is left of some nodes together; an overloaded one has nothing left, and is not the others' debt.
+        """The free resources of some nodes together; an overloaded one has 0, and is not the others' debt.
 
         Raises:
             KeyError: there is no such node, or it is not up.
@@ -205,9 +205,9 @@ class FirstFit:
     def _rooms(
         self, demand: _Demand, start: int, left: int, allows: Callable[[str], bool] | None
     ) -> tuple[list[tuple[int, int]], int]:
-        """The first nodes, from ``start`` on, that have room for so many VMs of a demand, and for how many each.
+        """The first nodes, from ``start`` on, with room for so many VMs of a demand, and the number for each.
 
-        And for how many there is none.
+        Also the number of VMs without room.
         """
         found = []
         begin, stop = start, start + _NEAR
@@ -243,7 +243,7 @@ def _equal(vms: Iterable[VM]) -> list[tuple[_Demand, list[str]]]:
     """VMs as first fit decreasing takes them: demands, each with the names of the VMs that have it."""
     all_vms = list(vms)
     first = all_vms[0].demand if all_vms else NOTHING
-    if all_vms and all(vm.demand is first for vm in all_vms):  # as of most vjobs
+    if all_vms and all(vm.demand is first for vm in all_vms):  # as in most vjobs
         return [((first.centi_cpus, first.memory_mib), sorted([vm.name for vm in all_vms]))]
     runs: list[tuple[_Demand, list[str]]] = []
     known: Resources | None = None

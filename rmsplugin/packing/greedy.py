@@ -1,4 +1,4 @@
-"""Greedy packings: quick, mostly good, proving nothing but an upper bound on the nodes that are needed.
+"""Greedy packings: quick and mostly good; they prove only an upper bound on the number of nodes.
 
 First fit in several orders, and filling node after node by dot product (Panigrahy, Talwar, Uyeda and Wieder,
 "Heuristics for vector bin packing", 2011). All of them work on classes: equal VMs are placed in one step.
@@ -25,7 +25,7 @@ def first_fit(classes: Classes, runs: Iterable[tuple[int, int]], order: Ints) ->
         order: the nodes, by index, in the order in which they are tried.
     """
     kinds = classes.kind_of[order]
-    free = classes.capacity[kinds].T.copy()  # by dimension, so that each is in one piece
+    free = classes.capacity[kinds].T.copy()  # by dimension, each in one piece of memory
     everywhere: Bools = np.asarray(classes.allowed.all(axis=1))
     hosted: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for c, number in runs:
@@ -56,14 +56,14 @@ def first_fit(classes: Classes, runs: Iterable[tuple[int, int]], order: Ints) ->
 def fill(
     classes: Classes, kinds: Sequence[int], weight: Floats, left: Ints | None = None, usable: Ints | None = None
 ) -> Loads | None:
-    """Fill node after node with the VMs that use what is left best; equal nodes get equal loads while these last.
+    """Fill node after node with the VMs that use its rest best; equal nodes get equal loads while these last.
 
     Args:
         classes: the problem.
         kinds: the kinds of nodes in the order in which they are filled.
-        weight: what a unit of each dimension is worth.
-        left: how many VMs of each class are to be placed; None: all.
-        usable: how many empty nodes of each kind there are; None: all.
+        weight: the worth of a unit of each dimension.
+        left: the number of VMs of each class to be placed; None: all.
+        usable: the number of empty nodes of each kind; None: all.
     """
     left = (classes.count if left is None else left).copy()
     loads: Counter[tuple[int, tuple[tuple[int, int], ...]]] = Counter()
@@ -82,7 +82,7 @@ def fill(
 
 
 def _fill_one(classes: Classes, kind: int, left: Ints, weight: Floats) -> dict[int, int]:
-    """What one empty node of a kind should host, of the VMs left."""
+    """The load of one empty node of a kind, of the VMs left."""
     free = classes.capacity[kind].copy()
     left = np.where(classes.allowed[:, kind], left, 0)
     load: dict[int, int] = {}
@@ -92,7 +92,7 @@ def _fill_one(classes: Classes, kind: int, left: Ints, weight: Floats) -> dict[i
         if not fits.any():
             return load
         c = int(np.where(fits, worth @ free, -1.0).argmax())
-        # All at once if nothing limits how many there are: each step would choose the same again.
+        # All at once if nothing limits their number: each step would choose the same again.
         n = int(left[c]) if not classes.demand[c].any() else 1
         load[c] = load.get(c, 0) + n
         left[c] -= n
@@ -100,7 +100,7 @@ def _fill_one(classes: Classes, kind: int, left: Ints, weight: Floats) -> dict[i
 
 
 def plain(classes: Classes) -> Loads | None:
-    """FFD as the papers have it: by memory, then CPU, then name, on the nodes in the given order."""
+    """FFD as in the papers: by memory, then CPU, then name, on the nodes in the given order."""
     return first_fit(classes, classes.runs, np.arange(len(classes.kind_of)))
 
 
@@ -128,13 +128,13 @@ def heuristics(classes: Classes, budget: Budget) -> Iterator[Loads | None]:
 
 
 def complete(classes: Classes, left: Ints, usable: Ints, budget: Budget) -> Loads | None:
-    """Place what is left of each class on empty nodes, as many of each kind as are usable."""
+    """Place the rest of each class on empty nodes, as many of each kind as are usable."""
     budget.charge(min(int(left.sum()), 50 * len(left)) * (CALL + len(left)))
     return fill(classes, largest_first(classes), np.maximum(_scarcity(classes), 1e-9) / _scale(classes), left, usable)
 
 
 def largest_first(classes: Classes) -> list[int]:
-    """The kinds of nodes by descending capacity, of what is scarce above all."""
+    """The kinds of nodes by descending capacity, above all of the scarce dimension."""
     size = (classes.capacity / _scale(classes)) @ np.maximum(_scarcity(classes), 1e-9)
     kinds: list[int] = np.argsort(-size, kind="stable").tolist()
     return kinds
@@ -146,13 +146,13 @@ def _scale(classes: Classes) -> Floats:
 
 
 def _scarcity(classes: Classes) -> Floats:
-    """How much of all nodes the VMs demand, by dimension."""
+    """The VMs' demand as a part of all nodes, by dimension."""
     scarcity: Floats = classes.total / np.maximum((classes.capacity * classes.available[:, None]).sum(axis=0), 1)
     return scarcity
 
 
 def _sorted_runs(classes: Classes, weight: Floats, restricted_first: bool) -> list[tuple[int, int]]:
-    """All VMs by descending weighted demand; if asked for, those first that the fewest nodes may host."""
+    """All VMs by descending weighted demand; on request, VMs that the fewest nodes may host come first."""
     worth = classes.demand @ weight
     hosts = classes.allowed @ classes.available if restricted_first else np.zeros(len(worth), dtype=np.int64)
     return [(int(c), int(classes.count[c])) for c in np.lexsort((-classes.demand[:, 1], -worth, hosts))]

@@ -1,4 +1,4 @@
-"""Hosting: which VM goes to which node, once it is known how many of each class one node of each kind hosts."""
+"""Hosting: assigns VMs to nodes, when the number of each class on one node of each kind is known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rmsplugin.packing.classes import Classes, Load, Loads
 
-#: Elements of the array of loads by class up to which it is looked at who could stay.
+#: The elements of the array of loads by class up to which VMs are kept in place.
 _MOST_ELEMENTS = 2_000_000
 
 
@@ -18,8 +18,8 @@ def host(classes: Classes, loads: Loads, current: Mapping[str, str]) -> dict[str
 
     Args:
         classes: the problem.
-        loads: what its nodes host; at least as many of each class as there are.
-        current: node by VM name; loads go to nodes such that many of these VMs stay (greedily, by memory).
+        loads: the loads of the nodes; at least as many VMs of each class as there are.
+        current: node by VM name; loads go to nodes so that many of these VMs stay (greedily, by memory).
 
     Returns:
         Node by VM name.
@@ -57,7 +57,7 @@ def _matched(classes: Classes, kind: int, left: Counter[Load], now: Mapping[str,
 def _keeping(
     classes: Classes, nodes: Sequence[str], loads: list[Load], left: Counter[Load], now: Mapping[str, Counter[int]]
 ) -> dict[str, Load]:
-    """The nodes that host most memory now choose first, each the load with which it keeps most of it."""
+    """The nodes that host most memory now choose first, each the load with which it keeps most of its memory."""
     memory = classes.demand[:, -1]
     table = np.zeros((len(loads), len(memory)), dtype=np.int64)
     for j, load in enumerate(loads):

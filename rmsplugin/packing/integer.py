@@ -1,4 +1,4 @@
-"""The two integer programs: which loads on how many nodes of each kind, and how many of each class on each node."""
+"""The two integer programs: loads on numbers of nodes of each kind, and numbers of each class on each node."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rmsplugin.packing.relaxation import Column
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """What a solver found: loads, and the fewest nodes that the model needs at least."""
+    """The solver's result: loads, and the least number of nodes that the model needs."""
 
     loads: Loads | None
-    bound: int  # more nodes than were asked for if the model has no solution
+    bound: int  # more nodes than requested if the model has no solution
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The numbers of nodes that are of interest, and whether any of them will do."""
+    """The numbers of nodes that are of interest, and whether any of them suffices."""
 
     at_least: int
     at_most: int
@@ -41,12 +41,12 @@ def combine(
         classes: the problem.
         columns: the kinds of nodes and their loads.
         around: solution of the relaxation, by column, near which to stay; empty: anywhere.
-        wanted: how many nodes.
-        budget: what is left of the limits.
-        share: how much of it may be used.
+        wanted: the numbers of nodes of interest.
+        budget: the rest of the limits.
+        share: the part of it that may be used.
 
     Returns:
-        The bound is one for combinations of these columns, and only if ``around`` is empty.
+        The bound holds for combinations of these columns, and only if ``around`` is empty.
     """
     usable = classes.usable(wanted.at_most)
     budget.charge(2 * VARIABLE * sum(len(load) + 1 for _, load in columns))
@@ -79,7 +79,7 @@ def combine(
 
 
 def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Hosted:
-    """Say for each node how many VMs of each class it hosts: for few nodes, and many patterns."""
+    """Give for each node the number of VMs of each class on it: for few nodes, and many patterns."""
     usable = classes.usable(wanted.at_most)
     budget.charge(3 * VARIABLE * spread_size(classes, wanted.at_most))
     model = cp_model.CpModel()
@@ -97,7 +97,7 @@ def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Hosted:
             amounts = [_amount(classes, load, dimension) for dimension in range(classes.demand.shape[1])]
             for amount, capacity in zip(amounts, classes.capacity[kind].tolist(), strict=True):
                 model.add(amount <= capacity * used[-1])
-            # Also what demands nothing makes a node used.
+            # VMs without demand make a node used, too.
             model.add(cp_model.LinearExpr.sum([v for _, v in load]) <= int(classes.count.sum()) * used[-1])
             if before is not None:
                 model.add(before >= amounts[-1])  # equal nodes are interchangeable: the fullest first
@@ -113,7 +113,7 @@ def spread(classes: Classes, wanted: Wanted, budget: Budget) -> Hosted:
 
 
 def spread_size(classes: Classes, at_most: int) -> int:
-    """How many variables ``spread`` needs."""
+    """The number of variables that ``spread`` needs."""
     return int(((classes.most > 0).sum(axis=0) * classes.usable(at_most)).sum())
 
 
@@ -130,7 +130,7 @@ def _amount(classes: Classes, load: list[tuple[int, cp_model.IntVar]], dimension
 def _solve(
     model: cp_model.CpModel, nodes: list[cp_model.IntVar], wanted: Wanted, budget: Budget, share: float
 ) -> tuple[cp_model.CpSolver | None, Hosted]:
-    """Solve with the number of nodes as wanted; the solver only if it has a solution."""
+    """Solve with the wanted number of nodes; returns the solver only if it has a solution."""
     total = cp_model.LinearExpr.sum(nodes)
     model.add_linear_constraint(total, wanted.at_least, wanted.at_most)
     if not wanted.any:

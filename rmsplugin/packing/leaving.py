@@ -1,9 +1,9 @@
 """Leaving: VMs leave the nodes that should have none, as many as there is room for; the others stay behind.
 
-Where not all have room elsewhere, it is asked how many have: first greedily, the smallest first, with everybody else
-where they are; then by an integer program over a neighbourhood (the overloaded nodes, and those with most room), in
-which others move to make room. It maximises how many leave, then how many overloaded nodes are relieved, then the
-memory that stays where it is.
+If not all have room elsewhere, the number that have is looked for. The first way is greedy, the smallest first, with
+all other VMs where they are. The second is an integer program over a neighbourhood (the overloaded nodes, and those
+with most room), in which other VMs move to make room. It maximises the number of leaving VMs, then the number of
+relieved overloaded nodes, then the memory that stays where it is.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from rmsplugin.packing.ffd import decreasing
 from rmsplugin.packing.repair import MOST_PAIRS, ItemClass, Repair, class_of, demand_of, named
 from rmsplugin.packing.search import Search
 
-#: How much of what is left of the limits the first of the two questions may use: how many leave.
+#: The part of the remaining limits that the first of the two questions may use: how many leave.
 _FIRST_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Who has a place.
+    """The VMs with a place.
 
     Attributes:
-        assignment: node by VM name, of all VMs that do not stay behind.
-        closed: nodes that stay overloaded: nobody comes to them.
+        assignment: node by VM name, for all VMs that do not stay behind.
+        closed: nodes that stay overloaded: no VM comes to them.
     """
 
     assignment: Mapping[str, str]
@@ -43,12 +43,12 @@ def leave(repair: Repair, may_stay: Mapping[str, str], search: Search | None) ->
 
     Args:
         repair: the VMs and their places; those without one (``homeless``) leave, or have to arrive.
-        may_stay: node by VM name: those without a place that may stay behind, and where that is; all others have to
-            get a place. Who stays on a node that takes others takes room there.
+        may_stay: node by VM name: VMs without a place that may stay behind, with their nodes; all others have to
+            get a place. A VM that stays on a node that accepts others takes room there.
         search: the limits of the solver; None: no solver is started.
 
     Returns:
-        None if one that has to get a place gets none.
+        None if a VM that has to get a place gets none.
     """
     states = _Stays(repair, may_stay)
     greedy = _Greedy(states).run()
@@ -59,7 +59,7 @@ def leave(repair: Repair, may_stay: Mapping[str, str], search: Search | None) ->
 
 
 class _Stays:
-    """Who has to get a place, who may stay behind, and what is free while all of these are where they are."""
+    """VMs that have to get a place, VMs that may stay behind, and the free room while these are where they are."""
 
     def __init__(self, repair: Repair, may_stay: Mapping[str, str]) -> None:
         self.repair = repair
@@ -79,7 +79,7 @@ def _worth(left: Left) -> tuple[int, int]:
 
 
 class _Greedy:
-    """All who have a place keep it, but for those whose leaving relieves an overloaded node."""
+    """All VMs with a place keep it, but for those whose leaving relieves an overloaded node."""
 
     def __init__(self, stays: _Stays) -> None:
         self._stays, self._repair = stays, stays.repair
@@ -97,7 +97,7 @@ class _Greedy:
         return Left(repair.assignment(self._placed), closed)
 
     def _leave(self, items: list[Item]) -> list[Item]:
-        """Let all leave that have room, also such as those make that leave; who stays."""
+        """Let all leave that have room, including room made by those that leave; returns the ones that stay."""
         left = items
         while True:
             stay = [item for item in left if not self._leaves(item)]
@@ -120,7 +120,7 @@ class _Greedy:
         return True
 
     def _relieve(self, node: int) -> bool:
-        """Let VMs leave an overloaded node while that is possible, the smallest first; whether it is viable then."""
+        """Let VMs leave an overloaded node while possible, the smallest first; returns whether it is viable then."""
         here = sorted(self._repair.on[node], key=lambda item: decreasing(item.vm), reverse=True)
         for item in here:
             if (self._free[node] >= 0).all():
@@ -140,7 +140,7 @@ def _program(stays: _Stays, budget: Budget) -> Left | None:
 
 @dataclass(slots=True)
 class _Members:
-    """The VMs of a class: where each has its place; those that have to get one; and those that may stay behind."""
+    """The VMs of a class: their places; those that have to get one; and those that may stay behind."""
 
     placed: list[tuple[str, int]] = field(default_factory=list)
     must: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ class _Members:
 
 
 class _Program:
-    """How many VMs of each class each node of a neighbourhood hosts, and how many stay behind."""
+    """The numbers of VMs of each class on each node of a neighbourhood, and of those that stay behind."""
 
     def __init__(self, stays: _Stays) -> None:
         self._repair = repair = stays.repair
@@ -218,7 +218,7 @@ class _Program:
                 limit.only_enforce_if(self._closed[node].negated())
 
     def solve(self, budget: Budget) -> Left | None:
-        """The best of two questions: how many leave; and then, how little moves."""
+        """Answer the two questions: how many leave; and then, how little moves."""
         behind = [variable for by_origin in self._behind.values() for variable in by_origin.values()]
         stay = sum((len(self._closed) + 1) * each for each in behind) + sum(self._closed.values())
         self._model.minimize(stay)

@@ -1,4 +1,4 @@
-"""Patterns: what one node can host, as numbers of VMs of each class; all maximal ones, or the one worth most.
+"""Patterns: possible loads of one node, as numbers of VMs of each class; all maximal ones, or the one worth most.
 
 A pattern is maximal if no further VM fits. Only these are needed: a node may have room for VMs that do not come.
 """
@@ -15,13 +15,13 @@ from ortools.sat.python import cp_model
 from rmsplugin.packing.budget import CALL, VARIABLE, Budget
 from rmsplugin.packing.classes import Classes, Ints
 
-#: Elements of the arrays of all patterns that are kept: bounds the memory.
+#: The most elements of the arrays of all patterns that are kept: bounds the memory.
 _MOST_ELEMENTS = 6_000_000
 
 #: States times items of a table of dynamic programming: above that CP-SAT prices instead.
 _MOST_STATES = 30_000_000
 
-#: How many patterns a kind of node offers in each round of pricing.
+#: The number of patterns that a kind of node offers in each round of pricing.
 _OFFERED = 8
 
 
@@ -54,7 +54,7 @@ def maximal(classes: Classes, kind: int, most_elements: int, budget: Budget) -> 
 
 
 class Pricer:
-    """Finds, for each kind of nodes, patterns whose VMs are worth most at given prices, and how much at the most."""
+    """Finds, for each kind of nodes, patterns whose VMs are worth most at given prices, with a bound on their worth."""
 
     def __init__(self, classes: Classes, budget: Budget, most_elements: int = _MOST_ELEMENTS) -> None:
         """List all maximal patterns of as many kinds as memory allows (elements of arrays)."""
@@ -81,7 +81,7 @@ class Pricer:
 
     @property
     def complete(self) -> int | None:
-        """How many maximal patterns there are, if they are all listed."""
+        """The number of maximal patterns, if they are all listed."""
         if len(self.listed) < len(self._classes.available):
             return None
         return sum(len(patterns) for patterns in self.listed.values())
@@ -89,7 +89,7 @@ class Pricer:
     def price(self, prices: Ints) -> Iterator[tuple[int, int, Ints]]:
         """Yield each kind, an upper bound on the worth of its patterns at these prices (exact mostly), and the best.
 
-        Prices are whole numbers, so that what follows from the bound is proven and no matter of rounding.
+        Prices are whole numbers, so that conclusions from the bound are proven, and free of rounding.
         """
         for kind, patterns in self.listed.items():
             worth = patterns @ prices
@@ -150,7 +150,7 @@ class Pricer:
 
 
 def _packs(number: int) -> Iterator[int]:
-    """Split a number into few, of which sums give every number up to it: 1, 2, 4, ... and the rest."""
+    """Split a number into few parts, whose sums give every number up to it: 1, 2, 4, ... and the rest."""
     pack = 1
     while number > 0:
         yield min(pack, number)

@@ -1,7 +1,7 @@
 """Relaxation: the linear program over patterns (Gilmore and Gomory, 1961), by column generation; its proven bound.
 
-The bound does not rest on the floating point of the linear program: its prices, rounded to whole numbers, give a
-Lagrangian bound in whole numbers whatever they are; good prices only make it a good one.
+The bound does not rest on the floating point of the linear program. Its prices, rounded to whole numbers, give a
+Lagrangian bound in whole numbers at any prices; good prices only make it a good one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.classes import Classes, Floats, Ints, Load
 from rmsplugin.packing.patterns import Pricer
 
-#: What one node costs, in the whole numbers of prices.
+#: The cost of one node, in the whole numbers of prices.
 _ONE = 1_000_000
 
-#: The part of the limits that is left for what comes after the relaxation.
+#: The part of the limits that is left for the steps after the relaxation.
 _RESERVE = 0.5
 
 Column = tuple[int, Load]
@@ -28,12 +28,12 @@ Column = tuple[int, Load]
 
 @dataclass
 class Relaxation:
-    """What the linear program tells: the fewest nodes there can be, and which patterns are worth combining."""
+    """The result of the linear program: the least number of nodes, and the patterns that are worth combining."""
 
     bound: int
     infeasible: bool = False  # proven: not even fractions of patterns host all VMs
     columns: list[Column] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)  # how many nodes host it, by column; empty if not known
+    values: list[float] = field(default_factory=list)  # the number of nodes that host it, by column; empty if unknown
 
 
 class Master:
@@ -99,7 +99,7 @@ class Master:
         if not budget.deterministic:
             solver.set_time_limit_in_seconds(max(budget.left, 0.01))
         solver.solve(self._model)
-        # Estimated from what was seen: a solve costs some passes over the columns for each row.
+        # Estimated from measurements: a solve costs some passes over the columns for each row.
         if budget.deterministic:
             budget.charge(2e5 + 20 * self._elements + 2 * len(self.columns) * len(self._missing))
         else:
@@ -121,8 +121,8 @@ def relax(classes: Classes, pricer: Pricer, start: Iterable[Column], usable: Int
         classes: the problem.
         pricer: finds the patterns.
         start: patterns to begin with, e.g. those of a heuristic's packing.
-        usable: how many nodes of each kind may be used.
-        budget: what is left of the limits; something is left for the search for whole numbers.
+        usable: the number of nodes of each kind that may be used.
+        budget: the rest of the limits; a part is left for the search for whole numbers.
 
     Returns:
         The bound holds for packings within ``usable``.
@@ -160,13 +160,13 @@ def relax(classes: Classes, pricer: Pricer, start: Iterable[Column], usable: Int
 
 
 def whole_prices(duals: Floats) -> Ints:
-    """What each class pays, in the whole numbers in which a node costs ``_ONE``."""
+    """The price of each class, in the whole numbers in which a node costs ``_ONE``."""
     prices: Ints = np.floor(np.maximum(duals, 0.0) * _ONE + 0.5).astype(np.int64)
     return prices
 
 
 def worthwhile(offers: list[tuple[int, int, Ints]], prices: Ints, duals: Floats, cost: int) -> list[Column]:
-    """The patterns that are worth more than a node of their kind costs, including what its scarcity adds (duals)."""
+    """The patterns that are worth more than a node of their kind costs, including the price of its scarcity (duals)."""
     found = []
     for kind, _, patterns in offers:
         rent = max(-float(duals[kind]), 0.0) * _ONE
@@ -178,8 +178,8 @@ def worthwhile(offers: list[tuple[int, int, Ints]], prices: Ints, duals: Floats,
 def _bound(classes: Classes, usable: Ints, prices: Ints, worths: dict[int, int], cost: int) -> int:
     """The fewest nodes (cost 1), or above 0 if not all VMs can be hosted (cost 0), proven by whole prices >= 0.
 
-    The prices sum up to what all VMs pay. A node hosts VMs that pay at most ``worth``, so a packing is paid for only
-    if all usable nodes together earn what is missing to that sum (Lagrangian bound). Or the prices are scaled so that
+    The prices sum up to the payment of all VMs. A node hosts VMs that pay at most ``worth``, so a packing is paid for
+    only if all usable nodes together earn the rest of that sum (Lagrangian bound). Or the prices are scaled so that
     no node earns more than it costs (Farley, 1990).
     """
     # Python's integers: no overflow.

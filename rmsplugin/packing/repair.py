@@ -1,6 +1,6 @@
 """Repair: a place for all VMs near where they are, so that little memory has to move.
 
-VMs leave the nodes that are overloaded, as little memory as will do, each for the node that it fills best. Where that
+VMs leave the overloaded nodes, as little memory as suffices, each for the node that it fills best. If that
 finds no place for all, an integer program packs a neighbourhood anew: the overloaded nodes, and those with most room.
 The neighbourhood grows until there is a place for all (large neighbourhood search).
 """
@@ -25,18 +25,19 @@ from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
 
 _Ints = npt.NDArray[np.int64]
-ItemClass = tuple[int, int, Rules]  # demands (hundredths of a CPU, MiB), and where it may be
+ItemClass = tuple[int, int, Rules]  # demands (hundredths of a CPU, MiB), and allowed nodes
 
-#: The first neighbourhood has so many nodes besides the overloaded ones, each further one so many times as many.
+#: The number of nodes in the first neighbourhood besides the overloaded ones; each further one has so many times as
+#: many.
 _NEIGHBOURS, _GROWTH = 8, 4
 
-#: Beyond so many pairs of a class and a node the integer program finds nothing within a second.
+#: With more pairs of a class and a node the integer program finds nothing within a second.
 MOST_PAIRS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A place for all VMs, and how much memory leaves its place for that."""
+    """A place for all VMs, and the amount of memory that leaves its place for that."""
 
     assignment: Mapping[str, str]  # node by VM name
     moved_mib: int
@@ -52,8 +53,8 @@ class Repair:
         """State the problem.
 
         Args:
-            items: the VMs, CPUs counted in hundredths, and where each may be.
-            nodes: the nodes, with what they have for these VMs (less than nothing: they take none).
+            items: the VMs, CPUs counted in hundredths, with their allowed nodes.
+            nodes: the nodes, with their resources for these VMs (below 0: they accept none).
             current: node by VM name: where a VM runs, or may resume at the least cost.
         """
         self._nodes = [node for node in nodes if node.state is NodeState.UP and _is_sound(node)]
@@ -75,7 +76,7 @@ class Repair:
                 taken[here][1] += item.vm.demand.memory_mib
         self.free = self.capacity - np.array(taken, dtype=np.int64).reshape(-1, 2)
         self.overloaded = np.flatnonzero((self.free < 0).any(axis=1))
-        # How much of an average node an amount is: what makes CPUs and memory comparable.
+        # An amount as a part of an average node: this makes CPUs and memory comparable.
         self.weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
 
     def _may_be(self, item: Item, node: int) -> bool:
@@ -85,7 +86,7 @@ class Repair:
     # -- greedily ------------------------------------------------------------------------------------------------------
 
     def by_best_fit(self) -> Repaired | None:
-        """Let as little as possible leave the overloaded nodes, and place that, the largest first; None if it fails."""
+        """Move as little as possible from overloaded nodes, and place that, the largest first; None if it fails."""
         free = self.free.copy()
         moving = list(self.homeless)
         for node in self.overloaded.tolist():
@@ -100,7 +101,7 @@ class Repair:
         return self._repaired(placed)
 
     def _leaving(self, node: int, free: _Ints) -> list[Item]:
-        """Who leaves an overloaded node."""
+        """The VMs that leave an overloaded node."""
         here, leaving = list(self.on[node]), []
         while (free[node] < 0).any():
             item = self._next_to_leave(here, free, node)
@@ -110,7 +111,7 @@ class Repair:
         return leaving
 
     def _next_to_leave(self, here: list[Item], free: _Ints, node: int) -> Item:
-        """The one of least memory that is enough, if it has a place to go to; else what helps most for its memory."""
+        """The smallest VM that is enough, if it has a place to go to; else the VM that helps most for its memory."""
         short = np.maximum(-free[node], 0)
         enough = [item for item in here if (demand_of(item.vm) >= short).all()]
         if enough:
@@ -168,15 +169,15 @@ class Repair:
         return sorted(range(len(self._nodes)), key=lambda i: (i not in short, not wanted[i], -room[i], i))
 
     def name(self, node: int) -> str:
-        """Of a node, by its number."""
+        """The name of a node, by its number."""
         return self._nodes[node].name
 
     def number(self, name: str) -> int | None:
-        """Of a node, by its name; None if it takes no VMs at all."""
+        """The number of a node, by its name; None if it accepts no VMs at all."""
         return self._index.get(name)
 
     def most(self, k: ItemClass, node: int, count: int) -> int:
-        """How many of so many VMs of a class an empty node has room for; 0 if it may have none of them."""
+        """The number of VMs, of so many of a class, for which an empty node has room; 0 if it may have none of them."""
         if not self.mask(k[2])[node]:
             return 0
         cpus, memory = self.capacity[node].tolist()
@@ -185,7 +186,7 @@ class Repair:
         return int(min([count, *rooms]))
 
     def assignment(self, placed: Mapping[str, int]) -> dict[str, str]:
-        """Node by VM name: those that are placed, and all others that have a place where they are."""
+        """Node by VM name: for placed VMs, and for all others that have a place where they are."""
         found = {item.vm.name: self._nodes[i].name for i, here in enumerate(self.on) for item in here}
         return found | {name: self._nodes[i].name for name, i in placed.items()}
 
@@ -201,7 +202,7 @@ class Repair:
 
 
 class _Program:
-    """The integer program of a neighbourhood: how many VMs of each class each of its nodes hosts, and keeps."""
+    """The integer program of a neighbourhood: the numbers of each class that each of its nodes hosts, and keeps."""
 
     def __init__(self, repair: Repair, nodes: Sequence[int]) -> None:
         self._repair, self._nodes = repair, nodes
@@ -214,7 +215,7 @@ class _Program:
         self.pairs = len(self._members) * len(nodes)
 
     def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
-        """Node by VM name, of all VMs in the neighbourhood; None if no place for all is found."""
+        """Node by VM name, for all VMs in the neighbourhood; None if no place for all is found."""
         model = cp_model.CpModel()
         hosted: dict[tuple[ItemClass, int], cp_model.IntVar] = {}
         kept = []
@@ -244,7 +245,7 @@ class _Program:
         return [node for node in self._nodes if self._repair.most(k, node, 1)]
 
     def _named(self, hosted: Mapping[tuple[ItemClass, int], int]) -> dict[str, int]:
-        """Give the VMs of each class their nodes: first to those who can stay."""
+        """Give the VMs of each class their nodes: first to VMs that can stay."""
         placed: dict[str, int] = {}
         counts: dict[ItemClass, dict[int, int]] = defaultdict(dict)
         for (k, node), count in hosted.items():
@@ -257,12 +258,12 @@ class _Program:
 
 
 def named(here: Sequence[tuple[str, int]], coming: Sequence[str], hosted: Mapping[int, int]) -> dict[str, int]:
-    """Give equal VMs their nodes: first to those who can stay there, then to the others that are there, then to all.
+    """Give equal VMs their nodes: first to VMs that can stay there, then to the others that are there, then to all.
 
     Args:
-        here: VMs, and the node where each is.
+        here: VMs, with the node of each.
         coming: VMs that are nowhere yet.
-        hosted: how many VMs each node hosts.
+        hosted: the number of VMs of each node.
 
     Returns:
         Node by VM name.
@@ -281,12 +282,12 @@ def named(here: Sequence[tuple[str, int]], coming: Sequence[str], hosted: Mappin
 
 
 def _is_sound(node: Node) -> bool:
-    """Whether a node has not less than nothing left: one that others overload takes no VMs at all."""
+    """Whether a node has no less than 0 left: an overloaded one accepts no VMs at all."""
     return node.capacity.centi_cpus >= 0 and node.capacity.memory_mib >= 0
 
 
 def demand_of(vm: VM) -> _Ints:
-    """What a VM demands: hundredths of a CPU, MiB."""
+    """The demand of a VM: hundredths of a CPU, MiB."""
     return np.array((vm.demand.centi_cpus, vm.demand.memory_mib), dtype=np.int64)
 
 
@@ -295,5 +296,5 @@ def _least(item: Item) -> tuple[int, float, str]:
 
 
 def class_of(item: Item) -> ItemClass:
-    """What makes VMs equal."""
+    """The facts that make VMs equal."""
     return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules)

@@ -1,4 +1,4 @@
-"""Ruled: what the rules of a vjob (``rmsplugin.model.rules``) mean to a packing: on which nodes its VMs may be."""
+"""Ruled: the meaning of a vjob's rules (``rmsplugin.model.rules``) for a packing: the nodes where its VMs may be."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Bools = npt.NDArray[np.bool_]
 
 
 def mask(rules: Rules, position: Mapping[str, int]) -> Bools:
-    """By node, whether a VM with these rules may be there, whoever else is.
+    """By node, whether a VM with these rules may be there, whatever other VMs are.
 
     Args:
-        rules: of the VM's vjob.
-        position: of each node, by its name: 0, 1 and so on.
+        rules: the rules of the VM's vjob.
+        position: the position of each node, by its name: 0, 1 and so on.
     """
     row = np.full(len(position), True, dtype=np.bool_)
     for rule in rules:
@@ -28,7 +28,7 @@ def mask(rules: Rules, position: Mapping[str, int]) -> Bools:
 
 @singledispatch
 def _row(rule: Rule, position: Mapping[str, int]) -> Bools:
-    """What one rule says of each node. One of a type that has no constraint here would be broken in silence."""
+    """One rule's answer for each node. A rule of a type without a constraint here would be broken in silence."""
     raise NotImplementedError(f"no packing knows the rule {rule}")
 
 

@@ -1,4 +1,4 @@
-"""Search: how long and how a solver may look for something better than what it has."""
+"""Search: the limits within which a solver may look for a better answer than it has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 class Search:
     """Limits of a search; whatever ends it, the best found so far and the proven bound are returned.
 
-    With ``deterministic_limit`` the answer depends on nothing but the input, the seed and the number of workers; the
-    unit is the solver's own (about a second of one core). Without it the clock of the machine decides when it ends.
+    With ``deterministic_limit`` the answer depends only on the input, the seed and the number of workers; the
+    unit is the solver's own (about a second of one core). Without it the clock of the machine ends the search.
     """
 
     time_limit_s: float = 5.0

@@ -1,7 +1,7 @@
 """VMPP, the Virtual Machine Packing Problem: the fewest nodes that can host the running VMs (VEE'09, section 3).
 
-Not by a variable for each VM and node: equal VMs are a class, equal nodes a kind, and what is searched is how many
-nodes of each kind host which pattern of VMs (see docs/decisions/0009-packing-patterns.md).
+There is no variable for each VM and node. Equal VMs are a class, equal nodes a kind, and the search is for the number
+of nodes of each kind that host each pattern of VMs (see docs/decisions/0009-packing-patterns.md).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from rmsplugin.packing.search import Search
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """All VMs on few nodes, and how few it could be at best."""
+    """All VMs on few nodes, with the least possible number."""
 
     assignment: Mapping[str, str]  # node by VM name
     nodes_used: int
     lower_bound: int  # proven: no packing uses fewer nodes
-    ffd_nodes_used: int | None  # what first fit decreasing uses; None: it finds no packing
+    ffd_nodes_used: int | None  # the nodes of first fit decreasing; None: it finds no packing
 
     @property
     def optimal(self) -> bool:
@@ -33,7 +33,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class NoPacking:
-    """No packing, and why: because there is none (``proven``), or because none was found within the limits."""
+    """No packing, and the reason: there is none (``proven``), or none was found within the limits."""
 
     explanation: str
     proven: bool
@@ -45,10 +45,10 @@ def pack(
     """Host all VMs on the fewest nodes.
 
     Args:
-        items: the VMs, CPUs counted in hundredths, and where each may be.
+        items: the VMs, CPUs counted in hundredths, with their allowed nodes.
         nodes: the nodes in the order of first fit; only those that are up are used.
         search: the limits; the best packing found within them is returned, with the proven bound.
-        current: node by VM name; of equal nodes, VMs are given to those that host them already where that is easy.
+        current: node by VM name; among equal nodes, VMs are given to those that host them already if that is easy.
 
     Raises:
         ValueError: two VMs have one name.

@@ -1,6 +1,6 @@
-"""Child: the program of a proposing process. It answers requests until its engine closes the pipe, or is no more.
+"""Child: the program of a proposing process. It answers requests until its engine closes the pipe, or has ended.
 
-Whatever libraries print goes nowhere (standard output) or to the engine as diagnostics (standard error). The kernel
+Prints of libraries go nowhere (standard output) or to the engine as diagnostics (standard error). The kernel
 ends this process when the engine's end of the lifeline closes, also while C code holds the interpreter.
 """
 
@@ -28,8 +28,8 @@ def main(words: list[str]) -> int:
     """Run until there are no more requests.
 
     Args:
-        words: the file descriptor of the lifeline, the memory limit in MiB, by how much to be nicer than the engine,
-            and what to call, as ``module:function``.
+        words: the file descriptor of the lifeline, the memory limit in MiB, the niceness above the engine's,
+            and the function to call, as ``module:function``.
     """
     lifeline, memory_mib, nice, entry = int(words[0]), int(words[1]), int(words[2]), words[3]
     end_with(lifeline)
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
 
 
 def _keep_to_ourselves() -> tuple[int, int]:
-    """Move the pipes to descriptors that no library knows: HiGHS prints a line on standard output now and then."""
+    """Move the pipes to descriptors that no library knows: HiGHS sometimes prints a line on standard output."""
     requests, answers = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -74,7 +74,7 @@ def _answer(propose: Propose, request: wire.Request, answers: int, memory_mib: i
 
 
 def _data_mib() -> int:
-    """What counts for the limit of memory."""
+    """The memory that counts for the limit."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[5]) * resource.getpagesize() >> 20
 
@@ -101,7 +101,7 @@ def _write(descriptor: int, data: bytes) -> None:
 if __name__ == "__main__":
     try:
         status = main(sys.argv[1:])
-    except BrokenPipeError:  # the engine is gone, or has no use for the answer
+    except BrokenPipeError:  # the engine is gone, or does not need the answer
         status = 0
     # No destructors: threads that a library may have left are none of our business.
     os._exit(status)

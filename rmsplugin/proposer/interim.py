@@ -15,15 +15,15 @@ Make = Callable[[], Proposal | NoProposal]
 #: Most searches end before that, and nothing has to be sent.
 _FIRST_S = 0.2
 
-#: After each one nothing is sent for so many times as long as that one took: the search shall have the time.
+#: After each sending, nothing is sent for so many times its duration: the search has to have the time.
 _REST = 9.0
 
 
 class Interim:
-    """Sends what is offered from a thread of its own, the newest first; what was offered before that is forgotten."""
+    """Sends offered proposals from a thread of its own, the newest first; older offers are forgotten."""
 
     def __init__(self, send: Callable[[Proposal], None]) -> None:
-        """Take what sends one proposal."""
+        """Take the function that sends one proposal."""
         self._send = send
         self._changed = threading.Condition()
         self._newest: Make | None = None
@@ -31,7 +31,7 @@ class Interim:
         self._thread: threading.Thread | None = None
 
     def offer(self, make: Make) -> None:
-        """There is a better one, which ``make`` makes; returns at once."""
+        """Offer a better proposal, which ``make`` makes; returns at once."""
         with self._changed:
             self._newest = make
             self._changed.notify()
@@ -53,7 +53,7 @@ class Interim:
             self._changed.wait_for(lambda: self._over, seconds)
 
     def _next(self) -> Make | None:
-        """What was offered last; None if there will be nothing more."""
+        """The last offer; None if there will be no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._over or self._newest is not None)
             make, self._newest = self._newest, None

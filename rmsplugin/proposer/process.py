@@ -1,4 +1,4 @@
-"""Process: one proposing process, from its start to its end; every wait is bounded, and it is killed where it fails."""
+"""Process: one proposing process, from its start to its end; every wait is bounded, and a failing process is killed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rmsplugin.child_process import environment
 from rmsplugin.proposer import wire
 from rmsplugin.proposing.proposal import Proposal
 
-#: What standard error said last is kept up to so much.
+#: The last bytes of standard error that are kept.
 _TAIL_BYTES = 4096
 _SHOWN_CHARACTERS = 200
 
-#: So long a process that was killed may take to be gone; the kernel holds one only while a disk does not answer.
+#: The time that a killed process may take to be gone; the kernel holds one only while a disk does not answer.
 _REAP_S = 5.0
 
 
 class ProcessFailedError(Exception):
-    """The process is of no more use, and has been killed; the message says what it did, after "the proposer".
+    """The process is of no more use, and has been killed; the message tells what it did, after "the proposer".
 
     Attributes:
-        best: the best proposal that it had sent before that; None if there was none.
+        best: the best proposal that it had sent before; None if there was none.
     """
 
     best: Proposal | None = None
@@ -39,17 +39,17 @@ class ProposerLimits:
     """Bounds of a proposing process.
 
     Raises:
-        ValueError: one that nothing can keep.
+        ValueError: a bound that cannot be kept.
     """
 
     deadline_s: float = 30.0  # of one proposal; longer than all searches in it together
-    fallback_s: float = 30.0  # of the proposal by First Fit Decreasing, where the first one failed
+    fallback_s: float = 30.0  # of the proposal by First Fit Decreasing, if the first one failed
     start_s: float = 60.0  # until it has loaded the solvers
-    memory_mib: int = 2048  # that it may have; the libraries take about 150
-    nice: int = 5  # so much nicer than the engine: slurmctld and the service go first
+    memory_mib: int = 2048  # the most memory; the libraries take about 150
+    nice: int = 5  # niceness above the engine's: slurmctld and the service go first
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse bounds without meaning."""
         for name in ("deadline_s", "fallback_s", "start_s", "memory_mib"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
@@ -65,10 +65,10 @@ class Process:
 
         Args:
             limits: its memory and niceness.
-            entry: what it calls, as ``module:function``.
+            entry: the function that it calls, as ``module:function``.
 
         Raises:
-            ProcessFailedError: the system does not let us.
+            ProcessFailedError: the system does not allow it.
         """
         self._limits = limits
         self._decoder = wire.Decoder()
@@ -110,25 +110,26 @@ class Process:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be asked: it has not ended, and nobody has ended it."""
+        """Whether it can be asked: it has not ended, and was not ended."""
         return self._lifeline >= 0 and self._process.poll() is None
 
     def ask(self, request: bytes, deadline_s: float) -> wire.Answer:
         """Send a request (a frame), and wait for the answer.
 
         Args:
-            request: what ``wire.encode`` made of it.
-            deadline_s: from the moment that the process has loaded what it needs (at most ``start_s``).
+            request: the output of ``wire.encode``.
+            deadline_s: the time for the answer, from the moment that the process has loaded its modules (at most
+                ``start_s``).
 
         Raises:
-            ProcessFailedError: there is none.
+            ProcessFailedError: there is no answer.
         """
         if self._lifeline < 0:
             raise ProcessFailedError("has been ended")
         if not self._ready:
             self._expect_ready()
         self._hear()
-        self._said = b""  # what it said before has nothing to do with this request
+        self._said = b""  # its earlier words have nothing to do with this request
         self._best = None
         try:
             message = self._exchange(request, deadline_s, f"had no answer within {deadline_s:g} s")
@@ -158,7 +159,7 @@ class Process:
             os.close(lifeline)
 
     def kill(self) -> None:
-        """Kill it; whoever waits for an answer sees it end. May be called from any thread."""
+        """Kill it; a caller that waits for an answer sees it end. May be called from any thread."""
         self._process.kill()
 
     def _expect_ready(self) -> None:
@@ -220,7 +221,7 @@ class Process:
         return message
 
     def _hear(self) -> bool:
-        """Keep the end of what it says on standard error; False when there is nothing (more)."""
+        """Keep the end of its words on standard error; False when there are none (any more)."""
         try:
             data = os.read(self._errors.fileno(), 1 << 16)
         except BlockingIOError:
@@ -229,7 +230,7 @@ class Process:
         return bool(data)
 
     def _failed(self, what: str) -> ProcessFailedError:
-        """End it, and say what it did: ``what``, or how it ended by itself, and its last words."""
+        """End it, and tell what it did: ``what``, or how it ended by itself, and its last words."""
         if not what:
             with contextlib.suppress(subprocess.TimeoutExpired):  # its pipe is closed: it is about to end
                 self._process.wait(1.0)

@@ -1,4 +1,4 @@
-"""Proposer: keeps one proposing process warm, and answers by First Fit Decreasing where that process fails."""
+"""Proposer: keeps one proposing process warm, and answers by First Fit Decreasing if that process fails."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimi
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
 
-#: What a process calls.
+#: The function that a process calls.
 ENTRY = "rmsplugin.proposing.propose:propose"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What came of a request.
+    """The result of a request.
 
     Attributes:
-        found: the proposal, or why there is none.
-        failure: what the process did that was asked first, in a sentence; empty if it answered.
-        seconds: of each stage of the answer, by its name.
-        peak_memory_mib: what the answering process held at most.
+        found: the proposal, or the reason why there is none.
+        failure: the failure of the process that was asked first, in a sentence; empty if it answered.
+        seconds: the seconds of each stage of the answer, by its name.
+        peak_memory_mib: the most memory that the answering process held.
     """
 
     found: Proposal | NoProposal
@@ -39,7 +39,7 @@ class Proposed:
 class Proposer:
     """Proposes in a process of its own. Requests of several threads are answered one after the other.
 
-    Each answer is there within ``deadline_s``; where the process fails, within ``deadline_s + start_s + fallback_s``
+    Each answer is there within ``deadline_s``; if the process fails, within ``deadline_s + start_s + fallback_s``
     (and ``start_s`` more if the failed one was new). Nothing is left behind when this process ends, however it ends.
     """
 
@@ -48,7 +48,7 @@ class Proposer:
 
         Args:
             limits: bounds of the process.
-            entry: what it calls, as ``module:function``.
+            entry: the function that it calls, as ``module:function``.
         """
         self._limits = limits or ProposerLimits()
         self._entry = entry
@@ -63,9 +63,9 @@ class Proposer:
             self._prepare()
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
-        """Propose one context switch; where the search fails, the best that it had found, else by First Fit Decreasing.
+        """Propose one context switch; if the search fails, its best proposal so far, else one by First Fit Decreasing.
 
-        The proposal says so then.
+        The proposal tells of such a failure.
 
         The answer has not been checked.
 
@@ -106,7 +106,7 @@ class Proposer:
         return Proposed(found, failure, answer.seconds, answer.peak_memory_mib)
 
     def _ask(self, configuration: Configuration, parameters: ProposalParameters, deadline_s: float) -> wire.Answer:
-        """Raises ProcessFailedError; UnavailableError where that is because of ``close``."""
+        """Ask the process. Raises ProcessFailedError; UnavailableError if that is because of ``close``."""
         request = wire.encode(wire.Request(configuration, parameters))
         process = self._running()
         try:
@@ -117,7 +117,7 @@ class Proposer:
             self._refuse_if_closed()
             raise
         if answer.memory_mib > self._limits.memory_mib / 2:
-            self._drop()  # what libraries hold on to shall not end the next request
+            self._drop()  # memory that libraries hold must not end the next request
         return answer
 
     def _running(self) -> Process:
@@ -132,7 +132,7 @@ class Proposer:
             return self._process
 
     def _prepare(self) -> None:
-        """Start a process, if that can be; whoever asks next tries again and is told."""
+        """Start a process, if possible; the next caller tries again and gets the error."""
         try:
             self._running()
         except (ProcessFailedError, UnavailableError):
@@ -159,5 +159,5 @@ class Proposer:
 
 
 def _instead(found: Proposal, failure: str, what: str) -> Proposal:
-    """A proposal that stands in for the answer that was asked for, and says so."""
+    """A proposal that stands in for the requested answer, and says so."""
     return replace(found, fallback=failure, sentence=f"{failure}; {what}: {found.sentence}")

@@ -1,7 +1,7 @@
-"""Wire: what an engine and its proposing process say to each other, and the frames that it goes in.
+"""Wire: the messages between an engine and its proposing process, and their frames.
 
-A frame is a mark, the length of what follows, a digest of it, and a pickle. Both ends run the same code under the same
-account, so a pickle opens no door; the digest tells a whole message from what a dying process may leave in a pipe.
+A frame is a mark, the length of the rest, a digest of it, and a pickle. Both ends run the same code under the same
+account, so a pickle opens no door; the digest tells a whole message from remains of a dying process in a pipe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK = b"RMSP"
 _DIGEST_BYTES = 16
 _HEADER = struct.Struct(f">4sQ{_DIGEST_BYTES}s")
 
-#: A configuration of 30,000 VMs has some MiB; this is garbage.
+#: A configuration of 30,000 VMs has some MiB; a longer message is garbage.
 _MOST_BYTES = 1 << 30
 
 
@@ -49,7 +49,7 @@ class Better:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, the seconds of each stage, and the memory that the process holds and held at most, in MiB."""
+    """The result, the seconds of each stage, and the process's present and peak memory, in MiB."""
 
     found: Proposal | NoProposal
     seconds: Mapping[str, float]
@@ -69,36 +69,36 @@ Message = Ready | Request | Better | Answer | Failure
 
 
 class GarbageError(Exception):
-    """What was read is no frame."""
+    """The bytes are no frame."""
 
 
 def encode(message: Message) -> bytes:
-    """One frame."""
+    """Encode a message as one frame."""
     with uncollected():
         data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     return _HEADER.pack(_MARK, len(data), _digest(data)) + data
 
 
 class Decoder:
-    """Takes in what was read, piece by piece, and gives out whole messages."""
+    """Takes bytes piece by piece, and gives out whole messages."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take in some more bytes."""
+        """Take some more bytes."""
         self._data += data
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left of what was taken in."""
+        """Whether nothing is left of the bytes taken."""
         return not self._data
 
     def message(self) -> Message | None:
         """The next message; None until it is whole.
 
         Raises:
-            GarbageError: there is something else.
+            GarbageError: the bytes are something else.
         """
         if len(self._data) < _HEADER.size:
             if not _MARK.startswith(bytes(self._data[: len(_MARK)])):
@@ -127,11 +127,11 @@ def receive(decoder: Decoder, read: Callable[[int], bytes]) -> Message | None:
     """Wait for the next message; None at the end of the stream.
 
     Args:
-        decoder: has what was read beyond the last message.
-        read: returns at most so many bytes, and none at the end only.
+        decoder: has the bytes read beyond the last message.
+        read: returns at most so many bytes, and none only at the end.
 
     Raises:
-        GarbageError: there is something else, or the stream ends in a frame.
+        GarbageError: the bytes are something else, or the stream ends in a frame.
     """
     while (message := decoder.message()) is None:
         data = read(1 << 20)

@@ -246,9 +246,9 @@ class Session:
     def start(self, archive_fd: int, check: Callable[[], None]) -> None:
         """Start the script, unless it was started, from the files in a tar, read from ``archive_fd`` to its end.
 
-        archive_fd: the descriptor of the archive.
+        Args:
+            archive_fd: the descriptor of the archive.
             check: raises the error if the archive was not whole: the guest would wait for its rest for ever.
-            check: raises what is wrong if the archive was not whole: the guest would wait for its rest for ever.
         """
 
         def send(channel: Channel) -> None:
