@@ -1,1 +1,1 @@
-"""Thin, typed access to the world outside: Slurm, libvirt, guests, nodes. One Protocol each."""
+"""Adapters: thin, typed access to Slurm, libvirt, guests and nodes; one Protocol each."""

@@ -13,7 +13,7 @@ _SAID_BYTES = 300
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended, and the end of what it said, on one line."""
+    """The exit of a command, and the end of its output, on one line."""
 
     status: int
     said: str
@@ -23,8 +23,8 @@ def run_command(words: Sequence[str], *, timeout_s: float) -> Ended:
     """Run a program with its arguments and wait for its end.
 
     Raises:
-        OperationFailedError: it cannot be run.
-        TimedOutError: it had not ended after ``timeout_s``, and was killed: what it did is not known.
+        OperationFailedError: the program cannot be run.
+        TimedOutError: it had not ended after ``timeout_s``, and was killed: its effects are unknown.
     """
     try:
         done = subprocess.run(

@@ -1,8 +1,8 @@
 """MUNGE credential: a short-lived token that proves which user of this cluster made it, and for which payload.
 
-By libmunge itself, through ctypes: no process is started for a credential, of which an engine with a thousand wrappers
-makes and checks hundreds in a second. Standard library only: the hooks and wrappers import this module on every vjob's
-way through Slurm, and libmunge is loaded when the first credential is made or checked. All functions may be called
+It uses libmunge itself, through ctypes: no process is started for a credential, and an engine with a thousand wrappers
+makes and checks hundreds of credentials in a second. Standard library only: the hooks and wrappers import this module
+on every vjob's way through Slurm, and libmunge is loaded at the first credential. All functions may be called
 from several threads; each call has a context of its own.
 """
 
@@ -41,7 +41,7 @@ _OPTION_UID_RESTRICTION = 9
 
 
 class Credential:
-    """What a decoded credential proves: who made it, and what it says.
+    """The proof in a decoded credential: its maker, and its payload.
 
     No dataclass: a wrapper would pay for the import.
     """
@@ -56,13 +56,13 @@ def encode(payload: bytes, *, restrict_uid: int | None = None, socket: str = "")
     """Make a credential of the calling process's user. Takes 11 s at most, which is libmunge's own bound.
 
     Args:
-        payload: what it says.
+        payload: its payload.
         restrict_uid: the only user who will be able to decode it.
-        socket: munged's socket, when it is not the default one.
+        socket: munged's socket, if it is not the default one.
 
     Raises:
         UnavailableError: munged does not answer, or libmunge is not installed.
-        OperationFailedError: munged will not make it, for example because the payload is larger than 1 MiB.
+        OperationFailedError: munged refuses to make it, for example because the payload is larger than 1 MiB.
     """
     library = _library()
     text = ctypes.c_void_p()
@@ -83,7 +83,7 @@ def decode(credential: str, *, socket: str = "") -> Credential:
 
     Args:
         credential: the text that ``encode`` returned.
-        socket: munged's socket, when it is not the default one.
+        socket: munged's socket, if it is not the default one.
 
     Raises:
         ForbiddenError: it proves nothing: forged, expired, replayed, or made for another user.
@@ -91,7 +91,7 @@ def decode(credential: str, *, socket: str = "") -> Credential:
     """
     library = _library()
     text = credential.encode("utf-8", "replace")
-    if b"\0" in text:  # C would not see what follows
+    if b"\0" in text:  # C would not see the bytes after it
         raise ForbiddenError(f"MUNGE credential refused: {_REJECTED[8]}")
     payload, length = ctypes.c_void_p(), ctypes.c_int()
     uid, gid = ctypes.c_uint32(), ctypes.c_uint32()
@@ -124,7 +124,7 @@ def _library() -> ctypes.CDLL:
     library.munge_ctx_set.argtypes = [context, ctypes.c_int]  # and one value, whose type depends on the option
     library.munge_encode.argtypes = [ctypes.c_void_p, context, text, ctypes.c_int]
     library.munge_decode.argtypes = [text, context, *[ctypes.c_void_p] * 4]
-    library.free.argtypes = [ctypes.c_void_p]  # the C library's, which libmunge is linked with
+    library.free.argtypes = [ctypes.c_void_p]  # that of the C library with which libmunge is linked
     library.free.restype = None
     return library
 

@@ -1,4 +1,4 @@
-"""Seed: the ISO image that tells cloud-init in a disk-image guest who it is (data source NoCloud)."""
+"""Seed: the ISO image that gives cloud-init in a disk-image guest its identity (data source NoCloud)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rmsplugin.adapters.guests.config import NATIVE_FILE, native_tools
 #: cloud-init looks for a file system of this name.
 _VOLUME = "CIDATA"
 
-#: Name of a guest that was not told who it is, and of the service in it that waits to be told.
+#: Name of a guest without an identity, and of the service in it that waits for one.
 _WAITER = "rmsplugin-waits"
 
-#: A kernel that panics resets the machine, which ends the VM: it would stand still for ever.
+#: A kernel that panics resets the machine, which ends the VM: otherwise it would stand still for ever.
 _NO_PANIC = ["sh", "-c", "echo -1 >/proc/sys/kernel/panic"]
 
 _ANY_USER: dict[str, Any] = {
@@ -34,7 +34,7 @@ _ANY_USER: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """Identity of one guest. The host key is made by the engine, so that it can verify the guest it talks to."""
+    """Identity of one guest. The engine makes the host key, so that it can verify the guest when it talks to it."""
 
     instance_id: str  # the VM's UUID: cloud-init sets a guest up once for each
     hostname: str
@@ -47,7 +47,7 @@ class Seed:
 
 
 def seed_iso(seed: Seed) -> bytes:
-    """The image. It holds the guest's host key, so it is as secret as that."""
+    """The image. It holds the guest's host key, so it is as secret as the key."""
     return _iso({"instance-id": seed.instance_id, "local-hostname": seed.hostname}, _network(seed), _user(seed))
 
 
@@ -59,9 +59,9 @@ def waiting_program() -> str:
 
 @functools.cache
 def waiting_seed_iso() -> bytes:
-    """The image for a guest that boots without being told who it is, and waits to be: nothing of any VM is in it.
+    """The image for a guest that boots without an identity, and waits for one: it holds nothing of any VM.
 
-    A template has the programs in it in memory, as they were when the template was made.
+    A template has the programs in its memory, as they were when the template was made.
 
     Raises:
         RefusedError: the program for guests was not compiled.

@@ -1,1 +1,1 @@
-"""Guests: what the engine does inside a VM; a Protocol, and ssh behind it."""
+"""Guests: the engine's actions inside a VM; a Protocol, and ssh behind it."""

@@ -1,9 +1,9 @@
-"""Awaits identity: the program that runs in a disk image's guest of which a template is made (decision 0044).
+"""Awaits identity: the program in a disk image's guest of which a template is made (decision 0044).
 
-The guest has booted without being told who it is. Here it says so on its console, is saved, and, restored as whatever
-VM, finds the configuration of that one in the same place and becomes it. The program stands in the seed, runs on the
-image's own Python (3.7 or newer) as root, and knows nothing of the rest of this package. It is started before the state
-is saved, and so is the ssh server, for an emulated guest takes its time for each program.
+The guest has booted without an identity. Here it says so on its console, and is saved. Restored as any VM, it finds the
+configuration of that VM in the same place and becomes it. The program stands in the seed, runs on the image's own
+Python (3.7 or newer) as root, and knows nothing of the rest of this package. Both it and the ssh server are started
+before the state is saved, for an emulated guest takes its time for each program.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _CONFIG_BYTES = 4096
 _WAITING = "rmsplugin-guest: waiting"
 _PLACE = "/run/rmsplugin"
 _SEED, _TOOLS, _LINKS = "CIDATA", "vjob-tools", ("unpack", "login-shell")
-_IMAGE = f"{_PLACE}/image"  # where `configure` finds the accounts of the image as they were
+_IMAGE = f"{_PLACE}/image"  # where `configure` finds the former accounts of the image
 _PASSWD = "/etc/passwd"
 _POLL_S = 0.02
-_LOOK_S = 0.005  # whoever is restored in between waits for the rest
+_LOOK_S = 0.005  # a guest that is restored in between waits for the rest
 _RNDRESEEDCRNG = 0x5207
 _CARDS = "/sys/class/net"
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-#: A pipe by the name of a key that no guest has, which an ssh server opens before it looks for the one above.
+#: A pipe with the name of a key that no guest has; an ssh server opens it before it looks for the key above.
 _GATE = "/etc/ssh/ssh_host_rsa_key"
-#: By their names in /proc, which have 15 letters at most.
+#: The processes by their names in /proc, which have at most 15 letters.
 _STOPPED = ("systemd-udevd", "systemd-network")
 _SERVERS = ("ssh.service", "sshd.service")
-#: Where in its kernel a process is that waits for somebody to open the other end of a pipe.
+#: The kernel function of a process that waits until the other end of a pipe is opened.
 _AT_GATE = ("wait_for_partner", "fifo_open")
-#: So long it may take to get there, and so long one that is to begin anew may still listen as it did.
+#: The seconds that the server may take to get there, and that one to be restarted may still listen as before.
 _AT_GATE_S, _LISTENING_S = 10, 2
 _MS_BIND = 4096
 _PR_SET_THP_DISABLE = 41
-_MAP_POPULATE = 0x8000  # Python knows it since 3.10
+_MAP_POPULATE = 0x8000  # Python has it since 3.10
 _LAST = 19
 _START_S = 5
 # Requests of ioctl for sockets, and flags, of <linux/sockios.h>, <linux/if.h> and <linux/route.h>.
@@ -57,7 +57,7 @@ _ALL_BITS = 0xFFFFFFFF
 _NOTHING = subprocess.DEVNULL
 _RESERVE, _RESERVE_KIB = "/proc/sys/vm/min_free_kbytes", 2 << 10
 _LEFT_KIB, _CLEARED_KIB = 12 << 10, 1 << 20
-#: What a start runs, and most scripts: not to be read from the disk then.
+#: The files of a start, and of most scripts: they should not be read from the disk then.
 _USED_SOON = (
     *("sh", "bash", "env", "sleep", "cat", "date"),
     *("hostname", "echo", "ls", "cp", "rm", "mkdir", "grep", "sed"),
@@ -66,8 +66,8 @@ _LIBC = ctypes.CDLL(None)
 
 
 def main() -> None:
-    """Wait, and become somebody."""
-    # All that boots is part of the template then, and nothing of it happens in a VM that starts from it.
+    """Wait, and take an identity."""
+    # So all of the boot is part of the template, and none of it happens in a VM that starts from it.
     subprocess.call(["systemctl", "is-system-running", "--wait"], stdout=subprocess.DEVNULL)
     for module in ("qemu_fw_cfg", "nfsv4", "nfsv3"):
         subprocess.call(["modprobe", "--quiet", module])
@@ -76,10 +76,10 @@ def main() -> None:
     _have_quick_shell()
     os.makedirs("/root/.ssh", mode=0o700, exist_ok=True)
     card, server = _card(), _stop_at_gate(_start_server())
-    # Who asks for the VM's address already hears of it at once, instead of asking again a second later.
+    # A process that asks for the VM's address hears of it at once, instead of asking again a second later.
     _write(f"/proc/sys/net/ipv4/conf/{card}/arp_notify", "1")
     _forget_boot()
-    held = _hold_back(server) if server else []  # one that starts only then is not to inherit it
+    held = _hold_back(server) if server else []  # a server that starts only then must not inherit it
     with open("/dev/console", "w") as console:
         console.write(_WAITING + "\n")
     identity = _await_configuration()
@@ -91,15 +91,15 @@ def main() -> None:
 
 
 def _make_place() -> None:
-    """Where the engine puts the vjob's tools; it makes one itself where /run lets no program run and there is none."""
+    """Make the directory of the vjob's tools; the engine makes one itself if /run is noexec and there is none."""
     os.makedirs(_PLACE, exist_ok=True)
     subprocess.call(["mount", "-t", "tmpfs", "-o", "mode=0755,nosuid,nodev", "rmsplugin", _PLACE])
 
 
 def _take_tools() -> None:
-    """Have the tools from the seed: the engine sends a VM that starts from the template only what is its own.
+    """Take the tools from the seed: a VM that starts from the template gets only its own files from the engine.
 
-    Raises CalledProcessError where the seed cannot be mounted, and no template is made.
+    Raises CalledProcessError if the seed cannot be mounted; then no template is made.
     """
     seed, tools = f"{_PLACE}/seed", f"{_PLACE}/bin"
     os.makedirs(seed)
@@ -114,7 +114,7 @@ def _take_tools() -> None:
 
 
 def _have_quick_shell() -> None:
-    """Let root's shell be one that is there at once, until `configure` writes the accounts anew: bash takes 60 ms."""
+    """Give root a shell that starts at once, until `configure` writes the accounts anew: bash takes 60 ms."""
     shell = f"{_PLACE}/bin/login-shell"
     os.makedirs(_IMAGE)
     shutil.copyfile(_PASSWD, f"{_IMAGE}/passwd")
@@ -124,7 +124,7 @@ def _have_quick_shell() -> None:
 
 
 def _start_server() -> int:
-    """Have the ssh server run, with a key that is good for nothing: nobody reaches it. Returns its process id, or 0."""
+    """Start the ssh server, with a useless key: nobody reaches it. Returns its process id, or 0."""
     subprocess.call(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", _HOST_KEY])
     words = ["systemctl", "show", "--property=MainPID", "--value", _restart_server()]
     answer = subprocess.run(words, stdout=subprocess.PIPE).stdout.strip()
@@ -132,9 +132,9 @@ def _start_server() -> int:
 
 
 def _stop_at_gate(server: int) -> int:
-    """Have the ssh server begin anew, and stop before it reads its keys: what a start takes is in the template then.
+    """Restart the ssh server, and stop it before it reads its keys: so the work of its start is in the template.
 
-    One that is told to read only other keys does not stop. Returns its process id; 0 if it does neither.
+    A server that is told to read only other keys does not stop. Returns its process id; 0 if it does neither.
     """
     if not server or os.path.exists(_GATE):
         return server
@@ -158,7 +158,7 @@ def _listens() -> bool:
 
 
 def _let_read_keys(server: int) -> None:
-    """Have it go on; where it has not stopped, it begins anew."""
+    """Let the server go on; if it has not stopped, restart it."""
     if _is_gate() and _open_gate():
         return
     if server:
@@ -172,7 +172,7 @@ def _is_gate() -> bool:
 
 
 def _open_gate() -> bool:
-    """Whether anybody was at it."""
+    """Open the gate; returns whether a process waited there."""
     try:
         gate = os.open(_GATE, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -194,11 +194,11 @@ def _restart_server() -> str:
 
 
 def _hold_back(server: int) -> list[int]:
-    """Have all but this program and the ssh server step back; returns who does, for ``_let_go``.
+    """Hold all processes back but this program and the ssh server; returns those held back, for ``_let_go``.
 
-    The clock, the network and the mounts of the VM that this will be give the guest's daemons much to do, and each of
-    them would do it before the job's script starts. Those that manage devices and networks even stop: nobody asks them
-    anything, and what they hear of meanwhile is none of a job's devices, and a card that has its addresses.
+    The clock, the network and the mounts of the future VM give the guest's daemons much to do, and each of
+    them would do it before the job's script starts. Daemons that manage devices and networks even stop: nobody asks
+    them anything, and their news meanwhile is about devices that no job uses, and a card that has its addresses.
     """
     others = [process for process in _processes() if process not in (os.getpid(), server)]
     held = [process for process in others if _change_priority(process, 0, _LAST)]
@@ -214,7 +214,7 @@ def _signal_managers(among: list[int], number: int) -> None:
 
 
 def _let_go(held: list[int]) -> None:
-    """Undo it, also for what they have started meanwhile: that is root's, or has process 1 for its parent."""
+    """Let the processes go, and those that they have started meanwhile: root's, or children of process 1."""
     _signal_managers(held, signal.SIGCONT)
     for process in _processes():
         with contextlib.suppress(OSError):
@@ -233,7 +233,7 @@ def _parent_of(process: int) -> int:
 
 
 def _change_priority(thread: int, before: int, after: int) -> bool:
-    """Whether it was changed; the kernel's own threads have no program, and stay as they are."""
+    """Return whether the priority was changed; the kernel's own threads have no program, and stay as they are."""
     with contextlib.suppress(OSError):
         if os.getpriority(os.PRIO_PROCESS, thread) == before and os.readlink(f"/proc/{thread}/exe"):
             os.setpriority(os.PRIO_PROCESS, thread, after)
@@ -242,7 +242,7 @@ def _change_priority(thread: int, before: int, after: int) -> bool:
 
 
 def _forget_boot() -> None:
-    """Leave little in memory: each start from the template reads what is not zero there, be it in use or not."""
+    """Leave little in memory: each start from the template reads all pages that are not zero, in use or not."""
     os.sync()
     _write("/proc/sys/vm/drop_caches", "3\n")
     for program in _USED_SOON:
@@ -250,7 +250,7 @@ def _forget_boot() -> None:
             subprocess.call([program, "--version"], stdin=_NOTHING, stdout=_NOTHING, stderr=_NOTHING)
     with open(_RESERVE) as file:
         reserve = file.read()
-    # Of what the kernel keeps back nothing can be cleared, and it also caches as much again for this CPU.
+    # The kernel's reserve cannot be cleared, and the kernel caches as much again for this CPU.
     _write(_RESERVE, f"{_RESERVE_KIB}\n")
     with open("/proc/meminfo") as facts:
         free_kib = next(int(line.split()[1]) for line in facts if line.startswith("MemFree:"))
@@ -260,10 +260,10 @@ def _forget_boot() -> None:
 
 
 def _clear(size: int) -> None:
-    """Have so much free memory full of zeros: the kernel hands it out so, first of all what the boot has used.
+    """Fill so much free memory with zeros: the kernel hands out zeroed pages, first those that the boot has used.
 
-    In a process that may die of it: the kernel ends who asks for more than there is. By pages, since huge ones are made
-    only of what nobody has used since the boot began.
+    It does so in a process that may die of it: the kernel ends a process that asks for more than there is. It goes by
+    small pages, since huge ones are made only of memory unused since the boot began.
     """
     child = os.fork()
     if child == 0:
@@ -295,7 +295,7 @@ def _configuration() -> str:
 
 
 def become(identity: dict[str, str], card: str, server: int) -> None:
-    """Be the VM of this configuration; the network comes last, when there is nothing left that two VMs share."""
+    """Become the VM of this configuration; the network comes last, when two VMs no longer share anything."""
     with open("/sys/class/rtc/rtc0/since_epoch") as clock:
         time.clock_settime(time.CLOCK_REALTIME, int(clock.read()))
     _reseed(binascii.a2b_base64(identity["seed"]))
@@ -310,14 +310,14 @@ def become(identity: dict[str, str], card: str, server: int) -> None:
 
 
 def _reseed(seed: bytes) -> None:
-    """Have the kernel's generator begin anew: two guests from one state would give out the same numbers."""
+    """Reseed the kernel's generator: two guests from one state would give out the same numbers."""
     with open("/dev/urandom", "wb", buffering=0) as generator:
         generator.write(seed)
         fcntl.ioctl(generator, _RNDRESEEDCRNG)
 
 
 def _hide_boot_id() -> None:
-    """The kernel has given its boot id out already, and there is no way to have it choose another one."""
+    """Hide the boot id: the kernel has given it out already, and cannot be told to choose another one."""
     _write("/run/rmsplugin-boot-id", _random_id() + "\n")
     _LIBC.mount(b"/run/rmsplugin-boot-id", b"/proc/sys/kernel/random/boot_id", None, _MS_BIND, None)
 
@@ -329,14 +329,14 @@ def _random_id() -> str:
 
 
 def _card() -> str:
-    """The name of the network card: the one device of the network that has hardware."""
+    """The name of the network card: the only network device that has hardware."""
     return next(name for name in sorted(os.listdir(_CARDS)) if os.path.exists(f"{_CARDS}/{name}/device"))
 
 
 def _set_network(identity: dict[str, str], card: str) -> None:
-    """The card gets its VM's addresses; should it keep the template's, it must not come up.
+    """Give the card its VM's addresses; if it kept the template's, it must not come up.
 
-    By the kernel's own requests: an emulated guest takes 0.1 s for a program that makes them.
+    This uses the kernel's own requests: an emulated guest takes 0.1 s for a program that makes them.
     """
     address, _, bits = identity["address"].partition("/")
     mask = (_ALL_BITS << (32 - int(bits)) & _ALL_BITS).to_bytes(4, "big")
@@ -359,14 +359,14 @@ def _socket_address(address: bytes) -> bytes:
 
 
 def _add_gateway(any_socket: socket.socket, gateway: bytes) -> None:
-    """The route to all that no other route leads to: a ``struct rtentry``."""
+    """Add the route for all addresses without another route: a ``struct rtentry``."""
     anywhere = _socket_address(bytes(4))
     entry = (0, anywhere, _socket_address(gateway), anywhere, _RTF_UP | _RTF_GATEWAY)
     fcntl.ioctl(any_socket, _SIOCADDRT, struct.pack("@L16s16s16sH64x", *entry))
 
 
 def _write(path: str, content: str, mode: int = 0o644) -> None:
-    """In place: a file system has more to do for a file that is emptied first."""
+    """Write in place: a file system has more work with a file that is emptied first."""
     data = content.encode()
     file = os.open(path, os.O_WRONLY | os.O_CREAT, mode)
     try:

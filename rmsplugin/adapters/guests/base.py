@@ -1,12 +1,12 @@
-"""Guests: what the engine does inside a VM after it has booted or was restored.
+"""Guests: the engine's actions inside a VM after it has booted or was restored.
 
 Contract of ``Guests``, for every implementation:
 
 * Calls block, and are bounded in time by ``timeout_s``. They may be called from several threads.
-* Every call is idempotent. A guest is addressed by its address and proves itself by its host key; nothing is sent to a
-  guest that cannot.
-* A guest that does not answer (yet) raises UnavailableError, one that shows another host key or does not take the
-  engine's key raises ForbiddenError, and one where a command fails raises OperationFailedError.
+* Every call is idempotent. A guest is addressed by its address and proves itself by its host key; a guest that cannot
+  gets nothing.
+* A guest that does not answer (yet) raises UnavailableError. One that shows another host key, or refuses the engine's
+  key, raises ForbiddenError. One where a command fails raises OperationFailedError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Guests(Protocol):
     ) -> None:
         """Return when the guest lets the engine in as root.
 
-        ``check`` is called before each attempt; what it raises ends the wait. Raises UnavailableError when time is up,
+        ``check`` is called before each attempt; its errors end the wait. Raises UnavailableError when time is up,
         ForbiddenError.
         """
         ...
@@ -42,13 +42,13 @@ class Guests(Protocol):
     ) -> None:
         """Make the guest a VM of its vjob: tools, names, account, keys, mounts.
 
-        ``check`` is called now and then; what it raises ends the wait for the guest. Raises OperationFailedError (with
+        ``check`` is called now and then; its errors end the wait for the guest. Raises OperationFailedError (with
         the guest's words), TimedOutError, UnavailableError, ForbiddenError.
         """
         ...
 
     def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
-        """What the job's processes in the guest have used; None: the guest does not count. Raises as ``configure``."""
+        """The use of the job's processes in the guest; None: the guest does not count. Raises as ``configure``."""
         ...
 
     def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""Config: what makes a booted image a VM of its vjob, and the archive in which it gets there."""
+"""Config: the files that make a booted image a VM of its vjob, and the archive that brings them there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
 _PLAIN_DIRECTORY = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+")
 _PUBLIC_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]+={0,2}")
 
-#: The user's own, which nobody else may read.
+#: Files of the user's own, which nobody else may read.
 _SECRETS = frozenset({"id_dropbear", "id_ed25519"})
 
 NATIVE_FILE = "vjob-tools"
@@ -44,7 +44,7 @@ NATIVE_PROGRAMS = (
 
 @dataclass(frozen=True, slots=True)
 class GuestVM:
-    """One VM of a vjob, as the other VMs have to know it."""
+    """One VM of a vjob, with the facts that the other VMs need."""
 
     name: str
     address: str
@@ -63,16 +63,16 @@ class GuestMount:
 
 @dataclass(frozen=True, slots=True)
 class SlurmFacts:
-    """What a guest has to know of the site's Slurm: to end steps as that does, in its words, and where scripts lie."""
+    """A guest's facts about the site's Slurm, to end steps as Slurm does, in its words, and the place of scripts."""
 
     release: str = ""  # such as 22.05.8; empty: not known
     kill_wait_s: int = 30  # KillWait
     spool_dir: str = ""  # SlurmdSpoolDir
 
     def script_path(self, job_id: int, front: str) -> str:
-        """Where the front's slurmd has a job's script; empty: not known, or no path that a guest is to make.
+        """The path where the front's slurmd has a job's script; empty: unknown, or no path that a guest should make.
 
-        Where no ``front`` is known yet, that is so if the path has its name.
+        While no ``front`` is known yet, it is empty if the path has the front's name.
         """
         directory = self.spool_dir.replace("%n", front).replace("%h", front) if front else self.spool_dir
         return f"{directory}/job{job_id:05}/slurm_script" if _PLAIN_DIRECTORY.fullmatch(directory) else ""
@@ -80,11 +80,11 @@ class SlurmFacts:
 
 @dataclass(frozen=True, slots=True)
 class GuestConfig:
-    """All that makes a booted image a VM of its vjob. ``vms`` are all VMs of the vjob, ``index`` is this one.
+    """All that makes a booted image a VM of its vjob. ``vms``: all VMs of the vjob; ``index``: this one.
 
-    ``commands``: Slurm's clients work in it, through the wrapper. ``front``: where Slurm runs the job.
+    ``commands``: Slurm's clients work in it, through the wrapper. ``front``: the node where Slurm runs the job.
     ``all_cpus``: of each of ``vms``; empty: all have ``cpus``.
-    ``has_native``: it has the native tools of this release already.
+    ``has_native``: whether it has this release's native tools already.
     """
 
     job_id: int
@@ -105,7 +105,7 @@ class GuestConfig:
     all_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what would not survive the files below, or must not be.
+        """Refuse values that would not survive the files below, or must not be there.
 
         Raises:
             RefusedError: names the value.
@@ -116,7 +116,7 @@ class GuestConfig:
         if not _USER.fullmatch(account.name):
             raise RefusedError(f"user name {account.name!r} cannot be given to a guest")
         if account.uid < 1 or account.gid < 0:
-            # The guest's root is the engine's; a script that runs as root would be, too.
+            # The guest's root is the engine's account; a script that runs as root would be root, too.
             raise RefusedError("root cannot run vjobs")
         for what in (account.home, account.shell):
             if not what.startswith("/") or not what.isprintable() or ":" in what or '"' in what:
@@ -179,7 +179,7 @@ class GuestConfig:
         }
 
     def archive(self) -> bytes:
-        """Return the tar archive that is unpacked in /run/rmsplugin now: tools in ``bin``, files in ``etc``.
+        """Return the tar archive to be unpacked in /run/rmsplugin now: tools in ``bin``, files in ``etc``.
 
         Raises:
             RefusedError: the program for guests was not compiled.
@@ -204,7 +204,7 @@ class GuestConfig:
 
 @functools.cache
 def native_tools() -> bytes:
-    """The one program for guests, as it was when it was first needed.
+    """The one program for guests, as it was at its first use.
 
     Raises:
         RefusedError: it was not compiled.
@@ -220,7 +220,7 @@ def native_tools() -> bytes:
 def group_lines(account: Account) -> Iterator[str]:
     """Lines of /etc/group for the user's groups, the primary one first.
 
-    A name that no such line can hold becomes the group's number.
+    A name that does not fit into such a line is replaced by the group's number.
     """
     for group in account.groups or (Group(account.name, account.gid),):
         name = group.name if _GROUP.fullmatch(group.name) else str(group.gid)
@@ -230,7 +230,7 @@ def group_lines(account: Account) -> Iterator[str]:
 
 
 def people_lines(account: Account) -> Iterator[str]:
-    """Lines of /etc/passwd for the others in the user's groups: names for `ls -l`, and nothing that lets anybody in."""
+    """Lines of /etc/passwd for other members of the user's groups: names for `ls -l`, without any login."""
     for person in account.people:
         if _USER.fullmatch(person.name) and person.uid not in (0, account.uid):
             yield f"{person.name}:*:{person.uid}:{person.gid}::/nonexistent:/usr/sbin/nologin"

@@ -1,4 +1,4 @@
-"""Keys: the ed25519 keys that the engine makes, of vjobs and of the ssh servers of VMs."""
+"""Keys: ed25519 keys by the engine, of vjobs and of the ssh servers of VMs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def generate_keypair() -> KeyPair:
 
 
 def dropbear_key(private_openssh: str) -> bytes:
-    """The same private ed25519 key in Dropbear's form, which an emulated guest takes 0.2 s to make from OpenSSH's.
+    """The same private ed25519 key in Dropbear's form; an emulated guest would take 0.2 s to make it from OpenSSH's.
 
     Raises:
         RefusedError: it is not an ed25519 key in OpenSSH's form.

@@ -1,4 +1,4 @@
-"""Site files: what guests have in common with the host that the engine runs on: time zone, language, names of hosts."""
+"""Site files: a guest's settings from the engine's host: time zone, language, names of hosts."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from rmsplugin.settings.guests import Guest
 
 _ZONES = "usr/share/zoneinfo"
 _LANG = re.compile(r"\s*(?:export\s+)?LANG=[\"']?([A-Za-z0-9_.@-]+)[\"']?\s*")
-#: Of systemd-resolved: the name servers themselves, where /etc/resolv.conf names the one on this host.
+#: Of systemd-resolved: it has the name servers themselves, if /etc/resolv.conf names the one on this host.
 _BEHIND_STUB = "run/systemd/resolve/resolv.conf"
 _LARGEST = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class SiteFiles:
-    """What a guest is told of its site; whatever is empty stays as the image has it."""
+    """The site's settings for a guest; for empty ones the image's settings stay."""
 
     timezone: str = ""  # its name, as in Europe/Prague
-    localtime: bytes = b""  # the zone itself (TZif), for images that do not know its name
+    localtime: bytes = b""  # the zone itself (TZif), for images that lack its name
     locale: str = ""
     resolv_conf: str = ""
     hosts: str = ""
@@ -31,11 +31,11 @@ class SiteFiles:
 
 
 def read_site_files(guest: Guest, root: Path = Path("/")) -> SiteFiles:
-    """Read what the settings say from this host's files; what cannot be read is empty.
+    """Read the files of this host that the settings select; unreadable ones give empty values.
 
     Args:
         guest: the settings.
-        root: where the host's files are.
+        root: the root directory of the host's files.
     """
     zone, content = _time_zone(guest.timezone, root)
     return SiteFiles(
@@ -91,12 +91,12 @@ def _resolv_conf(choice: str, root: Path) -> str:
     if any(_is_name_server(line, here=True) for line in lines):
         lines = _text(root / _BEHIND_STUB).splitlines() or lines
     kept = [line for line in lines if line.strip() and line[0] not in "#;" and not _is_name_server(line, here=True)]
-    # Without any server only `search` is left, which helps nobody.
+    # Without any server only `search` is left, which is useless.
     return "".join(f"{line}\n" for line in kept) if any(_is_name_server(line) for line in kept) else ""
 
 
 def _is_name_server(line: str, *, here: bool = False) -> bool:
-    """Whether it names one; ``here``: one that is this host's alone."""
+    """Whether the line names a server; ``here``: one that is this host's alone."""
     words = line.split()
     if len(words) < 2 or words[0] != "nameserver":
         return False
@@ -104,7 +104,7 @@ def _is_name_server(line: str, *, here: bool = False) -> bool:
 
 
 def _is_own(address: str) -> bool:
-    """Whether an address means this host, or this link, wherever it is used."""
+    """Whether an address means its own host, or its own link, wherever it is used."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

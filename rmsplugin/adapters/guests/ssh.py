@@ -18,17 +18,17 @@ from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError,
 
 _SSH_PORT = 22
 
-# A cut connection is an exception here. What paramiko's threads say of it as well must not get into the output of a job
-# or a command, where Python writes what no handler takes; the engine's log does take it.
+# A cut connection is an exception here. The messages of paramiko's threads about it must not get into the output of a
+# job or a command, where Python writes records without a handler; the engine's log does have a handler.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
-#: Pauses between attempts to be let in: a guest whose network is up mostly has its ssh server a moment later; one that
+#: Pauses between attempts to connect: a guest whose network is up mostly has its ssh server a moment later. One that
 #: boots slowly is asked less and less often, since each attempt costs it time.
 _FIRST_RETRY_S, _RETRY_GROWTH, _RETRY_S = 0.02, 1.3, 0.3
-#: How long anything in a guest goes on after it has become pointless.
+#: The time for which a command in a guest goes on after it has become pointless.
 _CHECK_S = 0.5
-#: An attempt to connect ends after so long, each a bit later than the one before it, up to the last: the kernel
-#: itself repeats a first packet that got lost only after 1 s, and many are sent before a guest's card is up.
+#: An attempt to connect ends after so long, each later than the one before it, up to the last. The kernel itself
+#: repeats a lost first packet only after 1 s, and many are sent before a guest's card is up.
 _CONNECT_S = 0.03
 _CONNECT_GROWTH = 1.15
 _LONGEST_CONNECT_S = 1.0
@@ -36,8 +36,8 @@ _OUTPUT_LIMIT = 4096
 _SEND_BYTES = 1 << 15
 
 # /run may be mounted noexec (initramfs-tools does so). The tools replace their former selves by rename or unlink, as
-# every tar does, so that those that run keep reading the file they were started from. A guest that has them unpacks by
-# itself: an emulated one takes 0.1 s and more for a tar, and for what this shell does before.
+# every tar does, so that running tools keep reading their own files. A guest that has the tools unpacks by
+# itself: an emulated guest takes 0.1 s and more for a tar, and for the work of this shell before it.
 _UNPACK = (
     "[ ! -x /run/rmsplugin/bin/unpack ] || exec /run/rmsplugin/bin/unpack; "
     "set -e; umask 022; [ -d /run/rmsplugin ] || mkdir /run/rmsplugin; noexec='' own=''; "
@@ -49,13 +49,13 @@ _UNPACK = (
 )
 
 
-# A clock that is set is late by so much at most, or has been set so often.
+# A set clock is late by so much at most, or was set so often.
 _CLOCK_LATE_S = 0.5
 _CLOCK_TRIES = 5
 _USED = "/run/rmsplugin/bin/account print"
 
-# Who sees the script's end first keeps it, as the job's user, in `exit`; nobody may have looked yet. Then its process
-# is a zombie without other threads. The files are the user's: they tell of his own job only.
+# The first process that sees the script's end keeps it, as the job's user, in `exit`; perhaps none has looked yet. Then
+# the script's process is a zombie without other threads. The files are the user's: they tell only of his own job.
 _ENDED = (
     "cd /run/rmsplugin/state 2>/dev/null || exit 0; [ -e started ] || exit 0; [ ! -e exit ] || { echo ended; exit; }; "
     "[ -f pid ] && read -r pid <pid || exit 0; case $pid in ''|*[!0-9]*) exit 0 ;; esac; "
@@ -66,15 +66,15 @@ _ENDED = (
 
 _LINGER_S = 3.0
 
-#: Who was waited for is configured at once. What is older is of a start that came to nothing.
+#: A guest is configured right after the wait for it. An older connection belongs to a start that failed.
 _KEPT_S = 30.0
 
 
 class SshGuests:
     """Guests reached by ssh. Makes one connection a call: calls are rare, and VMs move between them.
 
-    Only the connection by which a guest was seen ready serves the call after that, too: a guest that was restored an
-    instant ago, and is emulated, takes the better part of a second for one.
+    Only the connection by which a guest was seen ready is used for the next call, too: an emulated guest that was
+    restored just now takes the better part of a second for a connection.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class SshGuests:
             each.close()
 
     def _take(self, address: str, host_key: str) -> paramiko.Transport | None:
-        """The kept connection to a guest, if there is one that is as good as a new one."""
+        """The kept connection to a guest, if it is as good as a new one."""
         with self._lock:
             transport, since = self._kept.pop((address, host_key), (None, 0.0))
         if transport is None or (transport.is_active() and time.monotonic() - since <= _KEPT_S):
@@ -237,11 +237,11 @@ class SshGuests:
         timeout_s: float,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[int, str]:
-        """Run one command and return its exit status and what it said (both streams, the beginning)."""
+        """Run one command and return its exit status and its output (both streams, the beginning)."""
         deadline = time.monotonic() + timeout_s
         try:
             channel = transport.open_session(timeout=timeout_s)
-            # From here on paramiko's own waits, for the answer to the request among them, are bounded by this.
+            # From here on this bounds paramiko's own waits, among them the wait for the answer to the request.
             channel.settimeout(timeout_s)
             channel.set_combine_stderr(True)
             channel.exec_command(command)
@@ -260,14 +260,14 @@ class SshGuests:
 
 
 def _close_later(transport: paramiko.Transport) -> None:
-    """The job's wrapper is about to connect: an emulated guest is not to be busy with the end of this connection."""
+    """Close a connection later: the job's wrapper is about to connect, and an emulated guest should be free for it."""
     timer = threading.Timer(_LINGER_S, transport.close)
     timer.daemon = True
     timer.start()
 
 
 def _send(channel: paramiko.Channel, data: bytes, deadline: float) -> None:
-    """Send it all, to a guest that takes it in time. Raises TimeoutError."""
+    """Send all of the data, to a guest that takes it in time. Raises TimeoutError."""
     left = data
     while left:
         channel.settimeout(_left_s(deadline))
@@ -278,7 +278,7 @@ def _send(channel: paramiko.Channel, data: bytes, deadline: float) -> None:
 
 
 def _left_s(deadline: float) -> float:
-    """How long until then. Raises TimeoutError when it is over."""
+    """The seconds until then. Raises TimeoutError if the time is over."""
     left_s = deadline - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
@@ -286,7 +286,7 @@ def _left_s(deadline: float) -> float:
 
 
 def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None]) -> bytes:
-    """Read all that a command says, and return the beginning. Raises TimeoutError, and what ``check`` raises.
+    """Read all of a command's output, and return the beginning. Raises TimeoutError, and the errors of ``check``.
 
     The time is over at the deadline, also for a guest that goes on talking.
     """
@@ -306,17 +306,17 @@ def _read(channel: paramiko.Channel, deadline: float, check: Callable[[], None])
 def open_transport(
     address: str, port: int, host_key: str, *, timeout_s: float, check: Callable[[], None] = lambda: None
 ) -> paramiko.Transport:
-    """Connect to an ssh server that has ``host_key``, and to none that has another.
+    """Connect to an ssh server that has ``host_key``, and to no other.
 
-    ``check`` is called now and then; what it raises ends the attempt.
+    ``check`` is called now and then; its errors end the attempt.
 
     Raises:
-        UnavailableError: nothing answers there, or not in time.
-        ForbiddenError: it has another key.
+        UnavailableError: no server answers there, or not in time.
+        ForbiddenError: the server has another key.
     """
     wanted_type, _, wanted = host_key.strip().partition(" ")
     connection = _PromptSocket(fileno=_connect(address, port, timeout_s, check).detach())
-    # Small questions and answers: each would wait for the acknowledgement of the one before.
+    # Questions and answers are small: each would wait for the acknowledgement of the one before.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     transport = paramiko.Transport(connection)
     transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = timeout_s
@@ -335,21 +335,21 @@ def open_transport(
 
 
 class _PromptSocket(socket.socket):
-    """Acknowledges at once what has come.
+    """Acknowledges incoming data at once.
 
-    An ssh server holds back a small message until the one before was acknowledged, which this host would do 40 ms
-    later; the kernel forgets that it is to do so at once, again and again.
+    An ssh server holds back a small message until the message before was acknowledged, which this host would do 40 ms
+    later. The kernel forgets again and again that it has to acknowledge at once.
     """
 
     def recv(self, size: int, flags: int = 0) -> bytes:
         data = super().recv(size, flags)
-        with suppress(OSError):  # the connection broke, as the next call will find out
+        with suppress(OSError):  # the connection broke, as the next call will notice
             self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return data
 
 
 def _connect(address: str, port: int, timeout_s: float, check: Callable[[], None]) -> socket.socket:
-    """Connect by short attempts: one that was made before the guest had a network would wait longer and longer."""
+    """Connect by short attempts: one made before the guest has a network would wait longer and longer."""
     deadline = time.monotonic() + timeout_s
     attempt_s = _CONNECT_S
     while True:
@@ -359,12 +359,12 @@ def _connect(address: str, port: int, timeout_s: float, check: Callable[[], None
         except OSError as error:
             if not isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise UnavailableError(f"guest {address} cannot be reached: {error}") from None
-        # A guest that is slow to answer gets the time for it in the end.
+        # A guest that is slow to answer gets enough time in the end.
         attempt_s = min(attempt_s * _CONNECT_GROWTH, _LONGEST_CONNECT_S)
 
 
 def _shake_hands(transport: paramiko.Transport, timeout_s: float, check: Callable[[], None]) -> None:
-    """Raises SSHException, EOFError, OSError, and what ``check`` raises."""
+    """Do the ssh handshake. Raises SSHException, EOFError, OSError, and the errors of ``check``."""
     done, deadline = threading.Event(), time.monotonic() + timeout_s
     transport.start_client(event=done)
     try:
@@ -383,7 +383,7 @@ def login(transport: paramiko.Transport, user: str, key: paramiko.PKey, *, timeo
     """Log in by public key.
 
     Raises:
-        ForbiddenError: the server does not take the key.
+        ForbiddenError: the server refuses the key.
         UnavailableError: the connection broke, or it took too long.
     """
     transport.auth_timeout = timeout_s

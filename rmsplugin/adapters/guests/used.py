@@ -1,4 +1,4 @@
-"""Used: what the processes of a vjob's user have used in one VM, as its guest counts it."""
+"""Used: the use of a VM by the processes of a vjob's user, as its guest counts it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the job's processes in one VM have used since it was booted; those that have ended are in it.
+    """The use of one VM by the job's processes since its boot, ended processes included.
 
     Attributes:
         cpu_us: CPU time; ``user_us`` and ``system_us`` of it, microseconds.
-        memory_bytes: the most that was seen without what the kernel caches for files, but with files in memory.
-        peak_bytes: the most ever, with these caches.
-        read_bytes: by any call, of files, pipes and network file systems; likewise ``written_bytes``.
-        available_kib: memory of the VM that was available before the script's start; 0: the guest did not say.
+        memory_bytes: the observed maximum without the kernel's caches for files, but with files in memory.
+        peak_bytes: the absolute maximum, with these caches.
+        read_bytes: by any call, from files, pipes and network file systems; likewise ``written_bytes``.
+        available_kib: memory of the VM that was available before the script's start; 0: not reported by the guest.
     """
 
     cpu_us: int = 0
@@ -38,10 +38,11 @@ class Used:
 
     @classmethod
     def parse(cls, text: str) -> Used | None:
-        """Read what ``account print`` says; None if its kernel does not count.
+        """Read the output of ``account print``; None if its kernel does not count.
 
         Raises:
-            OperationFailedError: it is not of that form. A guest is its user's: nothing of it is believed unread.
+            OperationFailedError: it is not of that form. A guest belongs to its user: its words are never believed
+                unchecked.
         """
         values = {}
         for line in text.splitlines():

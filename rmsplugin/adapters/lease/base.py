@@ -2,11 +2,11 @@
 
 Contract, for every implementation:
 
-* At most one holder at any time, as long as clocks of one host do not stand still while others go on: ``held`` is true
-  of one lease at most among all that name the same thing.
-* A holder that is killed, in whatever way, loses the lease without doing anything for it, within the kind's own bound.
+* There is at most one holder at any time, as long as clocks of one host do not stand still while others go on: ``held``
+  is true of at most one lease among all that name the same resource.
+* A holder that is killed, in whatever way, loses the lease without any action of its own, within the kind's own bound.
 * ``epoch`` grows with each change of holder, if the kind has more than one host; it is never used twice by two holders.
-  A kind on one host has epoch 1 for ever: whoever it was has ended before the next one begins.
+  A kind on one host has epoch 1 for ever: each holder has ended before the next one begins.
 * A lease that was lost or released is not held again before ``acquire`` has returned.
 """
 
@@ -19,15 +19,15 @@ class Lease(Protocol):
     """The right to act, for one process."""
 
     def acquire(self) -> None:
-        """Become the holder, or raise UnavailableError at once with who has it. Nothing happens for the holder."""
+        """Become the holder, or raise UnavailableError at once with the holder's name. Does nothing for the holder."""
         ...
 
     def renew(self) -> None:
-        """Hold it for longer, if that takes anything. Raises UnavailableError if it is lost, or was never held."""
+        """Hold the lease for longer, if that needs a call. Raises UnavailableError if it is lost, or was never held."""
         ...
 
     def held(self) -> bool:
-        """Whether this process is the holder now. Asks nobody, and never blocks: it is asked before each act."""
+        """Whether this process is the holder now. Never blocks, and asks no other process: called before each act."""
         ...
 
     @property
@@ -39,5 +39,5 @@ class Lease(Protocol):
         ...
 
     def release(self) -> None:
-        """Let somebody else have it; nothing happens for one who does not hold it."""
+        """Release the lease to others; without effect for a process that does not hold it."""
         ...

@@ -1,4 +1,4 @@
-"""Lock file: the lease of engines that run on one host, on one directory. The kernel frees it when its holder ends."""
+"""Lock file: the lease of engines on one host, on one directory. The kernel frees it when its holder ends."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class LockFile:
-    """A ``Lease`` for who has the lock of ``lock`` in a directory."""
+    """A ``Lease`` of the process that has locked ``lock`` in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Hold nothing yet; ``directory`` has to be there, and is the engine's own."""
+        """Hold nothing yet; ``directory`` has to exist, and is the engine's own."""
         self._directory = directory
         self._descriptor: int | None = None
 

@@ -1,19 +1,19 @@
-"""Node agents: what the engine asks of the files on a node (``rmsplugin-node``, docs/protocols.md section 4).
+"""Node agents: the engine's requests about files on a node (``rmsplugin-node``, docs/protocols.md section 4).
 
 Contract of ``Nodes``, for every implementation:
 
-* Calls block and are bounded in time; they may be made from several threads. A node that is silent delays nobody who
-  calls another one, and all who call it equally long.
+* Calls block and are bounded in time; they may be made from several threads. A silent node does not delay callers of
+  other nodes, and delays all of its own callers equally long.
 * Every verb is idempotent, except that ``seal``, ``send`` and ``verify`` read the whole file again.
 * A node that cannot be reached raises UnavailableError; past the bound TimedOutError is raised, and the outcome has
   to be observed (``stat``, ``list_files``).
-* A store without a marker raises NoStoreError for whatever is asked of the states in it: it is not mounted, or never
-  was set up. So NotFoundError of a state says that a store which has one does not have the state.
-* A saved state is that of a suspend, or, where ``checkpoint`` is not 0, the checkpoint with this number. Each has files
+* A store without a marker raises NoStoreError for every request about its states: it is not mounted, or was never set
+  up. So NotFoundError of a state says that a store with a marker does not have the state.
+* A saved state is that of a suspend, or, if ``checkpoint`` is not 0, the checkpoint with this number. Each has files
   of its own, and a verb on one kind does not wait for one on the other.
 * An engine of a lower epoch than the highest that has acted on a node is refused each act there (DeposedError), and may
-  look. One that says no epoch is of the first.
-* What is not there raises NotFoundError, a full file system NoSpaceError, a file that is not what it should be
+  only look. An engine that gives no epoch is of the first.
+* A missing file raises NotFoundError, a full file system NoSpaceError, a file with other content than it should have
   CorruptStateError, anything else OperationFailedError.
 """
 
@@ -37,7 +37,7 @@ class PartialFile:
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """What a node has of one VM's state."""
+    """The files of one VM's state on a node."""
 
     final_bytes: int | None
     partial: PartialFile | None
@@ -46,7 +46,7 @@ class StateFiles:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Size and BLAKE2b of a state file: what ``seal`` returns, and ``send`` and ``verify`` are told to expect."""
+    """Size and BLAKE2b of a state file: ``seal`` returns it, and ``send`` and ``verify`` expect it."""
 
     size_bytes: int
     blake2b: str
@@ -54,7 +54,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """The VMs that a node has files of."""
+    """The VMs of which a node has files."""
 
     states: frozenset[str]
     partials: frozenset[str]
@@ -63,37 +63,37 @@ class NodeFiles:
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """What ``rmsplugin check`` wants to know of a node."""
+    """A node's facts for ``rmsplugin check``."""
 
     version: str
     directories: Mapping[str, Mapping[str, Any]]  # by setting, e.g. "store": path, exists, owner, mode, free_bytes
     images: Mapping[str, bool]  # path -> readable there
     time: float  # the node's clock, seconds since the epoch
     bridge: bool  # whether the guests' bridge is there
-    save_format: str  # how its libvirt is told to compress what it saves, e.g. "raw" or "lzop"; "" not known
-    restorable_formats: frozenset[str]  # those that the node has the programs for
+    save_format: str  # how its libvirt compresses saves, e.g. "raw" or "lzop"; "" unknown
+    restorable_formats: frozenset[str]  # the formats for which the node has the programs
     snapshot_format: str = ""  # as ``save_format``, of checkpoints
-    templates: tuple[int, int] | None = None  # how many it keeps, and their bytes; None: an older release
-    vm_hook: bool | None = None  # libvirt's hook there refuses what is no VM of ours; None: an older release
-    filter_tools: tuple[str, ...] = ()  # programs that libvirt filters by and that are not there
+    templates: tuple[int, int] | None = None  # the number of templates, and their bytes; None: an older release
+    vm_hook: bool | None = None  # libvirt's hook there refuses VMs that are not ours; None: an older release
+    filter_tools: tuple[str, ...] = ()  # missing programs by which libvirt filters
     ports_closed: bool | None = None  # our table closes its ports to VMs; None: an older release
     writable_images: frozenset[str] = frozenset()  # image files that root there may write, and give to others
-    hidden_vm_dir: str = ""  # the first on the way to ``vm_dir`` that QEMU's account may not pass
+    hidden_vm_dir: str = ""  # the first directory on the way to ``vm_dir`` that QEMU's account may not pass
     kvm_closed: bool | None = None  # /dev/kvm is there, and QEMU's account may not open it; None: not known
     guest_filter: bool | None = None  # the node can filter VMs' interfaces by itself; None: an older release
 
 
 class TemplateUse(enum.StrEnum):
-    """What a VM of a template's kind is to do."""
+    """The next step of a VM of a template's kind."""
 
     COPIED = "copied"  # the template's state is there under the VM's name, to be restored
-    MAKE = "make"  # there is none, and this VM makes it
-    BOOT = "boot"  # nor may it be made: another VM does so, it has failed lately, or the node keeps none
+    MAKE = "make"  # there is no template, and this VM makes it
+    BOOT = "boot"  # it may not: another VM does, it failed lately, or the node keeps none
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a template is named by."""
+    """The name of a template."""
 
     key: str  # 32 hexadecimal digits, of ``Platform.template_key``
     image: str  # its name in the settings; the node tells whether the files are still the same
@@ -103,21 +103,21 @@ class Template:
 class Reach:
     """Whether one node can reach another, as copies need it, and no further."""
 
-    agent: str  # what is wrong with the way to its node agent; "" if nothing
+    agent: str  # the fault on the way to its node agent; "" if there is none
     platform_open: bool = False  # the other node's libvirt obeys the first node
-    unrestricted: bool = False  # the first node's key may call everything on the other one, not only what copies need
+    unrestricted: bool = False  # the first node's key may call all verbs on the other node, not only those of copies
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
-    """What the VMs of a node whose memory is observed take together, and may take."""
+    """The present memory and the bound of a node's VMs whose memory is observed."""
 
     bounded: bool  # there is a bound, and it holds
-    why: str  # else what the node lacks for one; "" if nothing, and none was set
+    why: str  # else the node's missing requirement; "" if there is none, and no bound was set
     limit_mib: int | None
     used_mib: int | None
-    waits: bool  # somebody waits for memory now, because of the bound
-    pressure: float | None  # share of the last 10 s in which somebody on the node waited for memory, in percent
+    waits: bool  # a process waits for memory now, because of the bound
+    pressure: float | None  # share of the last 10 s in which a process on the node waited for memory, in percent
     waiting: tuple[str, ...] = ()  # the VMs that wait
 
 
@@ -126,25 +126,25 @@ SLOWEST_SEAL_BYTES_PER_S = 10 << 20
 
 
 def seal_timeout_s(size_bytes: int, call_timeout_s: float) -> float:
-    """How long the seal of a file of ``size_bytes`` may take, with ``call_timeout_s`` for a small one."""
+    """The seconds that the seal of a file of ``size_bytes`` may take, with ``call_timeout_s`` for a small one."""
     return call_timeout_s + size_bytes / SLOWEST_SEAL_BYTES_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What a VM's interface is pinned to by the node's own filter, if that is the site's choice (NODE_FILTER)."""
+    """The addresses to which the node's own filter pins a VM's interface, if the site has chosen it (NODE_FILTER)."""
 
     mac: str
     address: str
 
 
 class VMFiles(Protocol):
-    """What a VM needs on its node besides its state."""
+    """A VM's files on its node besides its state."""
 
     def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
-        """Write the VM's configuration file, when the interface that the VM will have is pinned, if it is to be.
+        """Write the VM's configuration file, after the VM's future interface is pinned, if it is to be.
 
-        Undone by ``drop_config``. A node that cannot, or whose agent is of an older release, raises
+        ``drop_config`` undoes this. A node that cannot, or whose agent is of an older release, raises
         OperationFailedError.
         """
         ...
@@ -166,16 +166,16 @@ class SavedStates(Protocol):
     """The saved states and checkpoints of VMs."""
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
-        """What there is of the VM's state."""
+        """The files of the VM's state."""
         ...
 
     def seal(
         self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0, progress: Progress | None = None
     ) -> Digest:
-        """Have the partial file on disk under its final name, and say what is in it.
+        """Put the partial file on disk under its final name, and return its digest.
 
-        When there is no partial file, but a final one, it was sealed before, and that one's digest is returned: who
-        saves a VM has to see to it that no older final file is there. Bounded by the size of the file
+        If there is no partial file, but a final one, it was sealed before, and its digest is returned. So the caller
+        that saves a VM has to make sure that no older final file is there. Bounded by the size of the file
         (``seal_timeout_s``), and by the silence of the node. An incomplete file raises CorruptStateError.
         """
         ...
@@ -199,7 +199,7 @@ class SavedStates(Protocol):
     ) -> None:
         """Copy the final file from one node's store to another's, verified where it arrives.
 
-        Another state of the VM there is history, and removed.
+        Another state of the VM there is outdated, and removed.
         """
         ...
 
@@ -210,7 +210,7 @@ class SavedStates(Protocol):
     def use_checkpoint(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
         """Make a checkpoint on the node the VM's state, and keep it as a checkpoint, too: one file with two names.
 
-        Another state of the VM in its place raises OperationFailedError.
+        Another state in the VM's place raises OperationFailedError.
         """
         ...
 
@@ -223,7 +223,7 @@ class AsideStates(Protocol):
     """Saved states that were put aside, under names that nothing else uses."""
 
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
-        """Give the VM's final state, and its disk on the node, names that nothing else uses. Undone by ``take_back``.
+        """Give the VM's final state, and its disk on the node, names that nothing else uses. ``take_back`` undoes it.
 
         Returns:
             Whether the state lies there, put aside. A node that has neither raises NotFoundError.
@@ -235,7 +235,7 @@ class AsideStates(Protocol):
         ...
 
     def drop_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
-        """Remove what ``put_aside`` left."""
+        """Remove the files of ``put_aside``."""
         ...
 
     def verify_aside(
@@ -252,11 +252,11 @@ class StateStores(Protocol):
         """Set up the store, with a marker of 32 hexadecimal digits; one that has a marker keeps it.
 
         Args:
-            node: where.
-            marker: unguessable, and no other store's.
-            expected: a VM whose final state has to be there; else, and where a shared store is no directory,
+            node: the node.
+            marker: an unguessable word that no other store has.
+            expected: a VM whose final state has to be there; otherwise, or if a shared store is no directory,
                 NoStoreError.
-            shared: which store.
+            shared: whether it is the shared store.
 
         Returns:
             The marker that the store has now.
@@ -273,7 +273,7 @@ class StateStores(Protocol):
 
 
 class Templates(Protocol):
-    """What VMs start from in place of a boot."""
+    """The templates from which VMs start in place of a boot."""
 
     def use_template(
         self,
@@ -288,11 +288,11 @@ class Templates(Protocol):
     ) -> TemplateUse:
         """Have a copy of the template that can be restored as this VM, with its name, UUID and MAC address.
 
-        The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that is to
-        make the template is saved there. Where the image has a disk, the VM's is the template's afterwards, or is not
-        there. Nothing may run on it. With a copy come the configuration and the seed, as by ``put_config`` and, if
-        there is one, ``put_seed``; the interface is pinned as by ``put_config`` in any case. Raises CorruptStateError
-        for a template that cannot be used.
+        The copy lies in ``VM.template`` beside the VM's configuration, and goes with it. The state of a VM that makes
+        the template is saved there, too. If the image has a disk, the VM's disk is the template's afterwards, or
+        missing. No VM may run on the disk. With a copy come the configuration and the seed, as by ``put_config`` and,
+        if there is one, ``put_seed``; the interface is pinned as by ``put_config`` in any case. Raises
+        CorruptStateError for a template that cannot be used.
         """
         ...
 
@@ -304,56 +304,56 @@ class Templates(Protocol):
         ...
 
     def keep_disk(self, node: str, vm: str, template: Template) -> None:
-        """Keep a copy of the disk of the VM that makes the template, as it is now that the VM is saved.
+        """Keep a copy of the disk of the VM that makes the template, in its state after the VM was saved.
 
         Raises NotFoundError if the VM does not make it.
         """
         ...
 
     def settle_template(self, node: str, vm: str, template: Template) -> bool:
-        """The VM has started well: keep the state that it made as the template, or remove the copy that it used.
+        """Handle a successful start: keep the state that the VM made as the template, or remove the copy that it used.
 
         Returns:
-            Whether a template was kept: it is not where the store cannot hold it.
+            Whether a template was kept: it is not if the store cannot hold it.
         """
         ...
 
     def refuse_template(self, node: str, vm: str, template: Template) -> None:
-        """The template failed, or could not be made: it is removed, and for an hour none is made.
+        """Handle a failed template, or one that could not be made: it is removed, and for an hour none is made.
 
-        The VM's disk is removed too, for the VM boots from a new one. Nothing may run on it.
+        The VM's disk is removed too, for the VM boots from a new one. No VM may run on it.
         """
         ...
 
 
 class MemoryBounds(Protocol):
-    """The memory that observed VMs of a node take together."""
+    """The bounds on the memory of a node's observed VMs together."""
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
-        """Bound what all VMs of the node whose memory is observed take together, their hypervisor processes included.
+        """Bound the memory of all VMs of the node whose memory is observed, with their hypervisor processes.
 
-        Who needs more then waits until something is freed or the bound is raised: with control groups of version 1 at
-        the bound, and nobody is killed; with those of version 2 from a little below, longer and longer, and at the
-        bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while there is none
-        are outside of it until they start or arrive anew: it is to be set before.
+        A process that needs more then waits until memory is freed or the bound is raised. With control groups of
+        version 1 this is at the bound, and none is killed. With version 2 it is from a little below, longer and longer,
+        and at the bound itself the kernel kills. The bound is gone when the node restarts, and VMs that start while
+        there is none are outside of it until they start or arrive anew: so it has to be set before.
 
-        Each call gives each VM what it takes and a share of what the bound leaves, and most of that to those that wait;
-        without one, since it has just started, a VM may take what is others'. With version 1 a VM that waits is lost
-        when its hypervisor is asked something: to save it or to move it, the bound is raised first.
+        Each call gives each VM its present memory and a share of the rest, and most of the rest to those that wait.
+        A VM without a share, since it has just started, may take others' parts. With version 1 a waiting VM is lost
+        when its hypervisor is asked to save or move it: so the bound is raised first.
 
         Args:
-            node: where.
+            node: the node.
             mib: the bound; 0 to leave it as it is.
 
         Raises:
-            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also what an older
-                agent says.
+            OperationFailedError: more is used, and cannot be reclaimed; the bound is as it was. Also the error of an
+                older agent.
         """
         ...
 
 
 class NodeLooks(Protocol):
-    """What `rmsplugin check` asks."""
+    """The questions of `rmsplugin check`."""
 
     def check(self, node: str) -> NodeCheck:
         """Version, directories and images of the node."""

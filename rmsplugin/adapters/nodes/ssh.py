@@ -42,7 +42,7 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class _ExistsError(OperationFailedError):
-    """Another state of the VM is where a copy should go."""
+    """Another state of the VM is at the destination of a copy."""
 
 
 _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
@@ -56,7 +56,7 @@ _ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
 }
 
 _LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send", "await-guest"})
-#: What an agent says that does not know a verb.
+#: The words of an agent that does not know a verb.
 _UNKNOWN_VERB = "not a command of the node agent"
 
 
@@ -79,9 +79,9 @@ class NodeAgents:
             user: account of the node agent.
             key_path: private key that the account authorises for the forced command.
             known_hosts_path: host keys of all nodes; an unknown or changed one is refused.
-            connect_timeout_s: bound of a connection; twice that when it turns out to have broken unnoticed.
+            connect_timeout_s: bound of a connection; twice that if it turns out to have broken unnoticed.
             call_timeout_s: bound of the verbs that take no ``timeout_s``, and of a node's silence in a seal.
-            epoch: of the engine that asks.
+            epoch: the epoch of the asking engine.
         """
         self.key_path = key_path
         self.known_hosts_path = known_hosts_path
@@ -160,7 +160,7 @@ class NodeAgents:
         try:
             self._call(source, words, timeout_s=timeout_s, advance=advance)
         except _ExistsError:
-            # A node may not take anything away on another one; we may.
+            # A node may not remove files on another node; the engine may.
             self.drop_state(destination, vm, checkpoint=checkpoint)
             self._call(source, words, timeout_s=timeout_s, advance=advance)
 
@@ -225,7 +225,7 @@ class NodeAgents:
             answer["images"],
             answer["time"],
             answer["bridge"],
-            # An older release does not tell them.
+            # An older release does not have them.
             answer.get("save_format", ""),
             frozenset(answer.get("restorable_formats", ())),
             answer.get("snapshot_format", ""),
@@ -325,7 +325,7 @@ class NodeAgents:
         return answer
 
     def _in_full(self, words: list[str], shared: bool) -> list[str]:
-        """The words of a call. The first epoch is not said: agents of older releases know of none."""
+        """The words of a call. The first epoch is left out: agents of older releases know no epochs."""
         epoch = ["--epoch", str(self._epoch)] if self._epoch > FIRST_EPOCH else []
         return [*words, *epoch, *(["--shared"] if shared else [])]
 
@@ -353,7 +353,7 @@ class NodeAgents:
                 raise UnavailableError(f"{what}: the connection broke: {error}") from None
 
 
-#: More than a line of an agent's can have (all saved states of a node), and than all its lines of progress together.
+#: More than a line of an agent's can have (all saved states of a node), and than all its progress lines together.
 _LINE_MAX, _ANSWER_MAX = 4 << 20, 64 << 20
 
 
@@ -368,14 +368,14 @@ def _of(checkpoint: int) -> list[str]:
 def _read(
     channel: paramiko.Channel, patience: Patience, what: str, advance: Callable[[Mapping[str, int]], None] | None
 ) -> dict[str, Any]:
-    """Read lines up to the end, telling the progress among them; the last one is the answer."""
+    """Read lines up to the end, reporting the progress among them; the last one is the answer."""
     answer, pending, received = None, bytearray(), 0
     while True:
         channel.settimeout(patience.remaining_s)
         chunk = channel.recv(65536)
         received += len(chunk)
         *lines, rest = chunk.split(b"\n")
-        if lines or not chunk:  # what there is of a line is joined once, when its end has come
+        if lines or not chunk:  # the parts of a line are joined once, when its end has come
             lines = [bytes(pending) + b"".join(lines[:1]), *lines[1:]]
             pending = bytearray()
         pending += rest

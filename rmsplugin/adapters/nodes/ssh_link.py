@@ -1,7 +1,7 @@
 """Link: the ssh connection to one node's agent, made when needed and made anew when broken.
 
-No lock is held while anybody waits for the node, and all who wait for a connection share one attempt; so a silent node
-keeps each of its callers for the same time, however many there are, and nobody else.
+No lock is held while a caller waits for the node, and all that wait for a connection share one attempt. So a silent
+node keeps each of its callers for the same time, however many there are, and no others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmsplugin.errors import TimedOutError, UnavailableError
 
 #: sshd's MaxSessions is 10 unless the site changes it; more channels at once on one connection are refused.
 _CALLS_AT_ONCE = 8
-#: Of these, calls that read or copy whole states: they take minutes, and must not keep the short ones waiting.
+#: The calls among these that read or copy whole states: they take minutes, and must not keep the short ones waiting.
 _LONG_CALLS_AT_ONCE = 5
 #: How long a call waits for others of its kind to end.
 _LONG_WAIT_S = 3600.0
@@ -27,7 +27,7 @@ _LONG_WAIT_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """How the agent of every node is reached."""
+    """The way to the agent of every node."""
 
     user: str
     key_path: str
@@ -44,7 +44,7 @@ class Link:
         self._client: paramiko.SSHClient | None = None
         self._opening: Future[paramiko.Transport] | None = None
         self._closed = False
-        self._lock = threading.Lock()  # never held while anybody waits for the node
+        self._lock = threading.Lock()  # never held while a caller waits for the node
         self._slots = threading.BoundedSemaphore(_CALLS_AT_ONCE)
         self._long_slots = threading.BoundedSemaphore(_LONG_CALLS_AT_ONCE)
 
@@ -68,7 +68,7 @@ class Link:
             channel.close()
 
     def _open(self, deadline: float) -> paramiko.Channel:
-        # A connection that broke unnoticed (the node restarted) shows only here: it is worth a second try.
+        # A connection that broke unnoticed (the node restarted) shows it only here: it is worth a second try.
         for attempt in (1, 2):
             until = min(deadline, time.monotonic() + self._target.connect_timeout_s)
             transport = self._connected(until)
@@ -81,7 +81,7 @@ class Link:
         raise AssertionError("unreachable")
 
     def _connected(self, until: float) -> paramiko.Transport:
-        """The connection that is there, or the one that is being made: all who wait share one attempt."""
+        """The present connection, or the one that is being made: all that wait share one attempt."""
         with self._lock:
             transport = self._client.get_transport() if self._client else None
             if transport is not None and transport.is_active():
@@ -95,7 +95,7 @@ class Link:
         try:
             return opening.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
-            # Name service has no bound that could be given to it; the attempt goes on for whoever comes later.
+            # Name service has no bound that could be set; the attempt goes on for later callers.
             raise UnavailableError(f"the node agent of {self._node} cannot be reached: no answer in time") from None
 
     def _connect(self, opening: Future[paramiko.Transport]) -> None:
@@ -120,7 +120,7 @@ class Link:
             transport = client.get_transport()
             if transport is not None:
                 transport.set_keepalive(15)
-        except Exception as reason:  # all are told, whatever it was
+        except Exception as reason:  # all are told, whatever the error
             error = reason
         with self._lock:
             self._opening = None
@@ -137,7 +137,7 @@ class Link:
             opening.set_exception(UnavailableError(f"the node agent of {self._node} cannot be reached: {why}"))
 
     def drop(self, transport: paramiko.Transport) -> None:
-        """Close the connection if it is still that one."""
+        """Close the connection if it is still the given one."""
         client = None
         with self._lock:
             if self._client is not None and self._client.get_transport() in (transport, None):
@@ -155,7 +155,7 @@ class Link:
 
 
 class Patience:
-    """How long an answer is waited for: until a deadline, and no longer than ``silence_s`` after the last line."""
+    """The wait for an answer: until a deadline, and no longer than ``silence_s`` after the last line."""
 
     def __init__(self, timeout_s: float, silence_s: float | None = None) -> None:
         self._timeout_s = timeout_s
@@ -163,12 +163,12 @@ class Patience:
         self.begin()
 
     def begin(self) -> None:
-        """The time runs from now on."""
+        """Start the time now."""
         self._begun = self._heard = time.monotonic()
 
     @property
     def remaining_s(self) -> float:
-        """How much longer. Raises TimeoutError when it is over."""
+        """The remaining seconds. Raises TimeoutError when there are none."""
         until = self._begun + self._timeout_s
         if self._silence_s is not None:
             until = min(until, self._heard + self._silence_s)
@@ -178,6 +178,6 @@ class Patience:
         return remaining_s
 
     def heard(self, timeout_s: float | None = None) -> None:
-        """The node gave a sign of life, and may have so long in all."""
+        """Note a sign of life of the node, which may have so long in all."""
         self._heard = time.monotonic()
         self._timeout_s = timeout_s or self._timeout_s

@@ -1,1 +1,1 @@
-"""Platforms: what runs the VMs of the nodes. The Protocol, the factory, and a package for each platform."""
+"""Platforms: the programs that run the nodes' VMs. The Protocol, the factory, and a package for each platform."""

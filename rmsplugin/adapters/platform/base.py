@@ -1,14 +1,14 @@
-"""The platform Protocol: what the engine asks of what runs VMs on each node, its hypervisor for short.
+"""The platform Protocol: the engine's requests to the program that runs VMs on each node, its hypervisor for short.
 
 Contract, for every implementation:
 
 * Calls block, and are bounded in time by ``timeout_s``; past it they raise TimedOutError and the outcome has to be
   observed with ``list_vms``. They may be called from several threads.
-* What ``capabilities`` denies is never asked of a platform, except by mistake; then it raises OperationFailedError.
-* Every action is idempotent: asked again for what is already so, it returns without harm.
+* A request that ``capabilities`` denies is never made, except by mistake; then it raises OperationFailedError.
+* Every action is idempotent: if its result is there already, it returns without harm.
 * ``node`` is a node's name in the RMS. A node whose hypervisor cannot be reached raises UnavailableError.
 * VMs are transient: a VM that is not running does not exist. ``list_vms`` shows only VMs named by
-  ``rmsplugin.model.vm_names.vm_name``; others on the node are none of our business.
+  ``rmsplugin.model.vm_names.vm_name``; other VMs on the node are left alone.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
 
-#: Called when an action is about to happen: whoever has it wait there lets several happen at one instant.
+#: Called when an action is about to happen: a caller that waits there lets several actions happen at one instant.
 Ready = Callable[[], None]
 
 
 def at_once() -> None:
-    """Ready: wait for nobody."""
+    """Ready: wait for no other action."""
 
 
-#: What is done for a VM that writes its memory faster than it can be sent: its CPUs are slowed down until the rest can;
-#: or it is sent away as it is and fetches from there what it needs; or nothing, and the migration ends at its time.
+#: The ways to migrate a VM that writes its memory faster than it can be sent: its CPUs are slowed down until the rest
+#: can be sent; or it is sent away as it is and fetches the rest from its source; or no way, and the migration ends at
+#: its time.
 Converge = Literal["auto-converge", "post-copy", "abort"]
 
-#: The network filter that we define ourselves, by its name in the settings. Any other one is the site's.
+#: The network filter that we define ourselves, by its name in the settings. Any other filter is the site's.
 OUR_FILTER = "rmsplugin-guest"
 #: The same rules on any platform: the node agent makes them before the VM is created (``node_agent/guest_filter.py``).
 NODE_FILTER = "nftables"
 
 
 class VMPower(enum.StrEnum):
-    """What a hypervisor says of a VM."""
+    """A VM's power as its hypervisor reports it."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -72,7 +73,7 @@ class DiskImage:
 
 @dataclass(frozen=True, slots=True)
 class VMSpec:
-    """All that a hypervisor has to know to create a VM. Paths are paths on the node."""
+    """All facts that a hypervisor needs to create a VM. Paths are paths on the node."""
 
     name: str
     uuid: str
@@ -81,12 +82,12 @@ class VMSpec:
     mac: str
     bridge: str
     image: KernelImage | DiskImage
-    config_path: str  # the 0600 file that reaches the guest as fw_cfg opt/org.rmsplugin/config
-    console_log: str  # where the serial console is logged; "" for nowhere
+    config_path: str  # the 0600 file that the guest gets as fw_cfg opt/org.rmsplugin/config
+    console_log: str  # the log of the serial console; "" for none
     address: str = ""  # its IPv4 address, for the filter
-    network_filter: str = ""  # what its interface lets out and in: a filter of the platform or NODE_FILTER; "" for all
-    epoch: int = FIRST_EPOCH  # of the engine that creates it
-    bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, where there is one
+    network_filter: str = ""  # the filter of its interface: one of the platform or NODE_FILTER; "" lets everything pass
+    epoch: int = FIRST_EPOCH  # the epoch of the engine that creates it
+    bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, if there is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,10 @@ class VMStatistics:
     vcpu_delay_ns: int | None
     memory_rss_kib: int | None
     memory_current_kib: int | None
-    memory_usable_kib: int | None = None  # what the guest could do without at once, as it says itself
-    major_faults: int | None = None  # pages that the guest waited for from storage, since it booted
-    swap_in_kib: int | None = None  # what the guest has read back from its swap, since it booted
-    guest_said_s: int | None = None  # when the guest said the last three (seconds since the epoch, by its node)
+    memory_usable_kib: int | None = None  # memory that the guest could give up at once, by its own report
+    major_faults: int | None = None  # pages for which the guest waited for storage, since it booted
+    swap_in_kib: int | None = None  # the data that the guest has read back from its swap, since it booted
+    guest_said_s: int | None = None  # when the guest reported the last three (seconds since the epoch, by its node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +125,17 @@ class HostInfo:
     hypervisor: str  # e.g. "QEMU 7.2.0, libvirt 9.0.0"
     domain_type: str  # "kvm" or "qemu"
     machines: frozenset[str]  # machine types that VMs can have there, with their versions
-    filters: frozenset[str] | str = frozenset()  # its network filters; a text says why it can have none
-    account_uid: int | None = None  # whom QEMU runs as; None: not known
-    confined_by: str | None = None  # what keeps QEMU to its files: "apparmor", "selinux", "" nothing; None: not known
+    filters: frozenset[str] | str = frozenset()  # its network filters; a text is the reason why it can have none
+    account_uid: int | None = None  # the account of QEMU; None: unknown
+    confined_by: str | None = None  # QEMU's confinement to its files: "apparmor", "selinux", "" none; None: unknown
 
 
 class Platform(Protocol):
-    """What runs the VMs on all nodes of the cluster."""
+    """The program that runs the VMs on all nodes of the cluster."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do with VMs, on each node alike; the same as long as the engine runs."""
+        """The abilities of the platform with VMs, on each node alike; the same as long as the engine runs."""
         ...
 
     def host_info(self, node: str) -> HostInfo:
@@ -148,7 +149,7 @@ class Platform(Protocol):
     def has_vm(self, node: str, name: str) -> bool:
         """Whether the VM exists on the node in any form, asked by its name. Raises UnavailableError.
 
-        A listing may be cut short; before anything is concluded from an absence, this is asked.
+        A listing may be cut short; before a conclusion from an absence, this is asked.
         """
         ...
 
@@ -157,10 +158,10 @@ class Platform(Protocol):
         ...
 
     def template_key(self, node: str, spec: VMSpec) -> str:
-        """What a saved state of one VM must have in common with another VM to be restored as that one.
+        """The key of templates: a saved state of one VM can be restored as any VM with the same key.
 
-        It is the same for VMs of the same virtual hardware on nodes with the same CPU, QEMU and libvirt. The VM's own
-        name, addresses and paths are no part of it, nor what its image's files hold.
+        It is the same for VMs of the same virtual hardware on nodes with the same CPU, QEMU and libvirt. It does not
+        depend on the VM's own name, addresses and paths, nor on the content of its image's files.
 
         Returns:
             32 hexadecimal digits.
@@ -173,8 +174,8 @@ class Platform(Protocol):
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """Create and start the VM. Nothing happens if it exists there already.
 
-        With the network filter of ``spec``, as in ``restore``, or not at all: a node that cannot have it starts no VM.
-        Raises OperationFailedError or TimedOutError (no VM is left), UnavailableError.
+        The VM starts with the network filter of ``spec``, as in ``restore``, or not at all: a node that cannot have the
+        filter starts no VM. Raises OperationFailedError or TimedOutError (no VM is left), UnavailableError.
         """
         ...
 
@@ -186,7 +187,7 @@ class Platform(Protocol):
         """Write the VM's state to ``path`` on the node and end the VM.
 
         On any failure the VM runs on (or stays paused, if it was), and no whole state is left at ``path``, at most a
-        part of one; only after a failure of the hypervisor itself, which is an UnavailableError, both have to be
+        part of one. Only after a failure of the hypervisor itself, which is an UnavailableError, both have to be
         observed. The caller names a temporary path and seals it (checks, syncs, renames) afterwards. A VM that does not
         exist raises NotFoundError.
         Raises NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
@@ -198,8 +199,8 @@ class Platform(Protocol):
     ) -> None:
         """Write the VM's state to ``path`` on the node; it stands still meanwhile, and then is as it was before.
 
-        A VM that was PAUSED stays so: those of a vjob are paused first, so that they are saved as they were at one
-        instant. What is in the file can be restored as after ``save``, once the VM itself exists no more. On any
+        A VM that was PAUSED stays so: VMs of a vjob are paused first, so that they are saved in their states of one
+        instant. The file can be restored as after ``save``, after the VM itself exists no more. On any
         failure the VM is as it was, too, and no whole state is left at ``path``; after an UnavailableError both have to
         be observed. A VM with disks is refused: their content is no part of the state.
         Raises NotFoundError, NoSpaceError, OperationFailedError, TimedOutError, UnavailableError.
@@ -209,8 +210,8 @@ class Platform(Protocol):
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """Load the state in ``path`` on the node, with the paths of ``spec``; the VM is PAUSED until ``unpause``.
 
-        Paused, so that the VMs of a vjob that cannot all be restored are ended again without having lived a moment
-        that their saved states do not know (I1). The file is kept.
+        It is paused so that VMs of a vjob that cannot all be restored are ended again without having lived a moment
+        that their saved states do not have (I1). The file is kept.
         Nothing happens if the VM exists there already, paused or running. Raises CorruptStateError when the hypervisor
         refuses the file, NotFoundError when there is none, OperationFailedError, TimedOutError, UnavailableError; then
         no VM is left.
@@ -218,13 +219,13 @@ class Platform(Protocol):
         ...
 
     def pause(self, node: str, name: str, *, timeout_s: float, ready: Ready = at_once) -> None:
-        """Let a RUNNING VM stand still until ``unpause``; nothing happens if it does. Raises as ``unpause``.
+        """Let a RUNNING VM stand still until ``unpause``; without effect if it does so. Raises as ``unpause``.
 
         Args:
-            node: where it is.
-            name: of the VM.
-            timeout_s: bound of all of it, ``ready`` included.
-            ready: called once when nothing but the request itself is left to be done.
+            node: the node of the VM.
+            name: the name of the VM.
+            timeout_s: bound of the whole call, ``ready`` included.
+            ready: called once when only the request itself is left to be made.
         """
         ...
 
@@ -233,14 +234,14 @@ class Platform(Protocol):
         ...
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
-        """Ask the guest to do with so much of its memory: its balloon takes the rest, of what it caches first.
+        """Ask the guest to do with so much of its memory: its balloon takes the rest, caches first.
 
-        It never takes what the guest needs: before the guest kills a process the balloon gives back. But less than
-        that should not be asked for: its driver tries it again and again, and the guest caches nothing. More than the
-        VM's size gives all back. A VM whose balloon could not give back, of an older release, is left as it is.
-        Returns when the hypervisor has told the balloon, not when the guest has done it: ``statistics`` shows how far
-        it is. What was asked for holds in a state that is saved afterwards, and where the VM migrates to. While the VM
-        is saved or migrated nothing can be asked of its balloon (TimedOutError).
+        The balloon never takes memory that the guest needs: it gives back before the guest kills a process. But less
+        than that should not be asked for: its driver tries again and again, and the guest caches nothing. More than the
+        VM's size gives all back. A VM of an older release, whose balloon could not give back, is left as it is.
+        The call returns when the hypervisor has told the balloon, not when the guest has followed: ``statistics`` shows
+        the progress. The request also holds in a state that is saved afterwards, and where the VM migrates to. While
+        the VM is saved or migrated, no request to its balloon is possible (TimedOutError).
         Raises NotFoundError, and as ``boot``.
         """
         ...
@@ -254,13 +255,13 @@ class Platform(Protocol):
         VM that is on neither raises NotFoundError.
 
         It never runs on both (I1): on ``destination`` it is let run when nothing of it is left on ``source``. After a
-        failure of a hypervisor itself, which is mostly an UnavailableError, and after one of the caller, it has to be
-        observed what is left: the VM on either of them, running or PAUSED, or the same VM on both, of which one runs at
-        most; on ``source`` it is never behind what is PAUSED on ``destination``.
+        failure of a hypervisor itself, which is mostly an UnavailableError, and after one of the caller, the remains
+        have to be observed. The VM is then on either node, running or PAUSED, or it is on both, and runs on at most
+        one; on ``source`` it is never behind the one that is PAUSED on ``destination``.
 
-        Not so once a migration has gone over to post-copy: the VM runs on ``destination`` then, and nothing aborts it
-        any more. What has become of it past its time has to be observed; when it breaks off, the VM is lost, and what
-        is left of it is HALF (OperationFailedError).
+        This is different after a migration has gone over to post-copy: the VM then runs on ``destination``, and nothing
+        aborts the migration any more. Its outcome past its time has to be observed. If it breaks off, the VM is lost,
+        and its remains are HALF (OperationFailedError).
         Raises OperationFailedError, TimedOutError, UnavailableError.
         """
         ...

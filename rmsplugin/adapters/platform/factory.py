@@ -1,4 +1,4 @@
-"""Which platform runs the VMs of this site: the one that the settings name (``hypervisor.platform``)."""
+"""Factory: opens the platform that runs the VMs of this site, as the settings name it (``hypervisor.platform``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _libvirt(settings: Settings) -> Platform:
     return opening.open_platform(settings.hypervisor)
 
 
-#: By name, as in the settings, what opens each platform. Nothing is connected to before the first call.
+#: The function that opens each platform, by its name in the settings. Nothing is connected to before the first call.
 PLATFORMS: Mapping[str, Callable[[Settings], Platform]] = {"libvirt": _libvirt}
 
 

@@ -1,16 +1,16 @@
-"""The RMS Protocol: what the engine reads from Slurm and asks of it.
+"""The RMS Protocol: the engine's reads of Slurm, and its requests to Slurm.
 
 Contract, for every implementation:
 
 * Calls block, are bounded by the implementation's command time-out, and raise UnavailableError when the RMS does not
   answer. They may be called from several threads.
-* ``snapshot`` is one consistent reading of all that a cycle needs; nobody re-reads the world half-way.
-* Actions are idempotent: what is already so is no error. A job that does not exist (any more) raises NotFoundError;
-  what the RMS refuses raises RefusedError with its words.
+* ``snapshot`` is one consistent reading of all that a cycle needs; no caller re-reads the world half-way.
+* Actions are idempotent: an existing result is no error. A job that does not exist (any more) raises NotFoundError;
+  a refusal of the RMS raises RefusedError with its words.
 
-The *gate* is a licence that a reservation takes away from everybody: a job that asks for it stays pending, with all
-that the RMS knows of pending jobs (priority, holds, dependencies, begin times, limits), until ``open_gate`` takes it
-off. A *room* is an exclusive job of the engine's own user, by which the engine holds a node.
+The *gate* is a licence that a reservation takes away from all jobs. A job that asks for it stays pending, with all
+the facts of pending jobs in the RMS (priority, holds, dependencies, begin times, limits), until ``open_gate`` takes
+the gate off. A *room* is an exclusive job of the engine's own user, by which the engine holds a node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rmsplugin.model.priority import Parts, Weights
 
 #: Name of every room's job.
 ROOM_NAME = "rmsplugin-room"
-#: In an UnavailableError: the RMS does not change a job yet, which it is just entering into the accounting.
+#: In an UnavailableError: the RMS does not change a job yet that it is just entering into the accounting.
 BEING_ENTERED = "the DB index is being set"
 
 
@@ -44,7 +44,7 @@ class RmsJob:
     """One job, or one element of a job array, as the RMS has it."""
 
     display_id: str  # "12", or "12_3" for an element of an array: stable for life
-    job_id: int  # of an element that the RMS has not split off yet: the id of its array
+    job_id: int  # for an element that the RMS has not split off yet: the id of its array
     partition: str
     user: str
     uid: int
@@ -59,20 +59,20 @@ class RmsJob:
     memory_mib: int
     priority: int
     submit_time: int  # seconds since the epoch
-    eligible: bool  # pending, and nothing keeps it but the gate: no hold, dependency, begin time, limit of its array
-    nodes: tuple[str, ...]  # allocated; of a pending job those it names (ReqNodeList)
+    eligible: bool  # pending, and kept only by the gate: no hold, dependency, begin time, limit of its array
+    nodes: tuple[str, ...]  # allocated; for a pending job the nodes that it names (ReqNodeList)
     batch_host: str
     restarts: int
     split: bool = True  # False: an element of an array that has no job id of its own yet
-    licenses: str = ""  # its user's own, as ``Licenses=`` takes them; never the gate
+    licenses: str = ""  # the licences of its user, as ``Licenses=`` takes them; never the gate
     time_limit_s: float = math.inf
     start_time: int = 0  # of this run, seconds since the epoch; 0 while it has not started
-    end_time: int = 0  # when it reaches its time limit, or ended; 0 if unknown or never
-    preempt_time: int = 0  # when the RMS began to take its nodes for a job of a higher tier; 0 if it did not
+    end_time: int = 0  # the time when it reaches its time limit, or ended; 0 if unknown or never
+    preempt_time: int = 0  # the time when the RMS began to take its nodes for a job of a higher tier; 0 if it did not
     gid: int | None = None  # the group that it runs in; None: its user's
     nice: int = 0
     account: str = ""
-    accrue_time: int = 0  # since when its age counts in its priority, seconds since the epoch; 0: not yet
+    accrue_time: int = 0  # the time from which its age counts in its priority, seconds since the epoch; 0: not yet
 
     @property
     def held_by_user(self) -> bool:
@@ -81,7 +81,7 @@ class RmsJob:
 
     @property
     def held_for_launch(self) -> bool:
-        """Whether the RMS itself holds it since a node could not launch it."""
+        """Whether the RMS itself holds it because a node could not launch it."""
         return self.held and self.reason.replace("_", " ").startswith("launch failed")
 
 
@@ -95,14 +95,14 @@ class RmsNode:
     up: bool
     draining: bool
     state: str  # the RMS's own word
-    features: tuple[str, ...] = ()  # active ones
-    reason: str = ""  # why it is drained or down
-    address: str = ""  # where it is reached, by name or number (NodeAddr); empty: at its name
+    features: tuple[str, ...] = ()  # the active ones
+    reason: str = ""  # the reason why it is drained or down
+    address: str = ""  # its address, by name or number (NodeAddr); empty: its name
 
 
 @dataclass(frozen=True, slots=True)
 class RmsPartition:
-    """One partition and the settings of the admin's that steer context switches."""
+    """One partition, with the admin's settings that steer context switches."""
 
     name: str
     up: bool
@@ -131,15 +131,15 @@ class RmsReservation:
 
 @dataclass(frozen=True, slots=True)
 class RmsPriorities:
-    """How the RMS computes the priorities of pending jobs, as far as it says so."""
+    """The rules by which the RMS computes the priorities of pending jobs, as far as it tells them."""
 
-    weights: Weights | None = None  # None: its plugin is not known, or has no factors
+    weights: Weights | None = None  # None: its plugin is unknown, or has no factors
     parts: Mapping[int, Parts] = field(default_factory=dict)  # of pending jobs, by job id
     #: From 0 to 1, by account, user and partition; the partition is empty unless the association is of one alone.
     shares: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
 
     def share(self, account: str, user: str, partition: str) -> float | None:
-        """The fair share of jobs there; None: not known."""
+        """The fair share of jobs there; None: unknown."""
         found = self.shares.get((account, user, partition))
         return self.shares.get((account, user, "")) if found is None else found
 
@@ -148,16 +148,16 @@ class RmsPriorities:
 class RmsSnapshot:
     """One reading of the RMS. Jobs are read after nodes: no job that is pending here has made a node busy."""
 
-    jobs: tuple[RmsJob, ...]  # of all partitions; ended ones as long as the RMS remembers them
+    jobs: tuple[RmsJob, ...]  # of all partitions; ended jobs as long as the RMS remembers them
     nodes: dict[str, RmsNode] = field(default_factory=dict)
     partitions: dict[str, RmsPartition] = field(default_factory=dict)
     reservations: dict[str, RmsReservation] = field(default_factory=dict)
-    licenses: dict[str, int] = field(default_factory=dict)  # those of slurm.conf, and how many there are
+    licenses: dict[str, int] = field(default_factory=dict)  # the licences of slurm.conf, with their numbers
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
-    #: PreemptExemptTime of slurm.conf: a job is not preempted for so long after its start; None where it is not set.
+    #: PreemptExemptTime of slurm.conf: a job is not preempted for so long after its start; None if it is not set.
     preempt_exempt_s: float | None = None
-    #: KillWait of slurm.conf: from SIGTERM to SIGKILL; None where it cannot be read.
+    #: KillWait of slurm.conf: from SIGTERM to SIGKILL; None if it cannot be read.
     kill_wait_s: int | None = None
     #: RequeueExit and RequeueExitHold of slurm.conf: a job that ends with one of these codes is queued again.
     requeue_exits: frozenset[int] = frozenset()
@@ -173,11 +173,11 @@ class Rms(Protocol):
     """The resource management system."""
 
     def snapshot(self) -> RmsSnapshot:
-        """Read jobs, nodes, partitions, reservations and the settings that concern us. Raises UnavailableError."""
+        """Read jobs, nodes, partitions, reservations and the settings that matter here. Raises UnavailableError."""
         ...
 
     def pulse(self, partitions: Iterable[str]) -> str:
-        """Something that changes when a job of these partitions arrives, moves on, is held, released or preempted.
+        """A value that changes when a job of these partitions arrives, moves on, is held, released or preempted.
 
         Cheap enough to be asked for every few seconds. Raises UnavailableError.
         """
@@ -190,18 +190,18 @@ class Rms(Protocol):
     def jobs(self, job_ids: Collection[int]) -> dict[int, RmsJob]:
         """Read some jobs afresh, by one question; those that do not exist are left out. Raises UnavailableError.
 
-        Whether the limit of an array leaves room for an element is not looked at (RmsJob.eligible).
+        The limit of an array, which may leave no room for an element, is not looked at (RmsJob.eligible).
         """
         ...
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
-        """The jobs among these that accounting says have ended, with its word for how; one question for all.
+        """The jobs among these that have ended by accounting, with its word for the end; one question for all.
 
-        A job that is not in the answer may be anything: under way, unknown, or not written down yet.
+        A job that is missing in the answer may be under way, unknown, or not written down yet.
 
         Raises:
             RefusedError: there is no accounting.
-            UnavailableError: it does not answer.
+            UnavailableError: accounting does not answer.
         """
         ...
 
@@ -212,7 +212,7 @@ class Rms(Protocol):
     # -- the gate ------------------------------------------------------------------------------------------------
 
     def reserve_gate(self) -> None:
-        """Make the reservation that takes the gate's licence away from everybody; renew one that is there.
+        """Make the reservation that takes the gate's licence away from all jobs; renew an existing one.
 
         Raises:
             RefusedError: slurm.conf has no such licence, or the caller may not make reservations.
@@ -240,7 +240,7 @@ class Rms(Protocol):
     def close_gate(self, job_id: int) -> None:
         """Put a pending job (or the rest of an array that is not split off) back behind the gate.
 
-        Nothing happens to one that is gated, or under way.
+        Without effect on a job that is gated, or under way.
         """
         ...
 
@@ -251,22 +251,22 @@ class Rms(Protocol):
     # -- jobs under way ------------------------------------------------------------------------------------------
 
     def suspend(self, job_id: int) -> None:
-        """Suspend a running job; nothing happens if it is suspended."""
+        """Suspend a running job; without effect if it is suspended."""
         ...
 
     def resume(self, job_id: int) -> None:
-        """Resume a suspended job; nothing happens if it runs."""
+        """Resume a suspended job; without effect if it runs."""
         ...
 
     def requeue(self, job_id: int) -> None:
-        """Put a running or suspended job back in the queue, behind the gate; one that is pending is only gated.
+        """Put a running or suspended job back in the queue, behind the gate; a pending job is only gated.
 
-        The RMS holds a suspended job that is requeued: that hold is lifted, one that is a user's is not.
+        The RMS holds a suspended job that is requeued: that hold is lifted, but not a user's hold.
         """
         ...
 
     def cancel(self, job_id: int) -> None:
-        """Cancel the job; nothing happens if it has ended."""
+        """Cancel the job; without effect if it has ended."""
         ...
 
     # -- rooms ---------------------------------------------------------------------------------------------------
@@ -277,11 +277,11 @@ class Rms(Protocol):
         Args:
             node: the node to hold.
             partition: the hosts partition.
-            time_limit_s: how long it may last.
-            time_min_s: shorter than that it is of no use; in between the RMS may make it as long as fits.
+            time_limit_s: its time limit.
+            time_min_s: the shortest useful limit; the RMS may choose the longest one up to the limit that fits.
         """
         ...
 
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
-        """Let a running room last ``time_limit_s`` from its start. Raises RefusedError where the RMS does not."""
+        """Let a running room last ``time_limit_s`` from its start. Raises RefusedError if the RMS does not allow it."""
         ...

@@ -1,4 +1,4 @@
-"""Which Rms to use: the choice of the settings (``slurm.adapter``), or the best that fits the running Slurm."""
+"""Factory: the Rms of the settings (``slurm.adapter``), or the best one for the running Slurm."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def open_rms(
     """Return the Rms of this host.
 
     Args:
-        kind: ``auto`` takes pyslurm when it imports and was made for the release of Slurm that runs, else the commands.
+        kind: ``auto`` takes pyslurm if it imports and was made for the running release of Slurm, else the commands.
         bin_dir: directory of the commands; empty: PATH.
         timeout_s: bound of one command.
         gate: name of the gate's licence.
-        gate_reservation: name of the reservation that takes it away from everybody.
+        gate_reservation: name of the reservation that takes the licence away from all jobs.
 
     Raises:
-        SettingsError: pyslurm is asked for and cannot be used.
+        SettingsError: the settings ask for pyslurm, and it cannot be used.
     """
     commands = SlurmCli(bin_dir, timeout_s, gate=gate, gate_reservation=gate_reservation)
     if kind == "cli":

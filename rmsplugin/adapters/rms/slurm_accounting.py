@@ -11,7 +11,7 @@ from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_records import duration_s, epoch
 
 _FIELDS = ("JobIDRaw", "Account", "Submit", "Start", "ElapsedRaw", "Suspended", "TimelimitRaw", "State")
-#: One answer has the runs of so long: it is held as a whole.
+#: One answer has the runs of so many seconds: it is held as a whole.
 _SLICE_S = 7 * 86400.0
 
 
@@ -25,14 +25,14 @@ class Run(NamedTuple):
     run_s: int  # suspended time does not count
     asleep_s: int
     limit_s: float  # infinite where there is none, NaN where it is not known
-    state: str  # one word, as COMPLETED
+    state: str  # one word, such as COMPLETED
 
 
 class SlurmAccounting:
-    """What ``sacct`` says, on this host."""
+    """The answers of ``sacct``, on this host."""
 
     def __init__(self, bin_dir: str = "", timeout_s: float = 30.0, *, prefix: Sequence[str] = ()) -> None:
-        """Nothing is asked yet; for the arguments see ``SlurmCli``."""
+        """Ask nothing yet; for the arguments see ``SlurmCli``."""
         self._run = SlurmCommands(bin_dir, timeout_s, prefix).run
 
     def runs(
@@ -42,13 +42,13 @@ class SlurmAccounting:
         until: float,
         tell: Callable[[float], None] = lambda _part: None,
     ) -> Iterator[Run]:
-        """All runs of jobs of these partitions that were there in that time; some may come twice.
+        """All runs of jobs of these partitions in that time; some may come twice.
 
         Asks for a week at a time; ``tell`` is called with the part of the time that is done, from 0 to 1.
 
         Raises:
             UnavailableError: accounting does not answer.
-            RefusedError: there is none.
+            RefusedError: there is no accounting.
         """
         begin = since
         while begin < until:
@@ -64,7 +64,7 @@ class SlurmAccounting:
 
 
 def read_runs(text: str) -> Iterator[Run]:
-    """Read ``sacct -n -P -X -D`` with ``_FIELDS``; lines that are none of a job's runs are left out."""
+    """Read ``sacct -n -P -X -D`` with ``_FIELDS``; lines that are not about a job's run are left out."""
     for line in text.splitlines():
         values = line.split("|")
         if len(values) != len(_FIELDS) or not values[0].isdecimal():
@@ -77,7 +77,7 @@ def read_runs(text: str) -> Iterator[Run]:
 
 
 def _limit_s(minutes: str) -> float:
-    """A time limit; a job that takes its partition's says so in words."""
+    """A time limit; a job with its partition's limit says so in words."""
     if minutes.isdecimal():
         return int(minutes) * 60.0
     return math.inf if minutes.upper() == "UNLIMITED" else math.nan

@@ -20,7 +20,7 @@ _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 #: A reservation without an end lasts 365 days in Slurm; it is renewed when less than this is left.
 _RENEW_S = 180 * 86400
 
-# Replaced by `sleep`, so that there is no shell to wait for when the room ends. --export=NIL leaves no PATH.
+# `sleep` replaces the shell, so that none is waited for when the room ends. --export=NIL leaves no PATH.
 _ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
 
 
@@ -36,19 +36,19 @@ class SlurmCli:
         gate_reservation: str = "rmsplugin_gate",
         prefix: Sequence[str] = (),
     ) -> None:
-        """Nothing is asked of Slurm yet.
+        """Ask nothing of Slurm yet.
 
         Args:
             bin_dir: directory of the commands; empty: PATH.
             timeout_s: bound of one command.
             gate: name of the gate's licence.
-            gate_reservation: name of the reservation that takes it away from everybody.
-            prefix: what to put before each command, to run it somewhere else.
+            gate_reservation: name of the reservation that takes the licence away from all jobs.
+            prefix: words before each command, to run it elsewhere.
         """
         self._run = SlurmCommands(bin_dir, timeout_s, prefix).run
         self._gate = gate
         self._gate_reservation = gate_reservation
-        #: Where slurmctld keeps its state, as the last snapshot found it.
+        #: The directory of slurmctld's state, as the last snapshot found it.
         self._state_dir = ""
 
     @property
@@ -63,9 +63,9 @@ class SlurmCli:
         return self.snapshot_with(lambda: tuple(row.job for row in self._within_limits(self._rows())))
 
     def snapshot_with(self, read_jobs: Callable[[], tuple[RmsJob, ...]]) -> RmsSnapshot:
-        """Return a snapshot of the jobs that are read so, and of the rest as the commands say it.
+        """Return a snapshot of the jobs that ``read_jobs`` gives, and of the rest by the commands.
 
-        Two questions at a time: most of what one takes is the start of a process, and its way there and back.
+        Two questions run at a time: most of one's time is the start of a process, and its way there and back.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="slurm") as beside:
             rest = beside.submit(self._all_but_jobs)
@@ -100,9 +100,9 @@ class SlurmCli:
     def _priorities(
         self, configuration: Mapping[str, str], jobs: Collection[RmsJob], beside: Executor
     ) -> RmsPriorities:
-        """Two processes, whatever is queued; what they do not say is not known.
+        """Read the priorities by two processes, however long the queue; facts that they do not give are unknown.
 
-        None where there are rooms at most, and one where no job is pending: sprio has lines of no others.
+        No process if there are rooms at most, and only one if no job is pending: sprio has lines only for pending jobs.
         """
         weights = slurm_priority.weights(configuration)
         if weights is None:
@@ -116,14 +116,14 @@ class SlurmCli:
         return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(told))
 
     def _said(self, *words: str) -> str:
-        """What a command prints; nothing if it fails, for whatever reason: a cycle goes on without it."""
+        """The output of a command; empty if it fails, for whatever reason: a cycle goes on without it."""
         try:
             return self._run(*words)
         except RmspluginError:
             return ""
 
     def version(self) -> str:
-        """Release of the Slurm that runs, such as "22.05.8". Raises UnavailableError."""
+        """Release of the running Slurm, such as "22.05.8". Raises UnavailableError."""
         return self._configuration()["SLURM_VERSION"]
 
     def pulse(self, partitions: Iterable[str]) -> str:
@@ -138,7 +138,7 @@ class SlurmCli:
         """See ``Rms.job``."""
         row = self._row(job_id)
         if row.task and row.job.eligible:
-            # Whether the limit of its array leaves room shows only beside its siblings.
+            # Whether its array's limit leaves room shows only beside its siblings.
             siblings = self._within_limits(self._rows(row.array_id), row.array_id)
             return next((each for each in siblings if each.target == row.target), row).job
         return row.job
@@ -147,11 +147,11 @@ class SlurmCli:
         """See ``Rms.jobs``."""
         try:
             return {row.job.job_id: row.job for row in self._rows(*job_ids) if row.job.job_id in job_ids}
-        except NotFoundError:  # squeue says so of a single one only
+        except NotFoundError:  # squeue says so only for a single job
             return {}
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
-        """See ``Rms.ended``. Of a job that was requeued, and of an id that was given out twice, the last run counts."""
+        """See ``Rms.ended``. For a requeued job, and for an id that was given out twice, the last run counts."""
         if not job_ids:
             return {}
         jobs = ",".join(map(str, sorted(job_ids)))
@@ -159,7 +159,7 @@ class SlurmCli:
         return slurm_text.ended_jobs(text, job_ids)
 
     def batch_script(self, job_id: int) -> str:
-        """See ``Rms.batch_script``. Where this runs beside slurmctld it is read in its state, and costs no process."""
+        """See ``Rms.batch_script``. Beside slurmctld it is read from Slurm's state, which costs no process."""
         kept = slurm_scripts.script(self._state_dir, job_id) if self._state_dir else None
         return kept or self._run("scontrol", "write", "batch_script", str(job_id), "-")
 
@@ -189,7 +189,7 @@ class SlurmCli:
         row = self._row_named(display_id)
         if row.job.split:
             return row.job.job_id
-        # Slurm gives an element a record of its own when it is changed alone.
+        # Slurm gives an element a record of its own when the element is changed alone.
         self._set_licenses(row.target, row, gated=True)
         return self._row_named(display_id).job.job_id
 
@@ -244,9 +244,9 @@ class SlurmCli:
     def requeue(self, job_id: int) -> None:
         """See ``Rms.requeue``.
 
-        Slurm lets a running job ask for the gate, so there is no instant at which it could start again. It does not
-        let a suspended one; but that one is held by Slurm after its requeue, until it is released here. A requeue that
-        was interrupted goes on when it is asked for again.
+        Slurm lets a running job ask for the gate, so there is no instant at which it could start again. It does not let
+        a suspended one; but Slurm holds that one after its requeue, until it is released here. An interrupted requeue
+        goes on when it is asked for again.
         """
         row = self._row(job_id)
         _refuse_ended(row)
@@ -286,7 +286,7 @@ class SlurmCli:
         return int(answer.partition(";")[0])
 
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
-        """See ``Rms.extend_room``. Slurm looks at no reservation then (22.05, measured): the room may overlap one."""
+        """See ``Rms.extend_room``. Slurm ignores reservations then (22.05, measured): the room may overlap one."""
         self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
 
     # -- inside --------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class SlurmCli:
 
     def _rows_of(self, job_id: int) -> list[JobRow]:
         """All rows with this job id: several if they are elements of an array that are not split off."""
-        # Of an array's id squeue prints all elements, of an element's only that one.
+        # For an array's id squeue prints all elements, for an element's only that one.
         rows = [row for row in self._rows(job_id) if row.job.job_id == job_id]
         if not rows:
             raise NotFoundError(f"Slurm has no job {job_id}")
@@ -311,7 +311,7 @@ class SlurmCli:
         return self._rows_of(job_id)[0]
 
     def _row_named(self, display_id: str) -> JobRow:
-        # Only beside its siblings does an element show that it shares its job id with others.
+        # An element shows only beside its siblings that it shares its job id with others.
         for row in self._rows(int(display_id.partition("_")[0])):
             if row.job.display_id == display_id:
                 return row
@@ -320,12 +320,12 @@ class SlurmCli:
     def _rows(self, *jobs: int) -> list[JobRow]:
         """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError, UnavailableError.
 
-        Slurm is asked twice, and may requeue a job in between. What it was before and what it is now are not put
-        together: that would be a job with a new time of submission that was never requeued, which is another one's.
+        Slurm is asked twice, and may requeue a job in between. Its former and its present facts are not put together:
+        that would be a job with a new time of submission that was never requeued, which is another user's.
         """
         which = ("-j", ",".join(map(str, jobs))) if jobs else ()
         token = secrets.token_hex(16)
-        # Without -r squeue has one line for all waiting elements of an array, those that are split off included.
+        # Without -r squeue has one line for all waiting elements of an array, including those that are split off.
         select = ("-h", "-a", "-r", "--states=all", *which)
         for _ in range(_TIMES_ASKED):
             more = slurm_text.more_fields(self._run("squeue", *select, "-O", slurm_text.MORE_FORMAT))
@@ -348,7 +348,7 @@ class SlurmCli:
 
 
 def _target(rows: Sequence[JobRow]) -> str:
-    """What to call rows of one job id in a command."""
+    """The word for rows of one job id in a command."""
     row = rows[0]
     return row.target if len(rows) == 1 else f"{row.array_id}_[{','.join(each.task for each in rows)}]"
 
@@ -359,5 +359,5 @@ def _refuse_ended(row: JobRow) -> None:
 
 
 def _minutes(seconds: float) -> str:
-    """As Slurm's options take a time limit; a fraction of a minute is cut, so that it is kept to."""
+    """A time limit in the form of Slurm's options; a fraction of a minute is cut off, so that the limit is kept."""
     return "UNLIMITED" if math.isinf(seconds) else str(max(1, int(seconds // 60)))

@@ -1,4 +1,4 @@
-"""Running Slurm's commands: one process each, bounded, with an environment that decides nothing."""
+"""Slurm commands: runs them, one process each, bounded, in an environment that changes nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
 
-# Times as seconds since the epoch, and begin times understood as UTC, whatever this host's time zone; lists of array
-# elements at full length; and no variable may change what the commands do or print.
+# Times are seconds since the epoch, and begin times are understood as UTC, whatever this host's time zone; lists of
+# array elements have their full length; and no variable may change the effects or the output of the commands.
 _VARIABLES = {"TZ": "UTC", "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C", "SLURM_BITSTR_LEN": "0"}
 _UNWANTED_VARIABLES = ("SBATCH_", "SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_BITSTR_LEN", "SLURM_CLUSTERS")
 
-# Slurm's words, in any case, and what they mean to us; the first that fits counts.
+# Slurm's words, in any case, and the errors that they stand for; the first that fits counts.
 _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
     ("invalid job id", NotFoundError),
     ("access/permission denied", ForbiddenError),
@@ -42,23 +42,23 @@ class SlurmCommands:
         self._prefix = tuple(prefix)
 
     def run(self, program: str, *arguments: str, text: str = "") -> str:
-        """Run one command and return what it prints.
+        """Run one command and return its output.
 
         Args:
             program: its name.
-            arguments: of it.
-            text: what it reads from its standard input.
+            arguments: its arguments.
+            text: its standard input.
 
         Raises:
             UnavailableError: it cannot be run, or Slurm does not answer.
-            NotFoundError: there is no such job.
+            NotFoundError: the job does not exist.
             ForbiddenError: the caller may not do that.
-            RefusedError: anything else that Slurm refuses.
+            RefusedError: Slurm refuses for any other reason.
         """
         path = os.path.join(self._bin_dir, program)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
         command = [path, *arguments]
-        if self._prefix:  # which may have an environment of its own
+        if self._prefix:  # the prefix may have an environment of its own
             command = [*self._prefix, "env", *(f"{name}={value}" for name, value in _VARIABLES.items()), *command]
         else:
             environment |= _VARIABLES
@@ -89,7 +89,7 @@ class SlurmCommands:
 
 
 def _signal(status: int) -> int:
-    """By which signal a command ended, told by the system or by a shell; 0 if it ended by itself."""
+    """The signal by which a command ended, as the system or a shell tells it; 0 if it ended by itself."""
     return -status if status < 0 else max(0, status - 128) if status <= 128 + _LARGEST_SIGNAL else 0
 
 

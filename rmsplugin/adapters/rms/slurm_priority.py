@@ -1,4 +1,4 @@
-"""Slurm priority: what Slurm's commands print of the factors of priority/multifactor, read into our values. Pure."""
+"""Slurm priority: reads the factors of priority/multifactor from the output of Slurm's commands. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from rmsplugin.adapters.rms.slurm_records import limit_s, words
 from rmsplugin.model.priority import Parts, Weights
 
-#: Of sprio: job id and priority, age and fair share, then all other factors; each already weighted.
+#: Format of sprio: job id and priority, age and fair share, then all other factors; each already weighted.
 PARTS_FORMAT = "%i|%Y|%A|%F|%N|%J|%P|%Q|%B|%S|%T"
 SHARE_FORMAT = "Account,User,Partition,FairShare"
 
 
 def weights(configuration: Mapping[str, str]) -> Weights | None:
-    """The weights of ``scontrol show config``; None where another plugin computes priorities."""
+    """The weights in ``scontrol show config``; None if another plugin computes priorities."""
     if configuration.get("PriorityType") != "priority/multifactor":
         return None
     return Weights(
@@ -27,8 +27,8 @@ def weights(configuration: Mapping[str, str]) -> Weights | None:
 def parts(text: str) -> dict[int, Parts]:
     """Read the output of ``sprio -h`` with ``PARTS_FORMAT``, by job id.
 
-    Of a job whose priority was set by hand sprio prints no factor. A job in several partitions has a line for each; the
-    first is of the partition that squeue names.
+    For a job whose priority was set by hand sprio prints no factor. A job in several partitions has a line for each;
+    the first line is for the partition that squeue names.
     """
     found: dict[int, Parts] = {}
     for line in text.splitlines():

@@ -1,8 +1,8 @@
-"""Slurm by pyslurm: jobs are read in one call, without a process; all else is left to the commands.
+"""Slurm by pyslurm: jobs are read in one call, without a process; the commands do all the rest.
 
-A release of pyslurm fits one release of Slurm only, and the names of its attributes change between them; this module
+A release of pyslurm fits only one release of Slurm, and the names of its attributes change between them; this module
 uses few, which 22.5 and its successors share. Nodes, partitions, reservations and configuration are spelled differently
-in each, and actions need the care of ``SlurmCli`` in any case, so they stay with the commands. The bound of pyslurm's
+in each, and actions need the care of ``SlurmCli`` in any case, so these stay with the commands. The bound of pyslurm's
 calls is Slurm's own (MessageTimeout), not ``slurm.command_timeout_s``.
 """
 
@@ -37,12 +37,12 @@ class SlurmPyslurm:
         """Import pyslurm.
 
         Args:
-            commands: does what pyslurm does not.
+            commands: does the work that pyslurm does not do.
 
         Raises:
-            ImportError: it is not installed, or its libslurm is not.
+            ImportError: pyslurm or its libslurm is not installed.
         """
-        # libslurm shortens the list of an array's elements to 64 characters unless it is told not to.
+        # libslurm shortens the list of an array's elements to 64 characters unless told otherwise.
         os.environ["SLURM_BITSTR_LEN"] = "0"
         import pyslurm
 
@@ -91,9 +91,9 @@ class SlurmPyslurm:
 
 
 def _importable_version() -> str:
-    """The version of pyslurm; empty where it cannot be imported.
+    """The version of pyslurm; empty if it cannot be imported.
 
-    libslurm, which pyslurm loads, ends the process where it finds no slurm.conf. So another process imports it first.
+    libslurm, which pyslurm loads, ends the process if it finds no slurm.conf. So another process imports it first.
     """
     if importlib.util.find_spec("pyslurm") is None:
         return ""
@@ -115,12 +115,12 @@ def _importable_version() -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """The part of a version that pyslurm and Slurm share: pyslurm 22.5.3 is for Slurm 22.05.x."""
+    """The common part of a version of pyslurm and Slurm: pyslurm 22.5.3 is for Slurm 22.05.x."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _fields(job: Any) -> Iterator[Mapping[str, str]]:
-    """What squeue would print of the job; for elements of an array that have no record of their own, of each."""
+    """The fields of the job as squeue would print them; for elements of an array without own records, of each."""
     fields = {
         "display_id": str(job.id),
         "job_id": str(job.id),
@@ -141,7 +141,7 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "start": str(job.start_time or 0),
         "end": str(job.end_time or 0),
         "limit": _limit(job.time_limit),
-        # Only whether there is one counts, and 22.5 gives its parts without Slurm's word on whether they are fulfilled.
+        # Only its presence counts, and 22.5 gives its parts without Slurm's word on whether they are fulfilled.
         "dependency": "unfulfilled" if job.dependencies else "",
         "nodes": job.allocated_nodes or "",
         "required_nodes": job.required_nodes or "",

@@ -1,4 +1,4 @@
-"""Slurm records: nodes, partitions, reservations and the configuration as scontrol prints them, read into our values.
+"""Slurm records: reads nodes, partitions, reservations and the configuration as scontrol prints them.
 
 Pure: text in, values out. The times are seconds since the epoch, so scontrol has to run with SLURM_TIME_FORMAT=%s.
 """
@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition, RmsReservation
 from rmsplugin.model.hostlist import expand
 
-# A node that is in one of these can take no new job, and what ran on it is gone or out of reach.
+# A node in one of these states can take no new job, and its former jobs are gone or out of reach.
 _NODE_DOWN = {
     *("DOWN", "ERROR", "FUTURE", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN"),
     *("POWER_DOWN", "REBOOT_ISSUED", "UNKNOWN"),
 }
 _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 
-# Slurm writes who gave the reason, and when, behind it; the comments of admins may follow.
+# Slurm writes the author and the time of the reason behind it; the comments of admins may follow.
 _REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|\s*$)|\s*$)")
 _NONE = ("", "(null)", "N/A", "n/a")
 
@@ -51,7 +51,7 @@ def node(
     reason: str = "",
     address: str = "",
 ) -> RmsNode:
-    """Make a node of what Slurm says of it; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
+    """Make a node from Slurm's facts; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
     flags = set(re.findall(r"[A-Z_]+", state))
     return RmsNode(
         name=name,
@@ -87,7 +87,7 @@ def partitions(text: str) -> dict[str, RmsPartition]:
 
 
 def reservations(text: str) -> dict[str, RmsReservation]:
-    """Read the output of ``scontrol show reservation -o``; of "No reservations in the system", none."""
+    """Read the output of ``scontrol show reservation -o``; "No reservations in the system" is none."""
     return {
         record["ReservationName"]: RmsReservation(
             name=record["ReservationName"],
@@ -109,7 +109,7 @@ def configuration(text: str) -> dict[str, str]:
 
 
 def licenses(text: str) -> dict[str, int]:
-    """Read the ``Licenses`` of the configuration, such as ``vjobgate:1,matlab:4``: how many there are of each."""
+    """Read the ``Licenses`` of the configuration, such as ``vjobgate:1,matlab:4``: the number of each."""
     found = {}
     for each in words(text):
         name, _, count = each.replace("*", ":").partition(":")
@@ -118,7 +118,7 @@ def licenses(text: str) -> dict[str, int]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a list at its commas; Slurm's words for nothing are an empty one."""
+    """Split a list at its commas; Slurm's words for nothing are an empty list."""
     return () if text in _NONE else tuple(text.split(","))
 
 
@@ -137,45 +137,45 @@ def duration_s(text: str) -> int:
 
 
 def limit_s(text: str) -> float:
-    """Read a time limit; infinite for UNLIMITED and where there is none."""
+    """Read a time limit; infinite for UNLIMITED and if there is none."""
     return float(duration_s(text)) if ":" in text else math.inf
 
 
 def _records(text: str, first: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The lines that begin with this key, and the values in each."""
+    """The lines that begin with this key, with the values of each."""
     for line in text.splitlines():
         if line.startswith(f"{first}="):
             record: dict[str, str] = {}
             for key, sign, value in (word.partition("=") for word in line.split()):
                 if sign:
-                    record.setdefault(key, value)  # free text stands last, so it cannot change what came before
+                    record.setdefault(key, value)  # free text stands last, so it cannot change the values before it
             yield line, record
 
 
 def preempt_type(configuration: Mapping[str, str]) -> str:
-    """PreemptType of slurm.conf. Newer releases of Slurm have no plugin for preempt/none, and say `(null)`."""
+    """PreemptType of slurm.conf. Newer releases of Slurm have no plugin for preempt/none, and print `(null)`."""
     said = configuration.get("PreemptType", "")
     return "preempt/none" if said in _NONE else said
 
 
 def preempt_exempt_s(configuration: Mapping[str, str]) -> float | None:
-    """PreemptExemptTime of slurm.conf; None where it is not set.
+    """PreemptExemptTime of slurm.conf; None if it is not set.
 
-    A time of 0 is Slurm's default and prints the same as none, so it counts as not set; -1, printed as NONE, is how
-    slurm.conf says that nothing is exempt.
+    A time of 0 is Slurm's default and prints the same as none, so it counts as not set; -1, printed as NONE, means in
+    slurm.conf that nothing is exempt.
     """
     said = configuration.get("PreemptExemptTime", "")
     return 0.0 if said == "NONE" else float(duration_s(said)) or None
 
 
 def kill_wait_s(configuration: Mapping[str, str]) -> int | None:
-    """KillWait of slurm.conf, which is printed as ``30 sec``; None where there is no such number."""
+    """KillWait of slurm.conf, which is printed as ``30 sec``; None if there is no such number."""
     match = re.match(r"\d+", configuration.get("KillWait", ""))
     return int(match[0]) if match else None
 
 
 def requeue_exits(configuration: Mapping[str, str]) -> frozenset[int]:
-    """RequeueExit and RequeueExitHold of slurm.conf, such as ``1-3,100``; what Slurm takes for no code is none."""
+    """RequeueExit and RequeueExitHold of slurm.conf, such as ``1-3,100``; texts that are no code to Slurm are none."""
     codes: set[int] = set()
     for name in ("RequeueExit", "RequeueExitHold"):
         for each in configuration.get(name, "").split(","):

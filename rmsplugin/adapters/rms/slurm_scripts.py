@@ -1,7 +1,7 @@
-"""Slurm's scripts: what slurmctld keeps of batch jobs in its state, as whoever runs beside it, as SlurmUser, sees it.
+"""Slurm scripts: slurmctld's files of batch jobs in its state, as SlurmUser beside it sees them.
 
 ``StateSaveLocation/hash.N/job.ID/script``, where N is the last digit of ID (22.05 to 24.11). Reading there costs Slurm
-nothing. What cannot be read there is asked of Slurm: none of this raises.
+nothing. A file that cannot be read there is asked of Slurm: none of these functions raises.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from contextlib import suppress
 _DIRECTORIES = 10
 _JOB = re.compile(r"job\.([0-9]{1,10})")
 _SCRIPT_BYTES = 64 << 20
-#: A first line is no longer in a script of ours; of one without its end nobody knows what it is.
+#: The most bytes of a first line in a script of ours; a longer one without its end is unknown.
 _FIRST_BYTES = 512
 
 Changes = tuple[int, ...]
 
 
 def changes(state_dir: str) -> Changes:
-    """When each directory of scripts was changed last; none where they cannot be seen."""
+    """The last change of each directory of scripts; empty if they cannot be seen."""
     try:
         return tuple(os.stat(_directory(state_dir, digit)).st_mtime_ns for digit in range(_DIRECTORIES))
     except OSError:
@@ -36,7 +36,7 @@ def jobs(state_dir: str, digit: int) -> frozenset[int]:
 
 
 def first_line(state_dir: str, job_id: int) -> str | None:
-    """The first line of a job's script, with its end; None while it is not written, or cannot be read."""
+    """The first line of a job's script, with its end; None while the script is not written, or cannot be read."""
     with suppress(OSError), open(_path(state_dir, job_id), "rb") as file:
         line, end, _ = file.read(_FIRST_BYTES).partition(b"\n")
         if end or len(line) == _FIRST_BYTES:
@@ -47,7 +47,7 @@ def first_line(state_dir: str, job_id: int) -> str | None:
 def script(state_dir: str, job_id: int) -> str | None:
     """A job's script, as Slurm itself gives it out; None if it cannot be read whole.
 
-    slurmctld writes a byte 0 behind it, and reads no further than to the first one.
+    slurmctld writes a byte 0 behind it, and reads only to the first one.
     """
     with suppress(OSError), open(_path(state_dir, job_id), "rb") as file:
         text, end, _ = file.read(_SCRIPT_BYTES).partition(b"\0")

@@ -1,4 +1,4 @@
-"""Slurm text: what Slurm's commands print of jobs, read into our values. Pure: text in, values out."""
+"""Slurm text: reads the output of Slurm's commands about jobs. Pure: text in, values out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDED = {
 _PENDING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 _UNDER_WAY = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
-#: What is asked of squeue in the first place, in this order. The name is the user's and may hold anything: it is last.
+#: The main fields asked of squeue, in this order. The name is the user's and may hold any text: it stands last.
 JOB_FIELDS = {
     "display_id": "%i",
     "job_id": "%A",
@@ -49,36 +49,36 @@ JOB_FIELDS = {
     "licenses": "%W",
     "name": "%j",
 }
-_SEPARATOR = "\x1f"  # in no field but, maybe, the name
+_SEPARATOR = "\x1f"  # in no field except, maybe, the name
 
-#: What squeue prints only in columns of a fixed width; all of it is Slurm's own.
+#: The fields that squeue prints only in columns of a fixed width; all of them are Slurm's own.
 MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime", "AccrueTime", "SubmitTime")
 MORE_FORMAT = ",".join(f"{name}:22" for name in MORE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """The fields of ``MORE_FIELDS`` of one job."""
+    """The fields of ``MORE_FIELDS`` for one job."""
 
     restarts: int = 0
-    eligible_time: int = 0  # its begin time, or since when it has been eligible; 0 if it is not
+    eligible_time: int = 0  # its begin time, or the time from which it was eligible; 0 if it is not
     preempt_time: int = 0
     accrue_time: int = 0
-    submit_time: int = 0  # tells whether they are of the same run of the job as another answer
+    submit_time: int = 0  # tells whether they are about the same run of the job as another answer
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One row of squeue: the job, and what only the adapter needs of it."""
+    """One row of squeue: the job, with facts that only the adapter needs."""
 
     job: RmsJob
-    array_id: int  # of the array it belongs to; its own id if it belongs to none
+    array_id: int  # the id of its array; its own id if it belongs to none
     task: str  # index in the array; empty if it belongs to none
     delayed: bool = False  # by Slurm itself, after a requeue
 
     @property
     def target(self) -> str:
-        """What to call it in a command: the id of an array's record would mean all of its elements."""
+        """Its word in a command: the id of an array's record would mean all of its elements."""
         return f"{self.array_id}_{self.task}" if self.task else str(self.job.job_id)
 
 
@@ -86,7 +86,7 @@ def squeue_format(token: str) -> str:
     """Return the format of squeue that ``job_rows`` reads.
 
     Args:
-        token: begins each row. Job names may hold anything, line ends too; an unguessable token cannot be forged.
+        token: begins each row. Job names may hold any text, also line ends; an unguessable token cannot be forged.
     """
     return _SEPARATOR.join((token, *JOB_FIELDS.values()))
 
@@ -96,7 +96,7 @@ def job_rows(text: str, token: str, more: Mapping[int, More], gate: str, now: in
 
     Args:
         text: the output.
-        token: that of the format.
+        token: the token of the format.
         more: the fields of ``MORE_FIELDS``, by job id.
         gate: name of the gate's licence.
         now: seconds since the epoch.
@@ -110,7 +110,7 @@ def job_rows(text: str, token: str, more: Mapping[int, More], gate: str, now: in
 
 
 def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -> JobRow:
-    """Read the fields of ``JOB_FIELDS`` as squeue prints them; of a job without ``more`` nothing is taken for sure."""
+    """Read the fields of ``JOB_FIELDS`` as squeue prints them; without ``more`` nothing is taken for sure."""
     word, submitted = fields["word"], epoch(fields["submit"])
     state = _state(word, epoch(fields["end"]), now)
     pending = state is JobState.PENDING
@@ -147,7 +147,7 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
         restarts=known.restarts,
         licenses=licenses,
         time_limit_s=limit_s(fields["limit"]),
-        # Of a pending job both are what the scheduler guesses; the limit of a suspended one stands still.
+        # For a pending job both are guesses of the scheduler; the limit of a suspended one stands still.
         start_time=0 if pending else epoch(fields["start"]),
         end_time=0 if pending or state is JobState.SUSPENDED else epoch(fields["end"]),
         preempt_time=known.preempt_time,
@@ -156,7 +156,7 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
 
 
 def ended_jobs(text: str, job_ids: Collection[int]) -> dict[int, str]:
-    """Read ``sacct -n -P -X -o JobIDRaw,State``: the jobs among ``job_ids`` that have ended, and how."""
+    """Read ``sacct -n -P -X -o JobIDRaw,State``: the jobs among ``job_ids`` that have ended, each with its end."""
     found = {}
     for line in text.splitlines():
         job_id, _, state = line.partition("|")
@@ -169,7 +169,7 @@ def ended_jobs(text: str, job_ids: Collection[int]) -> dict[int, str]:
 def without_gate(licenses: str, gate: str) -> tuple[bool, str]:
     """Return whether the gate's licence is among these, and the others, as ``Licenses=`` takes them.
 
-    With "|" (24.11 and later) one of them is enough for Slurm, so that it is no gate.
+    With "|" (24.11 and later) one of the licences is enough for Slurm, so that the gate's is no gate.
     """
     if licenses in ("", "(null)", "N/A") or "|" in licenses:
         return False, licenses if "|" in licenses else ""
@@ -180,7 +180,7 @@ def without_gate(licenses: str, gate: str) -> tuple[bool, str]:
 
 def _state(word: str, end: int, now: int) -> JobState:
     if word == "COMPLETING":
-        # The word hides whether the job has ended or was requeued. One that was requeued is to end in the future (or,
+        # The word hides whether the job has ended or was requeued. The end of a requeued job is in the future (or,
         # without a time limit, at no time).
         return JobState.ENDED if 0 < end <= now else JobState.PENDING
     if word in _ENDED:
@@ -203,16 +203,16 @@ def with_split(rows: list[JobRow]) -> Iterator[JobRow]:
 
 
 def limits_matter(rows: Iterable[JobRow]) -> bool:
-    """Whether there is an array whose limit on running elements decides something now: some wait."""
+    """Whether an array's limit on running elements decides something now: some of its elements wait."""
     return any(row.task and row.job.eligible for row in rows)
 
 
 def within_array_limits(rows: Iterable[JobRow], limits: Mapping[int, int]) -> list[JobRow]:
-    """Leave as many gated elements of each array eligible as may still run beside those that are under way or opened.
+    """Leave as many gated elements of each array eligible as may still run beside those under way or opened.
 
     Args:
-        rows: all elements of the arrays, among others.
-        limits: how many may run, by the id of the array; an array that is not in it has no limit.
+        rows: all elements of the arrays, among other rows.
+        limits: the number that may run, by the id of the array; an array that is missing has no limit.
     """
     rows = list(rows)
     room = Counter(limits)
@@ -235,7 +235,7 @@ def within_array_limits(rows: Iterable[JobRow], limits: Mapping[int, int]) -> li
 def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
     """Read the limits of arrays' running elements, by the array's id, from ``scontrol show job -o``.
 
-    Only what stands before a job's name is Slurm's own, and a name may hold line ends. So a job counts only if squeue
+    Only the text before a job's name is Slurm's own, and a name may hold line ends. So a job counts only if squeue
     knows it by the same ids (in ``rows``), and not if it seems to be there twice, because one of the two is forged.
     """
     known = {(str(row.job.job_id), str(row.array_id)) for row in rows if row.task}
@@ -249,7 +249,7 @@ def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
 
 
 def requeued_between(rows: Iterable[JobRow], more: Mapping[int, More]) -> list[int]:
-    """The jobs of which ``more`` says what they were before a requeue that ``rows`` know of, or the other way round."""
+    """The jobs for which ``more`` has the state before a requeue that ``rows`` know of, or the other way round."""
     both = ((row.job, more[row.job.job_id]) for row in rows if row.job.job_id in more)
     return sorted({job.job_id for job, known in both if job.submit_time != known.submit_time})
 
@@ -272,12 +272,12 @@ def _memory_mib(text: str) -> int:
     return round(float(match[1]) * scale[match[2]])
 
 
-#: Reasons that tell what a user or the calendar does; the others change with the weather in the queue.
+#: Reasons by a user or the calendar; other reasons change with the weather in the queue.
 _TELLING = ("JobHeld", "Dependency", "BeginTime")
 
 
 def pulse(text: str) -> str:
-    """The part of ``squeue -O JobArrayID,StateCompact,PreemptTime,Reason`` whose change matters; sorted."""
+    """The part of ``squeue -O JobArrayID,StateCompact,PreemptTime,Reason`` whose changes matter; sorted."""
     lines = []
     for line in text.splitlines():
         head, _, reason = line.rstrip().rpartition(" ")

@@ -1,4 +1,4 @@
-"""Simulated: guests that keep state, take the time they are told to, and fail on command."""
+"""Simulated guests: they keep state, take the time that tests set, and fail on command."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class SimulatedGuest:
 
 
 class SimulatedGuests:
-    """Guests that keep state, take the time they are told to, and fail on command."""
+    """Guests that keep state, take the time that tests set, and fail on command."""
 
     def __init__(self, sleep: Callable[[float], None] = lambda _seconds: None) -> None:
-        """Take what passes (virtual) time."""
+        """Take the function that lets (virtual) time pass."""
         self._sleep = sleep
         self._lock = threading.Lock()
         self._failures: dict[tuple[str, str], list[Exception]] = {}
@@ -35,12 +35,12 @@ class SimulatedGuests:
         self.configure_s = 0.0
 
     def add(self, address: str, host_key: str) -> None:
-        """A guest answers at the address from now on."""
+        """Let a guest answer at the address from now on."""
         with self._lock:
             self.guests[address] = SimulatedGuest(host_key)
 
     def remove(self, address: str) -> None:
-        """Nothing answers there any more."""
+        """Let no guest answer there any more."""
         with self._lock:
             self.guests.pop(address, None)
 

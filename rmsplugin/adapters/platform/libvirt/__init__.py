@@ -1,1 +1,1 @@
-"""Libvirt as a platform: one module a part; ``platform.py`` has what the engine calls."""
+"""Libvirt as a platform: one module a part; ``platform.py`` has the engine's calls."""

@@ -1,4 +1,4 @@
-"""Domain XML: what libvirt is told of a VM. Pure; every value goes through lxml, which escapes it."""
+"""Domain XML: the XML that libvirt gets for a VM. Pure; every value goes through lxml, which escapes it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rmsplugin.adapters.platform.libvirt.vm_shape import strange
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name, tap_of
 
-#: Namespace of what we keep in a domain's <metadata>.
+#: Namespace of our own elements in a domain's <metadata>.
 NAMESPACE = "urn:rmsplugin:vjob:1"
 FW_CFG_NAME = "opt/org.rmsplugin/config"
 
-#: The node's control group for VMs whose memory is observed, as libvirt calls it; the node agent makes it.
+#: The node's control group for VMs whose memory is observed, by libvirt's name; the node agent makes it.
 PARTITION = "/rmsplugin"
 
 #: The demand metrics need the guest's own memory statistics; QEMU asks the balloon driver this often.
@@ -25,9 +25,9 @@ _BALLOON_PERIOD_S = 5
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-#: A kernel that panics resets the machine at once, which ends the VM (on_reboot): it would stand still for ever. A disk
-#: image has its own command line, and is told by its seed. On a busy node an emulated timer looks broken to the kernel,
-#: whose check of it ends in a panic; under KVM the kernel makes no such check.
+#: A kernel that panics resets the machine at once, which ends the VM (on_reboot): otherwise it would stand still for
+#: ever. A disk image has its own command line, and gets this from its seed. On a busy node an emulated timer looks
+#: broken to the kernel, whose check of it ends in a panic; under KVM the kernel makes no such check.
 _CMDLINE = "console=ttyS0 panic=-1 no_timer_check"
 _ADDRESS = re.compile(r"([0-9]{1,3}(\.[0-9]{1,3}){3})?")
 _FILTER = re.compile(r"[A-Za-z0-9._-]{0,60}")
@@ -35,14 +35,14 @@ _INTERFACE = re.compile(r"[A-Za-z0-9._-]{1,15}")
 
 
 class StrangeXMLError(ValueError):
-    """The XML of a VM has more than ours have: somebody else has written it."""
+    """The XML of a VM has more than ours: another program has written it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The virtual hardware that all VMs of a site have in common.
+    """The virtual hardware of all VMs of a site.
 
-    A saved state and a live migration want the same hardware on both sides, so a site's nodes share one of these.
+    A saved state and a live migration need the same hardware on both sides, so a site's nodes share one of these.
     """
 
     domain_type: Literal["kvm", "qemu"]
@@ -54,13 +54,13 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
     """The XML that creates the VM.
 
     Raises:
-        ValueError: a value of the spec that no VM of ours can have.
+        ValueError: a value of the spec is impossible for a VM of ours.
     """
     check_spec(spec)
     domain = etree.Element("domain", type=machine.domain_type, nsmap={"rmsplugin": NAMESPACE})
     _add(domain, "name", spec.name)
     _add(domain, "uuid", spec.uuid)
-    # libvirt chooses it, anew at each restore: the guest's kernel then gives out no random number twice.
+    # libvirt chooses the genid, anew at each restore: the guest's kernel then gives out no random number twice.
     _add(domain, "genid")
     identity = parse_vm_name(spec.name)
     assert identity is not None
@@ -82,7 +82,7 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
     _add(features, "apic")
     _add_cpu(domain, machine)
     _add(domain, "clock", offset="utc")
-    # A guest that ends, in whatever way, is gone: the engine decides what comes next.
+    # A guest that ends, in whatever way, is gone: the engine decides the next step.
     for event in ("on_poweroff", "on_reboot", "on_crash"):
         _add(domain, event, "destroy")
     _add_devices(domain, spec)
@@ -93,7 +93,7 @@ def domain_xml(spec: VMSpec, machine: Machine) -> str:
 
 
 def neutral(spec: VMSpec) -> VMSpec:
-    """The VM without what a restored one may have otherwise."""
+    """The VM without the parts that may differ in a restored one."""
     image = spec.image if isinstance(spec.image, KernelImage) else DiskImage("/vda", "/vdb")
     return replace(
         spec,
@@ -116,10 +116,10 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     Not a fresh ``domain_xml``: the saved one has the exact machine version, the expanded CPU and the device addresses
     that the state was made with, and a state can be loaded into nothing else, whatever this node would choose today.
 
-    Nothing else is taken over that could name anything of the host: see ``vm_shape``.
+    Nothing else that could name an object of the host is taken over: see ``vm_shape``.
 
     Raises:
-        StrangeXMLError: the state's XML has what no VM of ours has, or not what this one has.
+        StrangeXMLError: the state's XML has parts that no VM of ours has, or others than this VM.
         ValueError: the state is another VM's.
     """
     check_spec(spec)
@@ -131,7 +131,7 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
     if (domain.findtext("name"), domain.findtext("uuid")) != (spec.name, spec.uuid):
         raise ValueError(f"it is the state of {domain.findtext('name')}, not of {spec.name}")
     require_ours(saved_xml, spec)
-    # What libvirt finds, or chooses, anew.
+    # Parts that libvirt finds, or chooses, anew.
     for parent, tag in (("devices", "emulator"), ("devices/disk", "backingStore"), (".", "seclabel")):
         for element in domain.findall(parent):
             for child in element.findall(tag):
@@ -143,11 +143,11 @@ def with_paths_of(saved_xml: str, spec: VMSpec) -> str:
 
 
 def require_ours(xml: str, spec: VMSpec | None = None) -> None:
-    """Refuse the XML of a VM, as libvirt has it, that has more than we write and libvirt adds, or is not as ``spec``.
+    """Refuse a VM's XML from libvirt that has more than we write and libvirt adds, or does not fit ``spec``.
 
     Raises:
         StrangeXMLError: with the first difference.
-        ValueError: it is no XML.
+        ValueError: the text is no XML.
     """
     if found := strange(xml):
         raise StrangeXMLError(f"it has what no VM of ours has: {found}")
@@ -173,15 +173,15 @@ def _kib(memory: etree._Element | None) -> int:
 
 
 def epoch_of(xml: str) -> int:
-    """The epoch of the engine that created the VM of this XML, or restored it last; the first if the XML says none."""
+    """The epoch of the engine that created the VM of this XML, or restored it last; the first if it has none."""
     vjob = etree.fromstring(xml.encode()).find(f"metadata/{{{NAMESPACE}}}vjob")
     return FIRST_EPOCH if vjob is None else int(vjob.get("epoch", FIRST_EPOCH))
 
 
 def is_bounded(xml: str) -> bool:
-    """Whether the VM of this XML, ours or libvirt's, is to run in the node's bounded control group if there is one.
+    """Whether the VM of this XML, ours or libvirt's, should run in the node's bounded control group if there is one.
 
-    It says so itself, for one that was started where there is none still belongs into that of the next node.
+    The XML itself says so: a VM that was started on a node without the group still belongs into that of the next node.
     """
     return etree.fromstring(xml.encode()).find(f"metadata/{{{NAMESPACE}}}vjob[@bounded='yes']") is not None
 
@@ -201,7 +201,7 @@ def has_disks(running_xml: str) -> bool:
 def balloon_gives_back(running_xml: str) -> bool:
     """Whether the balloon of the VM of this XML, which is libvirt's own, gives back before its guest kills processes.
 
-    Those of VMs that an older release has made do not, and keep being so in saved states and migrations.
+    Balloons of VMs that an older release has made do not, and stay so in saved states and migrations.
     """
     return etree.fromstring(running_xml.encode()).find("devices/memballoon[@autodeflate='on']") is not None
 
@@ -214,10 +214,10 @@ def snapshot_xml(path: str) -> str:
 
 
 def check_spec(spec: VMSpec) -> None:
-    """Refuse what cannot be a VM of ours; libvirt would take some of it.
+    """Refuse values that are impossible for a VM of ours; libvirt would take some of them.
 
     Raises:
-        ValueError: with the value.
+        ValueError: names the value.
     """
     if not spec.name.isascii() or parse_vm_name(spec.name) is None:
         raise ValueError(f"not the name of a VM: {spec.name!r}")
@@ -245,7 +245,7 @@ def check_spec(spec: VMSpec) -> None:
 
 
 def set_paths(domain: etree._Element, spec: VMSpec) -> None:
-    """Set all that may differ between two nodes or two lives of the VM.
+    """Set all parts that may differ between two nodes or two lives of the VM.
 
     Raises:
         ValueError: the domain has no device for one of the paths.
@@ -253,7 +253,7 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
     sysinfo = _find(domain, "sysinfo[@type='fwcfg']")
     for child in list(sysinfo):
         sysinfo.remove(child)
-    # By file: a value in the XML would be on QEMU's command line, for everybody to read.
+    # The value goes by file: in the XML it would be on QEMU's command line, for everybody to read.
     _add(sysinfo, "entry", name=FW_CFG_NAME, file=spec.config_path)
     if isinstance(spec.image, KernelImage):
         _find(domain, "os/kernel").text = spec.image.kernel
@@ -272,7 +272,7 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
 
 
 def _set_filter(interface: etree._Element, spec: VMSpec) -> None:
-    """Have the interface pinned to the VM's address; a VM of an older release has it from its next start on."""
+    """Pin the interface to the VM's address; a VM of an older release has it from its next start on."""
     for element in interface.findall("filterref") + interface.findall("target"):
         interface.remove(element)
     if spec.network_filter == NODE_FILTER:
@@ -288,7 +288,7 @@ def _set_epoch(domain: etree._Element, epoch: int) -> None:
     vjob = _find(domain, f"metadata/{{{NAMESPACE}}}vjob")
     if epoch > FIRST_EPOCH:
         vjob.set("epoch", str(epoch))
-    elif "epoch" in vjob.attrib:  # hooks of older releases know no epoch, and take VMs that say none
+    elif "epoch" in vjob.attrib:  # hooks of older releases know no epoch, and accept VMs without one
         del vjob.attrib["epoch"]
 
 
@@ -298,7 +298,7 @@ def _set_bounded(domain: etree._Element, bounded: bool) -> None:
         vjob.set("bounded", "yes")
     elif "bounded" in vjob.attrib:
         del vjob.attrib["bounded"]
-    # Also where it is not: libvirt writes its own choice into a saved state, and takes it for ours afterwards.
+    # Also for an unbounded VM: libvirt writes its own choice into a saved state, and takes it for ours afterwards.
     _set_partition(domain, PARTITION if bounded else None)
 
 
@@ -339,13 +339,13 @@ def _add_devices(domain: etree._Element, spec: VMSpec) -> None:
     _add(interface, "mac", address=spec.mac)
     _add(interface, "source")
     _add(interface, "model", type="virtio")
-    # The guest never boots from the network; the ROM is a file that a migration would want to find alike.
+    # The guest never boots from the network; a migration would need the same ROM file on the other node.
     _add(interface, "rom", enabled="no")
     serial = _add(devices, "serial", type="pty")
     _add(serial, "target", type="isa-serial", port="0")
     console = _add(devices, "console", type="pty")
     _add(console, "target", type="serial", port="0")
-    # What the guest frees, the host has again; what the balloon has taken the guest has again before it kills for it.
+    # The host gets back memory that the guest frees; the guest gets back the balloon's memory before it kills for it.
     balloon = _add(devices, "memballoon", model="virtio", autodeflate="on", freePageReporting="on")
     _add(balloon, "stats", period=str(_BALLOON_PERIOD_S))
     rng = _add(devices, "rng", model="virtio")

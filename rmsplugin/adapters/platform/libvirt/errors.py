@@ -1,4 +1,4 @@
-"""What libvirt's errors mean to us: the one table."""
+"""Errors: our errors for libvirt's, in one table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 
-#: Codes of what is said of a domain that is not there, or that is gone by the time that something is asked of it.
+#: Codes for a domain that does not exist, or that has gone before the request.
 NOT_THERE = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_OPERATION_INVALID)
 
 
 class NoControlGroupError(OperationFailedError):
-    """The node has no control group of the name that the VM's XML says."""
+    """The node has no control group of the name in the VM's XML."""
 
 
 _BY_CODE: dict[int, type[RmspluginError]] = {
@@ -41,19 +41,20 @@ _BY_ERRNO: dict[int, type[RmspluginError]] = {
     errno.ENOENT: NotFoundError,
 }
 
-#: Failures of a helper process (libvirt_iohelper writes the states) reach us only as its words, in English as libvirtd
-#: runs its helpers in the C locale.
+#: Failures of a helper process (libvirt_iohelper writes the states) reach us only as its words. They are in English, as
+#: libvirtd runs its helpers in the C locale.
 _BY_TEXT: dict[str, type[RmspluginError]] = {
     "No space left on device": NoSpaceError,
     "Disk quota exceeded": NoSpaceError,
-    # The program that (de)compresses a state. libvirt calls it ENOENT, but it is no VM and no file of ours.
+    # The program that (de)compresses a state. libvirt calls the error ENOENT, but it is about no VM and no file of
+    # ours.
     "Cannot find '": OperationFailedError,
-    # libvirt calls it ENOENT, too. It makes no group but its own, unless systemd does it for it.
+    # libvirt calls it ENOENT, too. It makes only its own group, unless systemd does it for libvirt.
     "Failed to create v1 controller": NoControlGroupError,
     "Failed to create v2 cgroup": NoControlGroupError,
 }
 
-#: QEMU's words when it will not load a state. libvirt passes them on as a failed start.
+#: QEMU's words when it refuses to load a state. libvirt passes them on as a failed start.
 _UNLOADABLE = (
     "load of migration failed",
     "error while loading state",
@@ -82,10 +83,10 @@ def translate(error: libvirt.libvirtError, what: str) -> RmspluginError:
 
 
 def is_unknown_format(error: RmspluginError) -> bool:
-    """Whether a state is of a format that this libvirt does not know, and a newer one does."""
+    """Whether a state is of a format that this libvirt does not know, but a newer one does."""
     return "save image format" in str(error) or "compressed save format" in str(error)
 
 
 def is_unloadable_state(error: RmspluginError) -> bool:
-    """Whether a restore failed because of what is in the file."""
+    """Whether a restore failed because of the file's content."""
     return any(words in str(error) for words in _UNLOADABLE)

@@ -1,15 +1,15 @@
 """Link: the connection to one node's libvirt, and calls on it that always come back in time.
 
 libvirt's calls block in C for as long as the other side pleases. So each runs in a thread of its own, and the caller
-waits for it no longer than it wants. What keeps abandoned threads from piling up:
+waits for it no longer than it wants. Two measures keep abandoned threads from piling up:
 
 * a connection that is up pings its peer (keepalive); when the peer is silent, libvirt fails the calls that hang on it,
   and their threads end;
 * a connection that is being made has no keepalive yet, so at most ``_STUCK_OPENS`` attempts a node may hang; further
   calls fail at once.
 
-A connection is closed by a thread that nobody waits for, after the last call on it: closing talks to the peer as well,
-and libvirt frees a connection under the feet of a call that is still using it.
+A thread for which no caller waits closes a connection, after the last call on it. Closing talks to the peer as well,
+and libvirt would free a connection that a call is still using.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _KEEPALIVE_INTERVAL_S = 5
 _KEEPALIVE_COUNT = 3
 
-#: An attempt to connect that hangs this long is given up for lost and another one made, up to so many.
+#: The time after which an attempt to connect is given up and another one made, and the most attempts that may hang.
 _STUCK_AFTER_S = 60.0
 _STUCK_OPENS = 3
 
@@ -39,7 +39,7 @@ _event_loop_runs = False
 
 
 def start_event_loop() -> None:
-    """Run libvirt's event loop in a thread; without it there is no keepalive. Once a process, as libvirt has one."""
+    """Run libvirt's event loop in a thread; without it there is no keepalive. Once a process: libvirt has only one."""
     global _event_loop_runs
     with _event_loop_lock:
         if _event_loop_runs:
@@ -57,7 +57,7 @@ def start_event_loop() -> None:
 
 
 class Call(Generic[T]):
-    """A call that was started in a thread of its own."""
+    """A call in a thread of its own."""
 
     def __init__(self, what: str, function: Callable[[], T]) -> None:
         """Start ``function``; ``what`` says what it does, for messages."""
@@ -69,8 +69,8 @@ class Call(Generic[T]):
         threading.Thread(target=self._run, args=(function,), name=f"libvirt: {what}", daemon=True).start()
 
     def _run(self, function: Callable[[], T]) -> None:
-        # Errors are kept without their tracebacks: those would hold libvirt's objects, and a connection must not be
-        # closed by whichever thread drops its last reference.
+        # Errors are kept without their tracebacks: those would hold libvirt's objects, and the thread that drops a
+        # connection's last reference must not close it.
         try:
             self._value = function()
         except libvirt.libvirtError as error:
@@ -81,16 +81,16 @@ class Call(Generic[T]):
         self._done.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it has ended within the time."""
+        """Whether the call has ended within the time."""
         return self._done.wait(max(0.0, timeout_s))
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended with an error."""
+        """Whether the call has ended with an error."""
         return self._done.is_set() and self._error is not None
 
     def result(self) -> T:
-        """What the ended call returned or raised."""
+        """The result of the ended call; raises its error."""
         assert self._done.is_set()
         if self._error is not None:
             raise self._error
@@ -98,7 +98,7 @@ class Call(Generic[T]):
 
 
 class Connection:
-    """A connection that closes itself when it is retired and nobody uses it any more."""
+    """A connection that closes itself when it is retired and no call uses it any more."""
 
     def __init__(self, uri: str) -> None:
         """Connect; blocks."""
@@ -129,7 +129,7 @@ class Connection:
                 self._close()
 
     def retire(self) -> None:
-        """Give it up: it is closed once the calls on it have ended. Returns at once."""
+        """Give the connection up: it is closed after the calls on it have ended. Returns at once."""
         with self._lock:
             if self._retired:
                 return
@@ -155,7 +155,7 @@ class Link:
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._current: Connection | None = None
-        self._spare: Connection | None = None  # of a long call that has ended
+        self._spare: Connection | None = None  # from a long call that has ended
         self._closed = False
         self._opening: Call[Connection] | None = None
         self._stuck: list[Call[Connection]] = []
@@ -166,7 +166,7 @@ class Link:
         Raises:
             UnavailableError: no connection.
             TimedOutError: no answer in time; the connection is given up.
-            RmspluginError: what libvirt's error means.
+            RmspluginError: our error for libvirt's.
         """
         deadline = time.monotonic() + timeout_s
         connection = self._connected(deadline)
@@ -177,7 +177,7 @@ class Link:
         return call.result()
 
     def query(self, what: str, function: Callable[[libvirt.virConnect], T], timeout_s: float) -> T:
-        """Like ``call``, for what only reads: no answer means that the node is unavailable."""
+        """Like ``call``, for a call that only reads: no answer means that the node is unavailable."""
         try:
             return self.call(what, function, timeout_s)
         except TimedOutError as error:
@@ -187,7 +187,7 @@ class Link:
         """Start a long call on a connection that no other call uses meanwhile.
 
         libvirtd works on only five calls of one connection at a time, so that saves would keep the queries waiting. One
-        connection is kept for the next long call: a start consists of two, and TLS takes its time.
+        connection is kept for the next long call: a start consists of two calls, and TLS takes its time.
         """
 
         def run() -> T:
@@ -220,7 +220,7 @@ class Link:
     def start_between(
         self, other: Link, what: str, function: Callable[[libvirt.virConnect, libvirt.virConnect], T]
     ) -> Call[T]:
-        """Like ``start``, for what needs connections to this node and to another one."""
+        """Like ``start``, for a call that needs connections to this node and to another one."""
 
         def run() -> T:
             connections: list[Connection] = []
@@ -270,7 +270,7 @@ class Link:
                 if self._opening is opening:
                     self._opening = None
         with self._lock:
-            # All who waited for this attempt share it.
+            # All callers that waited for this attempt share it.
             if self._current is None and connection.usable():
                 self._current = connection
         return connection

@@ -1,4 +1,4 @@
-"""A migration by libvirt: how the memory is sent, and on which side the VM runs whatever happens."""
+"""Migration by libvirt: how the memory is sent, and on which side the VM runs in any case."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rmsplugin.adapters.platform.libvirt.vms import HALF, LibvirtVMs
 from rmsplugin.adapters.platform.libvirt.waiting import Waiting
 from rmsplugin.errors import NotFoundError, OperationFailedError, RmspluginError
 
-#: What libvirt is told of a migration besides its flags.
+#: Libvirt's parameters of a migration besides its flags.
 Parameters = dict[str, str]
 
-#: A migration goes over to post-copy when it begins to send for the third time what was written meanwhile; or when so
+#: A migration goes over to post-copy when it begins to send rewritten memory for the third time, or when so
 #: much of its time is over.
 _POSTCOPY_ITERATION = 4
 _POSTCOPY_SHARE = 0.5
@@ -30,7 +30,7 @@ _POSTCOPY_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How VMs are migrated: see the parameters of ``LibvirtPlatform``."""
+    """The manner in which VMs are migrated: see the parameters of ``LibvirtPlatform``."""
 
     host_template: str
     tls: bool
@@ -84,9 +84,9 @@ class Migrations:
             raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
 
     def _send_into_group(self, source: str, destination: str, name: str, send: Callable[[Parameters], None]) -> None:
-        """Send the VM to where its XML says that it belongs: one that is bounded into the group, if there is one.
+        """Send the VM to where its XML says that it belongs: a bounded one into the group, if there is one.
 
-        The destination needs the network filter that the VM has; what it has is not changed.
+        The destination needs the VM's network filter; the filter itself is not changed.
         """
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         what = f"describing {name}"
@@ -107,8 +107,8 @@ class Migrations:
             send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(xml, None)})
 
     def _before(self, name: str, source: str, destination: str) -> VMPower | None:
-        """How the VM is at its source; None: it has arrived already."""
-        # Asked first, also because a destination that does not answer is found out cheaply.
+        """The VM's power at its source; None: it has arrived already."""
+        # This is asked first, also because a silent destination is found out cheaply.
         there, before = self._nodes.find(destination, name), self._nodes.find(source, name)
         if before is None and there is None:
             raise NotFoundError(f"no VM {name} on {source} nor on {destination}")
@@ -119,7 +119,7 @@ class Migrations:
         return before
 
     def _flags(self, node: str, name: str) -> int:
-        """VIR_MIGRATE_*."""
+        """The flags VIR_MIGRATE_*."""
         way = HELD
         if self._runs_on(node, name):
             way = libvirt.VIR_MIGRATE_LIVE | MIGRATE_FLAGS[self.manner.converge]
@@ -129,14 +129,14 @@ class Migrations:
         return flags
 
     def _runs_on(self, node: str, name: str) -> bool:
-        """Whether a VM runs while it is migrated: docs/decisions/0036 says which do not."""
+        """Whether a VM runs while it is migrated: docs/decisions/0036 tells which do not."""
         if self.manner.emulated == "live":
             return True
         what = f"asking whether {name} is emulated"
         return not is_emulated(self._nodes.query(node, what, lambda conn: conn.lookupByName(name).XMLDesc(0)))
 
     def _go_over(self, node: str, name: str, timeout_s: float) -> Callable[[JobProgress], None]:
-        """Post-copy, once, when a migration does not come to its end; from then on nothing can abort it."""
+        """Go over to post-copy, once, if a migration does not come to its end; from then on nothing can abort it."""
         switch_at = time.monotonic() + timeout_s * _POSTCOPY_SHARE
         is_over = False
 
@@ -156,7 +156,7 @@ class Migrations:
             if self._nodes.find(node, name) is not VMPower.HALF:
                 return
         except RmspluginError:
-            return  # Nobody answers; the failure itself is told.
+            return  # The node does not answer; the failure itself is told.
         raise OperationFailedError(f"{name} is lost, or at least cannot run: {HALF} ({error})") from error
 
     def _is_gone(self, node: str, name: str) -> bool:

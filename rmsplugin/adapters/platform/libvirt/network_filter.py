@@ -1,4 +1,4 @@
-"""The network filter of VMs' interfaces: what it is, and that each node has it before a VM starts there."""
+"""The network filter of VMs' interfaces: its rules, and the check that each node has it before a VM starts there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER
 from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError, RmspluginError, UnavailableError
 
-#: libvirt tells a filter by its name and UUID: with another UUID it would not take a newer one in an old one's place.
+#: libvirt identifies a filter by its name and UUID: with another UUID it would not replace an old filter by a newer
+#: one.
 _UUID = "6f1c2b7e-5d0a-4c57-9f0b-72d6b0f4a9c1"
 
-#: Out of the VM: ARP and IPv4 from its own addresses, and QEMU's word to the switches that it has moved. Into it: ARP
-#: and IPv4. No more. One chain: libvirt's `clean-traffic` makes eight, and each is made by a process of its own.
+#: Out of the VM pass only ARP and IPv4 from its own addresses, and QEMU's message to switches that it has moved. Into
+#: it pass only ARP and IPv4. One chain: libvirt's `clean-traffic` makes eight, each by a process of its own.
 FILTER_XML = f"""<filter name='{OUR_FILTER}' chain='root'>
   <uuid>{_UUID}</uuid>
   <rule action='accept' direction='out' priority='100'>
@@ -36,19 +37,19 @@ FILTER_XML = f"""<filter name='{OUR_FILTER}' chain='root'>
 
 
 class NetworkFilters:
-    """Sees to it that nodes have the filters that VMs name."""
+    """Makes sure that nodes have the filters that VMs name."""
 
     def __init__(self, nodes: LibvirtNodes) -> None:
         """Take the way to the nodes."""
         self._nodes = nodes
-        self._defined: dict[str, str] = {}  # by node, our filter as libvirt there writes it
+        self._defined: dict[str, str] = {}  # by node, our filter as libvirt writes it there
         self._lock = threading.Lock()
 
     def require(self, node: str, name: str) -> None:
-        """Have the filter on the node; ours is defined there, or put right. Nothing happens for "" and NODE_FILTER.
+        """Require the filter on the node; ours is defined there, or corrected. Without effect for "" and NODE_FILTER.
 
         Raises:
-            OperationFailedError: the node has no such filter, or can have none: no VM that needs it may start there.
+            OperationFailedError: the node lacks the filter, or can have none: no VM that needs it may start there.
             UnavailableError: the node does not answer.
         """
         if name in ("", NODE_FILTER):
@@ -67,7 +68,7 @@ class NetworkFilters:
         except UnavailableError:
             raise
         except RmspluginError as error:
-            # Whatever libvirt calls it: nobody may take it for a file or a VM that is not there.
+            # Whatever libvirt's error: it must not look like a missing file or VM.
             raise OperationFailedError(
                 f"{node} has no network filters, and without {name} (network.filter) no VM starts there: {error}"
             ) from None
@@ -85,7 +86,7 @@ def filter_of(xml: str) -> str:
 
 
 def offered_filters(conn: libvirt.virConnect) -> frozenset[str] | str:
-    """The names of a node's filters; a text says why it can have none."""
+    """The names of a node's filters; a text is the reason why it can have none."""
     try:
         return frozenset(conn.listNWFilters())
     except libvirt.libvirtError as error:

@@ -1,4 +1,4 @@
-"""What libvirt is asked about its nodes: which VMs there are, how they are, and what is being done to them."""
+"""Questions to libvirt about its nodes: the VMs there, their power, and the operations under way in them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LibvirtNodes:
         """Connect to nothing yet.
 
         Args:
-            uri_template: how we reach the libvirtd of ``{node}``.
+            uri_template: the URI of the libvirtd of ``{node}``.
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of a question.
         """
@@ -33,7 +33,7 @@ class LibvirtNodes:
         self._uri_template = uri_template
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, Link] = {}
-        self._silent: dict[str, list[str]] = {}  # by node, VMs that let the question for jobs wait: the last one first
+        self._silent: dict[str, list[str]] = {}  # by node, VMs that delayed the question for jobs: the last one first
         self._lock = threading.Lock()
 
     def link(self, node: str) -> Link:
@@ -44,7 +44,7 @@ class LibvirtNodes:
             return self._links[node]
 
     def query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:
-        """Ask something that changes nothing; ``what`` is for errors. Raises as ``Link.query`` does."""
+        """Make a call that changes nothing; ``what`` is for errors. Raises as ``Link.query`` does."""
         return self.link(node).query(what, function, self.call_timeout_s)
 
     def close(self) -> None:
@@ -92,9 +92,9 @@ class LibvirtNodes:
     def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
         """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
 
-        A VM that something has locked keeps the question waiting for up to 30 s. It must not keep the whole node
-        waiting: no answer means that something is under way, and that is what the answer would have said. Of those
-        behind it in the question it would be said without reason: who did not answer is asked last from then on.
+        A locked VM keeps the question waiting for up to 30 s. It must not keep the whole node waiting: no answer means
+        that an operation is under way, and the answer would have said the same. For VMs behind it in the question this
+        would be said without reason: so a VM that did not answer is asked last from then on.
         """
         jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
         silent = self._silent.get(node, [])
@@ -136,5 +136,5 @@ class LibvirtNodes:
 
 
 def _info(node: str, name: str, uuid: str, now: VMPower, under_way: int | None) -> VMInfo:
-    # libvirt keeps the job of a migration that broke off in post-copy, and nothing is under way in it.
+    # libvirt keeps the job of a migration that broke off in post-copy, though no operation is under way.
     return VMInfo(name, node, now, uuid, under_way is not None and now is not VMPower.HALF)

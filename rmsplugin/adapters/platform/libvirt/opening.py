@@ -7,7 +7,7 @@ from rmsplugin.settings.nodes import Hypervisor
 
 
 def open_platform(wanted: Hypervisor) -> LibvirtPlatform:
-    """Libvirt on all nodes, as the section [hypervisor] of the settings has it; connects to nothing yet."""
+    """Libvirt on all nodes, by the section [hypervisor] of the settings; connects to nothing yet."""
     return LibvirtPlatform(
         wanted.uri,
         wanted.migrate_host,

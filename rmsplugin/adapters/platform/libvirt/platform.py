@@ -62,8 +62,8 @@ DomainType = Literal["auto", "kvm", "qemu"]
 class LibvirtPlatform:
     """Implements ``base.Platform`` on libvirt.
 
-    An action ends at the latest some 30 s after its ``timeout_s``: aborting what is under way, and looking what has
-    become of it, takes time too.
+    An action ends at the latest some 30 s after its ``timeout_s``: aborting the operation under way, and looking at its
+    outcome, take time too.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class LibvirtPlatform:
         """Connect to nothing yet.
 
         Args:
-            uri_template: how we reach the libvirtd of ``{node}``.
-            migrate_host_template: the name or address to which the memory of a VM is sent that migrates to ``{node}``.
+            uri_template: the URI of the libvirtd of ``{node}``.
+            migrate_host_template: the name or address to which a VM's memory is sent when it migrates to ``{node}``.
             domain_type: ``auto`` = kvm where libvirt offers it.
-            machine_type: of new VMs, with its version; the same on all nodes, else nothing can be moved. What is
-                restored or migrated keeps the one that it was made with.
+            machine_type: of new VMs, with its version; the same on all nodes, else nothing can be moved. VMs that are
+                restored or migrated keep their own.
             cpu_model: likewise; see ``Machine``.
             migrate_tls: encrypt and authenticate the memory stream (libvirt's VIR_MIGRATE_TLS).
-            migrate_converge: what is done for a VM that writes its memory faster than it can be sent.
+            migrate_converge: the way to migrate a VM that writes its memory faster than it can be sent.
             migrate_emulated: whether a VM without KVM stands still while it is sent, or runs on.
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of the calls that take no ``timeout_s``.
@@ -119,7 +119,7 @@ class LibvirtPlatform:
         """See ``base.Platform``."""
 
         def ask(conn: libvirt.virConnect) -> tuple[int, int, str, str, frozenset[str] | str]:
-            # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out what was plugged in later.
+            # Not getInfo's memory: that of a NUMA cell, and so of the sum, leaves out memory plugged in later.
             memory_kib = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)["total"]
             cpus = conn.getInfo()[2]
             versions = f"QEMU {version(conn.getVersion())}, libvirt {version(conn.getLibVersion())}"
@@ -201,7 +201,7 @@ class LibvirtPlatform:
         if has_disks(xml):
             # libvirt would make an overlay of each disk, and another one with each further checkpoint.
             raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
-        # Not live: then it is written once, and takes no more room than the memory in use.
+        # Not live: so the memory is written once, and takes no more room than the memory in use.
         snapshot, flags = snapshot_xml(path), libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
         self._write_state(
             node,
@@ -221,7 +221,7 @@ class LibvirtPlatform:
         timeout_s: float,
         progress: Progress | None,
     ) -> None:
-        """Have the VM's state written to a file; after a failure the VM is as it was."""
+        """Write the VM's state to a file; after a failure the VM is as it was."""
         before = self._nodes.find(node, name)
         if before is None:
             raise NotFoundError(f"no VM {name} on {node}")
@@ -245,7 +245,7 @@ class LibvirtPlatform:
         try:
             xml = with_paths_of(saved_xml, spec)
         except StrangeXMLError as error:
-            # Not corrupt: the VM's memory may be as it was, and somebody has to look who did this.
+            # Not corrupt: the VM's memory may be as it was, and an operator has to find out who did this.
             raise OperationFailedError(
                 f"the state of {spec.name} on {node} is refused, for somebody else has changed it: {error}"
             ) from None
@@ -271,7 +271,7 @@ class LibvirtPlatform:
         xml: str,
         timeout_s: float,
     ) -> None:
-        """Start a VM by its XML, in the node's bounded control group only if the node has it. Else no VM is left."""
+        """Start a VM by its XML, in the node's bounded control group only if the node has it. Failing leaves no VM."""
         self._filters.require(node, spec.network_filter)
         call = self._nodes.link(node).start(what, lambda conn: start(conn, xml))
         try:
@@ -300,7 +300,7 @@ class LibvirtPlatform:
         """See ``base.Platform``."""
         self._nodes.close()
 
-    # What else is asked of a node.
+    # Other questions to a node.
 
     def _saved_xml(self, node: str, spec: VMSpec, path: str, timeout_s: float) -> str:
         flags = libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE
@@ -314,7 +314,7 @@ class LibvirtPlatform:
         except OperationFailedError as error:
             if is_unknown_format(error):
                 raise
-            # libvirt has many words for it: no magic, a half-written one, a header that leads nowhere, no XML.
+            # libvirt has many words for it: no magic, a half-written file, a header that leads nowhere, no XML.
             raise CorruptStateError(str(error)) from None
 
     def _machine_on(self, node: str) -> Machine:

@@ -1,4 +1,4 @@
-"""What libvirt's values mean: capabilities, flags of migrations, states, jobs and statistics of domains."""
+"""The meaning of libvirt's values: capabilities, flags of migrations, states, jobs and statistics of domains."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _POSTCOPY_FAILED = {
     (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_POSTCOPY_FAILED),
 }
 
-#: The VM stands still at its destination until it is let run there, when it is gone from its source. libvirt itself
-#: would let it run before its source has heard of it, and run on at the source when that never hears (I1).
+#: The VM stands still at its destination until it is gone from its source, and is let run then. libvirt itself would
+#: let it run before its source has heard of it, and would run it on at the source if that never hears (I1).
 HELD: int = libvirt.VIR_MIGRATE_PAUSED
 
 MIGRATE_FLAGS: dict[Converge, int] = {
@@ -30,7 +30,7 @@ MIGRATE_FLAGS: dict[Converge, int] = {
 
 
 def version(number: int) -> str:
-    """A release as people write it."""
+    """A release in the form for people."""
     return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
@@ -47,14 +47,14 @@ def host_cpu(capabilities: str) -> str:
 
 
 def qemu_uid(capabilities: str) -> int | None:
-    """Whom QEMU of this node runs as, by libvirt's capabilities; None if they do not tell."""
+    """The account of QEMU on this node, by libvirt's capabilities; None if they do not tell."""
     label = etree.fromstring(capabilities.encode()).findtext("host/secmodel[model='dac']/baselabel") or ""
     found = re.match(r"\+?([0-9]+):", label)
     return int(found[1]) if found else None
 
 
 def confined_by(capabilities: str) -> str:
-    """What keeps QEMU of this node to the files of its VM: a security model of libvirt's; "" if nothing does."""
+    """The confinement of QEMU to its VM's files on this node: a security model of libvirt's; "" if there is none."""
     models = {model.text for model in etree.fromstring(capabilities.encode()).findall("host/secmodel/model")}
     return next((model for model in ("apparmor", "selinux") if model in models), "")
 
@@ -65,10 +65,10 @@ def is_emulated(domain_xml: str) -> bool:
 
 
 def offered_machines(capabilities: str) -> frozenset[str]:
-    """The machine types with a version that libvirt's capabilities name."""
+    """The machine types with versions in libvirt's capabilities."""
     document = etree.fromstring(capabilities.encode())
     machines = document.findall("guest/arch[@name='x86_64']//machine")
-    # One with `canonical` is an alias, such as q35.
+    # A machine type with `canonical` is an alias, such as q35.
     return frozenset(machine.text for machine in machines if machine.text and machine.get("canonical") is None)
 
 
@@ -78,11 +78,11 @@ def exists(state: int) -> bool:
 
 
 def operation(domain: libvirt.virDomain) -> int | None:
-    """What is under way in the VM; None if nothing is."""
+    """The operation under way in the VM; None if there is none."""
     try:
         statistics = domain.jobStats()
     except libvirt.libvirtError as error:
-        # What libvirt says on the destination of a migration: it has figures only at the source.
+        # libvirt's answer on the destination of a migration: it has figures only at the source.
         if error.get_error_code() == libvirt.VIR_ERR_OPERATION_UNSUPPORTED:
             return int(libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_IN)
         raise
@@ -93,24 +93,24 @@ def operation(domain: libvirt.virDomain) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a save or a migration is."""
+    """The progress of a save or a migration."""
 
     done_bytes: int
-    total_bytes: int  # 0: not known yet
-    iteration: int  # of a migration: how many times it has begun to send what is not there yet, or not any more
+    total_bytes: int  # 0: unknown yet
+    iteration: int  # of a migration: the number of times that it has begun to send missing or rewritten memory
 
 
 def job_progress(conn: libvirt.virConnect, name: str) -> JobProgress:
-    """How far what is under way in the VM is. Raises libvirtError."""
+    """The progress of the operation under way in the VM. Raises libvirtError."""
     found = conn.lookupByName(name).jobStats()
     total = int(found.get("data_total", 0))
-    # What was sent counts headers, and pages that were sent again, which the total of newer QEMUs does not.
+    # The sent bytes include headers, and pages that were sent again; the total of newer QEMUs does not.
     done = min(int(found.get("data_processed", 0)), total)
     return JobProgress(done, total, int(found.get("memory_iteration", 0)))
 
 
 def power(state: int, reason: int, operation: int | None) -> VMPower:
-    """What a domain's state and reason mean, while ``operation`` (None: nothing) is under way in it."""
+    """The power for a domain's state and reason, while ``operation`` (None: none) is under way in it."""
     if (state, reason) in _POSTCOPY_FAILED:
         return VMPower.HALF
     if state == libvirt.VIR_DOMAIN_PAUSED:
@@ -130,7 +130,7 @@ def statistics(values: dict[str, Any]) -> VMStatistics:
     return VMStatistics(
         cpu_time_ns=values.get("cpu.time"),
         vcpu_delay_ns=sum(delays) if delays else None,
-        memory_rss_kib=values.get("balloon.rss") or None,  # libvirt says 0 where it could not read it just then
+        memory_rss_kib=values.get("balloon.rss") or None,  # libvirt gives 0 if it could not read it just then
         memory_current_kib=values.get("balloon.current"),
         memory_usable_kib=values.get("balloon.usable"),
         major_faults=values.get("balloon.major_fault"),

@@ -1,8 +1,8 @@
 """VM shape: the libvirt XML that a VM of ours can have, and nothing else. Pure.
 
-A saved state carries the XML of its VM, and so does a migration. Whoever is root where it comes from can put more into
-it than we did: a disk that is a file of the host's, a directory, QEMU's own options. So it is compared with this table:
-what we write, and what libvirt of the releases that we know adds by itself. Paths of files are not compared here.
+A saved state carries the XML of its VM, and so does a migration. Root at its source can add parts to ours: a disk that
+is a file of the host's, a directory, QEMU's own options. So the XML is compared with this table: the parts that we
+write, and those that libvirt of the releases that we know adds by itself. Paths of files are not compared here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from xml.etree import ElementTree
 
-#: Elements that may be there several times beside each other.
+#: Elements of which several may stand beside each other.
 _MANY = ("feature", "disk", "controller", "input", "seclabel")
-#: More than libvirt makes of a VM of ours, and less than would harm.
+#: More than libvirt makes for a VM of ours, and less than would do harm.
 _MOST = 64
 
 _NUMBER, _HEX, _WORD, _PATH = "[0-9]{1,12}", "0x[0-9a-f]{1,8}", "[A-Za-z0-9._+-]{1,64}", "/[^,\0-\x1f]{1,1000}"
@@ -27,7 +27,7 @@ _METADATA = "{urn:rmsplugin:vjob:1}vjob"
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """An element: what its attributes and its text may be, and what may be in it."""
+    """An element: its allowed attributes, its text, and its content."""
 
     attributes: Mapping[str, str] = field(default_factory=dict)
     children: Mapping[str, _Shape] = field(default_factory=dict)
@@ -52,7 +52,7 @@ _ALIAS = _shape(name=_WORD)
 _PLACED = {"address": _ADDRESS, "alias": _ALIAS}
 _KIB = _shape(_NUMBER, unit="KiB|MiB")
 
-#: What a disk is made of below its first file: libvirt looks for itself, what it is told here is left out of account.
+#: The files below a disk's first one: libvirt looks for itself, and ignores the XML here.
 _BELOW = _shape(
     type="file",
     index=_NUMBER,
@@ -163,7 +163,7 @@ _CPU = _shape(
     },
 )
 
-#: What systemd, the security drivers and control groups do with it, which we and libvirt say anew.
+#: The labels by systemd, the security drivers and control groups, which we and libvirt set anew.
 _LABELS = _shape(
     type="dynamic|static|none",
     model="dac|apparmor|selinux|none",
@@ -211,9 +211,9 @@ def parse(xml: str) -> ElementTree.Element:
     """The domain of this XML.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no domain.
     """
-    if "<!" in xml:  # no document type and no entities, which libvirt never writes
+    if "<!" in xml:  # no document type and no entities: libvirt never writes them
         raise ValueError("no domain XML: it declares something")
     try:
         return ElementTree.fromstring(xml)
@@ -222,10 +222,10 @@ def parse(xml: str) -> ElementTree.Element:
 
 
 def strange(xml: str) -> str:
-    """The first thing in a domain's XML that no VM of ours has; "" if there is none.
+    """The first part of a domain's XML that no VM of ours has; "" if there is none.
 
     Raises:
-        ValueError: it is no XML.
+        ValueError: the text is no XML.
     """
     domain = parse(xml)
     if domain.tag != "domain":

@@ -1,4 +1,4 @@
-"""What one short call does to a VM: stop, pause, unpause, set its memory, abort."""
+"""Short calls on a VM: stop, pause, unpause, set its memory, abort."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rmsplugin.adapters.platform.libvirt.errors import NOT_THERE
 from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError
 
-#: What is wrong with a VM that is HALF.
+#: The fault of a VM that is HALF.
 HALF = "its post-copy migration broke off, and one half of its memory is on each side"
 
 
 @contextmanager
 def _if_there() -> Iterator[None]:
-    """Nothing happens where there is no such VM, or nothing in it that this could be done to."""
+    """Ignore errors because the VM does not exist, or has nothing on which the call could act."""
     try:
         yield
     except libvirt.libvirtError as error:

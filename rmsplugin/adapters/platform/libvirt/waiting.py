@@ -1,4 +1,4 @@
-"""How a long call is waited for: with progress, until its time is over; and what is left of it when it failed."""
+"""Waiting for a long call: with progress, until its time is over; and handling its remains when it failed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 _POLL_S = 0.25
 
-#: How long an aborted save, checkpoint or migration may take to come to its end.
+#: The time that an aborted save, checkpoint or migration may take to come to its end.
 _ABORT_GRACE_S = 20.0
 
-#: So long libvirt says that there is no such VM before what is being done to it is given up. What ends the VM itself,
+#: A call is given up after libvirt has said for so long that its VM does not exist. A call that ends the VM itself,
 #: a save or a migration, ends in a moment then.
 _GONE_S = 10.0
 
 
 def wait(call: Call[T], timeout_s: float) -> T:
-    """Wait for a call that tells no progress and that nothing aborts.
+    """Wait for a call without progress, which nothing aborts.
 
     Raises:
-        TimedOutError: it goes on.
-        RmspluginError: it failed.
+        TimedOutError: the call goes on.
+        RmspluginError: the call failed.
     """
     if not call.wait(timeout_s):
         raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s")
@@ -39,7 +39,7 @@ def wait(call: Call[T], timeout_s: float) -> T:
 
 
 class Waiting:
-    """Waits for what is done to a VM."""
+    """Waits for operations on a VM."""
 
     def __init__(self, nodes: LibvirtNodes, vms: LibvirtVMs) -> None:
         """Take the ways to the nodes and to their VMs."""
@@ -54,21 +54,21 @@ class Waiting:
         progress: Progress | None,
         on_progress: Callable[[JobProgress], None] | None = None,
     ) -> T:
-        """Wait for a save, checkpoint or migration, telling its progress; abort it when its time is over.
+        """Wait for a save, checkpoint or migration, reporting its progress; abort it when its time is over.
 
-        It is given up when its VM is gone, if anybody wants to know how far it is.
+        It is given up when its VM is gone, if a caller wants its progress.
 
         Args:
-            call: what is under way.
-            node: where libvirt does it.
-            name: of the VM.
+            call: the call under way.
+            node: the node where libvirt works on it.
+            name: the name of the VM.
             timeout_s: from now on.
-            progress: is told how many bytes are done.
-            on_progress: is told all that libvirt tells.
+            progress: called with the number of bytes done.
+            on_progress: called with all of libvirt's progress.
 
         Raises:
-            TimedOutError: it was aborted, or goes on.
-            RmspluginError: it failed.
+            TimedOutError: the call was aborted, or goes on.
+            RmspluginError: the call failed.
         """
         deadline = time.monotonic() + timeout_s
         gone_since = math.inf
@@ -88,7 +88,7 @@ class Waiting:
                     raise TimedOutError(f"{call.what} goes on, although {name} is not on {node} any more") from None
                 continue
             except RmspluginError:
-                continue  # It has just ended, or nobody answers: the call itself will tell.
+                continue  # It has just ended, or the node does not answer: the call itself will tell.
             if progress and seen.total_bytes:
                 progress(seen.done_bytes, seen.total_bytes)
         return call.result()
@@ -102,7 +102,7 @@ class Waiting:
             self._vms.abort_job(node, name)  # once more: it may not have begun when it was aborted first
         if call.failed:
             raise TimedOutError(f"{call.what} did not end within {timeout_s:g} s and was aborted")
-        return call.result()  # It was done before the abort reached it.
+        return call.result()  # It was done before the abort.
 
     def keep_running(self, node: str, name: str, before: VMPower) -> None:
         """After a failure: let a VM that ran before run on. libvirt does that itself, nearly always."""
@@ -111,10 +111,10 @@ class Waiting:
             if before is VMPower.RUNNING and now is VMPower.PAUSED:
                 self._vms.unpause(node, name, self._nodes.call_timeout_s)
         except RmspluginError:
-            return  # The failure itself is what the caller has to know; the engine looks at the VM in any case.
+            return  # The caller has to know the failure itself; the engine looks at the VM in any case.
 
     def leave_none(self, call: Call[T], node: str, name: str) -> None:
-        """After a failed start: end what it has made, or, when it was given up and still goes on, will make."""
+        """After a failed start: end the VM that it has made, or will make, if it was given up and still goes on."""
         deadline = time.monotonic() + _ABORT_GRACE_S
         try:
             while True:
@@ -125,4 +125,4 @@ class Waiting:
                     return
                 call.wait(_POLL_S)
         except RmspluginError:
-            return  # Nobody answers. The engine looks for the VM in any case.
+            return  # The node does not answer. The engine looks for the VM in any case.

@@ -1,4 +1,4 @@
-"""Simulated actions: how what a hypervisor does to a VM lasts, succeeds, fails, and ends when its caller was killed."""
+"""Simulated actions: the duration, success, failure and interruption of a hypervisor's actions on a VM."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Pending:
 
 
 class SimulatedActions:
-    """Actions on VMs, one at a time each; no lock is held while one lasts."""
+    """Actions on VMs, one at a time each; no lock is held during one."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class SimulatedActions:
         sleep: Callable[[float], None],
         durations_s: Mapping[str, float],
     ) -> None:
-        """Take the machines' lock, the faults that tests order, and how long each method's action takes (else 0)."""
+        """Take the machines' lock, the faults that tests order, and the duration of each method's action (else 0)."""
         self.durations_s = durations_s
         self.pending: dict[tuple[str, str], Pending] = {}  # by method and VM
         self._faults = faults
@@ -52,10 +52,10 @@ class SimulatedActions:
         half_way: Callable[[], None] | None = None,
         alone: Callable[[], None] | None = None,
     ) -> None:
-        """Let the second half of an action happen, after its duration; the first half is done.
+        """Do the second half of an action, after its duration; the first half is done.
 
-        It ``lasts`` so many times as long as that of others. ``half_way`` is called when half of it is over. ``alone``
-        is how it succeeds if its caller is no more, where that makes a difference.
+        It ``lasts`` so many times as long as another action. ``half_way`` is called when half of it is over. ``alone``
+        is its success if its caller was killed, where that makes a difference.
 
         Raises:
             OperationFailedError: it was aborted, or ended with its VM.
@@ -65,7 +65,7 @@ class SimulatedActions:
         usual_s = self.durations_s.get(method, 0.0)
         duration_s = usual_s * lasts if math.isfinite(lasts) else math.inf
         with self._lock:
-            # Whatever kills the caller from here on leaves the hypervisor to conclude by itself.
+            # If the caller is killed from here on, the hypervisor concludes by itself.
             self.pending[method, vm] = Pending(alone or succeed, fail)
         self._faults.call_hook(method, Point.DURING, vm)
         self._sleep(min(duration_s, timeout_s) / 2)
@@ -95,11 +95,11 @@ class SimulatedActions:
         self._faults.call_hook(method, Point.AFTER, vm)
 
     def abort(self, vm: str) -> None:
-        """Let the action on the VM fail when it would end."""
+        """Let the action on the VM fail at its end."""
         self._aborted.add(vm)
 
     def fail(self, vm: str) -> None:
-        """Whatever is under way on the VM fails."""
+        """Let every action under way on the VM fail."""
         for key in [key for key in self.pending if key[1] == vm]:
             self.pending.pop(key).fail()
 

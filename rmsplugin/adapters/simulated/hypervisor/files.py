@@ -15,20 +15,20 @@ class SimulatedState:
 
     vm: str
     size_bytes: int
-    serial: int  # the how manieth save of this VM; of a checkpoint, the last one before it
-    checkpoint: int = 0  # the how manieth checkpoint of this VM; 0: a save
-    template: bool = False  # of a VM that was saved before it knew who it is
+    serial: int  # the number of this save of the VM; for a checkpoint, of the last save before it
+    checkpoint: int = 0  # the number of this checkpoint of the VM; 0: a save
+    template: bool = False  # of a VM that was saved before it had an identity
     complete: bool = True
     intact: bool = True
 
     @property
     def blake2b(self) -> str:
-        """Stands for the digest of the content: another content, another digest."""
+        """Stands for the digest of the content: another content has another digest."""
         return hashlib.blake2b(repr(self).encode()).hexdigest()
 
 
 class SimulatedFiles:
-    """State files of all nodes; whatever lies below ``shared_prefix`` is one and the same on every node."""
+    """State files of all nodes; files below ``shared_prefix`` are the same on every node."""
 
     def __init__(self, *, shared_prefix: str = "/shared/", capacity_bytes: int = 1 << 50) -> None:
         self._shared_prefix = shared_prefix
@@ -43,7 +43,7 @@ class SimulatedFiles:
         return ("", path) if shared else (node, path)
 
     def mount(self, node: str, mounted: bool) -> None:
-        """Mount the shared storage on the node, or unmount it: then the node sees what is below the mount point."""
+        """Mount the shared storage on the node, or unmount it: then the node sees the files below the mount point."""
         (self._unmounted.discard if mounted else self._unmounted.add)(node)
 
     def marker(self, node: str, store: str) -> str | None:
@@ -51,11 +51,11 @@ class SimulatedFiles:
         return self._markers.get(self._key(node, f"{store}/"))
 
     def mark(self, node: str, store: str, marker: str) -> str:
-        """Give the store a marker, unless it has one. Returns the marker that it has then."""
+        """Give the store a marker, unless it has one. Returns its marker after that."""
         return self._markers.setdefault(self._key(node, f"{store}/"), marker)
 
     def wipe(self, node: str, store: str) -> None:
-        """The store is a new, empty one: files and marker are gone."""
+        """Replace the store by a new, empty one: files and marker are gone."""
         with self._lock:
             owner, directory = self._key(node, f"{store}/")
             self._markers.pop((owner, directory), None)
@@ -68,7 +68,7 @@ class SimulatedFiles:
             return self._files.get(self._key(node, path))
 
     def put(self, node: str, path: str, state: SimulatedState) -> None:
-        """Write a file, over an older one. Raises NoSpaceError, and then leaves what was there."""
+        """Write a file, over an older one. Raises NoSpaceError, and then leaves the older one."""
         with self._lock:
             if state.size_bytes > self.free_bytes(node, path):
                 raise NoSpaceError(f"no space on {node} for {path}")
@@ -85,7 +85,7 @@ class SimulatedFiles:
             self._files.pop(self._key(node, path), None)
 
     def damage(self, node: str, path: str) -> None:
-        """Change a file's content behind everybody's back."""
+        """Change a file's content unnoticed."""
         with self._lock:
             self._files[self._key(node, path)] = replace(self._files[self._key(node, path)], intact=False)
 
@@ -96,7 +96,7 @@ class SimulatedFiles:
             return sorted(path for owner, path in self._files if owner in owners)
 
     def free_bytes(self, node: str, path: str) -> int:
-        """Room on the store that holds ``path``; a file that is there already counts as room for its successor."""
+        """Room on the store that holds ``path``; an existing file counts as room for its successor."""
         with self._lock:
             owner, path = self._key(node, path)
             # A file of several names is one object.

@@ -41,10 +41,10 @@ from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 
 MIB = 1 << 20
 
-#: How many times as long the migration of a VM takes whose CPUs have to be slowed down for it.
+#: The duration of a migration whose VM's CPUs have to be slowed down for it, as a multiple.
 _CONVERGES_AFTER = 3.0
 
-#: Method -> the capabilities that it needs one of; the others need none.
+#: Method -> capabilities, of which it needs one; the other methods need none.
 _NEEDS = {
     "migrate": ("migrate",),
     "save": ("suspend", "template"),
@@ -76,10 +76,10 @@ class SimulatedHypervisor:
             nodes: name -> (CPUs, memory in MiB).
             clock: the time, in seconds.
             sleep: called with seconds while an action lasts; no lock is held then.
-            durations_s: how long each of the acting methods takes; 0 where not given. May change on the way.
+            durations_s: the duration of each of the acting methods; 0 where not given. May change on the way.
             files: the nodes' state files, shared with SimulatedNodes.
-            converge: what is done for VMs that ``set_writing`` says write their memory too fast for a migration.
-            capabilities: what the platform can do; what else is asked of it fails, and is a breach of its contract.
+            converge: the way to migrate VMs that write their memory too fast by ``set_writing``.
+            capabilities: the platform's abilities; a request beyond them fails, and is a breach of its contract.
         """
         self.capabilities = capabilities
         self.machines = SimulatedMachines(nodes, clock)
@@ -96,10 +96,10 @@ class SimulatedHypervisor:
 
     @property
     def violations(self) -> list[str]:
-        """What broke an invariant so far."""
+        """The breaches of invariants so far."""
         return self.machines.violations
 
-    # What tests do to the world.
+    # Orders of tests to the world.
 
     def fail_next(self, method: str, error: Exception, *, vm: str | None = None) -> None:
         """Let the next call of ``method`` (for ``vm``, if given) fail with ``error`` in the way the contract says."""
@@ -107,7 +107,7 @@ class SimulatedHypervisor:
             self.faults.failures.append((method, vm, error))
 
     def hook_next(self, method: str, point: Point, action: Callable[[], None], *, vm: str | None = None) -> None:
-        """Call ``action`` once at ``point`` of the next ``method``; what it raises (a kill) leaves all as it is."""
+        """Call ``action`` once at ``point`` of the next ``method``; if it raises (a kill), all stays as it is."""
         with self._lock:
             self.faults.hooks.append((method, point, vm, action))
 
@@ -122,14 +122,14 @@ class SimulatedHypervisor:
             (self._unreachable.discard if reachable else self._unreachable.add)(node)
 
     def kill_vm(self, vm: str) -> None:
-        """The VM dies, wherever it is, and what is being done to it fails."""
+        """Let the VM die, wherever it is; all actions on it fail."""
         with self._lock:
             self.actions.fail(vm)
             for node in self.where(vm):
                 self.machines.remove(node, vm)
 
     def crash_node(self, node: str) -> None:
-        """The node loses power: all its VMs are gone and nobody answers; its files stay."""
+        """Let the node lose power: all its VMs are gone and it does not answer; its files stay."""
         with self._lock:
             for vm in list(self.machines.vms[node]):
                 self.actions.fail(vm)
@@ -139,7 +139,7 @@ class SimulatedHypervisor:
     def set_demand(self, vm: str, cpus: float) -> None:
         """Let the VM, which may not exist yet, want so many CPUs from now on, wherever and whenever it runs.
 
-        ``statistics`` shows how many it gets: its vCPUs at most, and a share where the VMs of a node want more CPUs
+        ``statistics`` shows how many it gets: its vCPUs at most, and a share if the VMs of a node want more CPUs
         than the node has. For the rest of the time its vCPUs wait.
         """
         self.machines.set_demand(vm, cpus)
@@ -150,17 +150,17 @@ class SimulatedHypervisor:
             self.machines.memory.set_working_set(vm, memory_mib)
 
     def set_cache(self, vm: str, memory_mib: int) -> None:
-        """Let the VM's guest cache so much beyond what it needs; before that it caches all that it is left."""
+        """Let the VM's guest cache so much beyond its need; before that it caches all that it is left."""
         with self._lock:
             self.machines.memory.set_cache(vm, memory_mib)
 
     def set_faults(self, vm: str, major_faults: int, swap_in_kib: int = 0) -> None:
-        """Let the VM's guest have waited for so many pages, and read so much of its swap, since it booted."""
+        """Let the VM's guest have waited for so many pages, and have read so much of its swap, since it booted."""
         with self._lock:
             self.machines.memory.set_faults(vm, major_faults, swap_in_kib)
 
     def set_writing(self, vm: str, writing: bool) -> None:
-        """Let the VM write its memory faster than a migration can send it, or not any more."""
+        """Let the VM write its memory faster than a migration can send it, or no longer do so."""
         with self._lock:
             (self._writing.add if writing else self._writing.discard)(vm)
 
@@ -276,7 +276,7 @@ class SimulatedHypervisor:
         self.actions.act("checkpoint", name, timeout_s, progress, succeed, fail, total=state.size_bytes)
 
     def _begin_file(self, node: str, path: str, state: SimulatedState) -> Callable[[], None]:
-        """The VM of a state stands still while it is written. Returns what undoes that."""
+        """Let the VM of a state stand still while it is written. Returns a function that undoes that."""
         self.files.put(node, path, replace(state, complete=False))
         before = self.machines.stand_still(node, state.vm)
 
@@ -305,7 +305,7 @@ class SimulatedHypervisor:
         def succeed() -> None:
             self.machines.become(node, spec.name, VMPower.PAUSED)
             if state.checkpoint:
-                # Whatever was saved of it before belongs to a life that it has not had now.
+                # Saves of it from before belong to a life that it has not had now.
                 self.serials[spec.name] = self.serials.get(spec.name, 0) + 1
 
         self.actions.act("restore", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
@@ -399,7 +399,7 @@ class SimulatedHypervisor:
             total=guest.spec.memory_mib * MIB,
             lasts=lasts if writing else 1.0,
             half_way=go_over if writing and self.converge == "post-copy" else None,
-            # Who lets it run there is the caller.
+            # The caller lets it run there.
             alone=None if self.converge == "post-copy" else partial(arrive, VMPower.PAUSED),
         )
 

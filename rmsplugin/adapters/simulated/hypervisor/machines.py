@@ -1,4 +1,4 @@
-"""Simulated machines: who is on which node of a cluster in memory, what their CPUs count and their memory holds."""
+"""Simulated machines: the VMs on each node of a cluster in memory, the counters of their CPUs, and their memory."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class SimulatedVM:
     vcpu_delay_ns: float = 0.0
 
     def refuse_half(self) -> None:
-        """Raise OperationFailedError if only a part of it is here."""
+        """Raise OperationFailedError if only a part of the VM is here."""
         if self.power is VMPower.HALF:
             raise OperationFailedError(f"{self.spec.name} is only half there: its post-copy migration broke off")
 
     def refuse_busy(self) -> None:
-        """Raise OperationFailedError while something is being done to it."""
+        """Raise OperationFailedError while an action on the VM is under way."""
         if self.job_running:
             raise OperationFailedError(f"another action on {self.spec.name} is under way")
 
 
 class SimulatedMachines:
-    """All VMs of all nodes. Whoever changes them holds ``lock``."""
+    """All VMs of all nodes. A caller that changes them holds ``lock``."""
 
     def __init__(self, nodes: Mapping[str, tuple[int, int]], clock: Callable[[], float]) -> None:
-        """Nodes without VMs: name -> (CPUs, memory in MiB)."""
+        """Make nodes without VMs: name -> (CPUs, memory in MiB)."""
         self.capacity = dict(nodes)
         self.vms: dict[str, dict[str, SimulatedVM]] = {node: {} for node in nodes}
         self.violations: list[str] = []
@@ -59,7 +59,7 @@ class SimulatedMachines:
         """The VM on the node.
 
         Raises:
-            NotFoundError: it is not there.
+            NotFoundError: the VM is not there.
         """
         found = self.vms[node].get(vm)
         if found is None:
@@ -67,12 +67,12 @@ class SimulatedMachines:
         return found
 
     def place(self, node: str, spec: VMSpec, moving_from: str | None = None) -> None:
-        """A VM comes to the node.
+        """Put a VM on the node.
 
-        VMs whose memory is observed may be larger together than the node, which bounds what they use by other means.
+        VMs whose memory is observed may be larger together than the node, which bounds their use by other means.
 
         Raises:
-            InvariantBreachedError: it is elsewhere (I1), or the node has not the memory (I3).
+            InvariantBreachedError: the VM is elsewhere (I1), or the node has not the memory (I3).
         """
         elsewhere = [other for other in self.where(spec.name) if other != moving_from]
         if elsewhere:
@@ -84,21 +84,21 @@ class SimulatedMachines:
         self.vms[node][spec.name] = SimulatedVM(spec, VMPower.INCOMING, job_running=True)
 
     def stand_still(self, node: str, vm: str) -> VMPower:
-        """Something is being done to a VM that does not run meanwhile. Returns how it was before."""
+        """Begin an action on a VM that does not run meanwhile. Returns its power before."""
         self.count(node)
         found = self.on(node, vm)
         before, found.power, found.job_running = found.power, VMPower.PAUSED, True
         return before
 
     def become(self, node: str, vm: str, power: VMPower) -> None:
-        """Nothing is being done to the VM any more, and this is how it is then."""
+        """End the action on the VM, and set its power after it."""
         self.count(node)
         found = self.vms[node].get(vm)
         if found is not None:
             found.power, found.job_running = power, False
 
     def remove(self, node: str, vm: str) -> None:
-        """The VM leaves the node, or ends there."""
+        """Remove the VM from the node, or end it there."""
         self.count(node)
         self.vms[node].pop(vm, None)
 
@@ -110,7 +110,7 @@ class SimulatedMachines:
             self._demands[vm] = cpus
 
     def count(self, node: str) -> None:
-        """Bring the counters of the node up to date: to be called before anything that changes who runs there."""
+        """Bring the counters of the node up to date: to be called before any change of the VMs that run there."""
         now = self._clock()
         passed_ns = max(0.0, now - self._counted_at[node]) * 1e9
         self._counted_at[node] = now

@@ -34,7 +34,7 @@ from rmsplugin.errors import (
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
 
-#: What changes nothing, and is open to an engine whose turn is over.
+#: The verbs that change nothing, and are open to an engine whose turn is over.
 _LOOKS = {"stat", "verify", "verify_aside", "list_files", "marker", "free_bytes", "check", "reach", "await_guest"}
 
 
@@ -61,10 +61,10 @@ class SimulatedNodes:
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
         self._epoch = FIRST_EPOCH
-        self._highest: dict[str, int] = {}  # by node, the epoch that has acted there
+        self._highest: dict[str, int] = {}  # by node, the highest epoch that has acted there
 
     def of_epoch(self, epoch: int) -> SimulatedNodes:
-        """The same nodes as an engine of this epoch sees them."""
+        """The same nodes as seen by an engine of this epoch."""
         other = copy.copy(self)
         other._epoch = epoch
         return other
@@ -78,11 +78,11 @@ class SimulatedNodes:
         self._failures.append((method, error))
 
     def config(self, node: str, vm: str) -> bytes | None:
-        """What put_config wrote; None if there is none."""
+        """The configuration that put_config wrote; None if there is none."""
         return self._configs.get((node, vm))
 
     def configs(self, node: str) -> list[str]:
-        """VMs that there are configuration files of."""
+        """The VMs that have configuration files."""
         return sorted(vm for owner, vm in self._configs if owner == node)
 
     def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Simulated bounds: what the VMs of observed memory may take on each node of a cluster in memory."""
+"""Simulated bounds: the memory that VMs of observed memory may take on each node of a cluster in memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from rmsplugin.errors import OperationFailedError
 
 
 class SimulatedBounds:
-    """The bounds of all nodes. What guests want beyond one is not theirs, and they wait for it."""
+    """The bounds of all nodes. Guests do not get memory beyond a bound, and wait for it."""
 
     def __init__(self, machines: SimulatedMachines | None) -> None:
         """Look at the VMs of ``machines``; without, no VM takes anything."""
         self._machines = machines
         self._bounds: dict[str, int] = {}  # MiB
-        self.lacking: dict[str, str] = {}  # what a node lacks for a bound
+        self.lacking: dict[str, str] = {}  # the node's missing requirement for a bound
         self.pressure: dict[str, float] = {}
 
     @property
     def set(self) -> Mapping[str, int]:
-        """The bounds that are set, in MiB, by node."""
+        """The present bounds, in MiB, by node."""
         return self._bounds
 
     def lose(self, node: str) -> None:
-        """The node has restarted."""
+        """Lose the bound, as at the node's restart."""
         self._bounds.pop(node, None)
 
     def bound(self, node: str, mib: int) -> MemoryReport:
@@ -46,7 +46,7 @@ class SimulatedBounds:
         return MemoryReport(True, "", bound, min(wanted_mib, bound), wanted_mib > bound, pressure, waiting)
 
     def _waiting(self, node: str, bound_mib: int) -> tuple[str, ...]:
-        """Who waits where more is needed than the bound, whatever is cached: whoever needs most."""
+        """The waiting VMs where more is needed than the bound, whatever is cached: those that need most."""
         if self._machines is None:
             return ()
         with self._machines.lock:

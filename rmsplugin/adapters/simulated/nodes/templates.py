@@ -1,4 +1,4 @@
-"""Simulated templates: those of all nodes, in memory."""
+"""Simulated templates: the templates of all nodes, in memory."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class SimulatedTemplates:
     """The templates of all nodes; there is no bound, and a refusal lasts for ever."""
 
     def __init__(self, files: SimulatedFiles, vm_dir: str) -> None:
-        """Copies lie among ``files``, in ``vm_dir``."""
-        self.guests_wait = True  # whether guests that are told to wait do so
+        """Take the ``files`` among which copies lie, in ``vm_dir``."""
+        self.guests_wait = True  # whether guests wait when told to
         self._files, self._vm_dir = files, vm_dir
-        self.disks: dict[tuple[str, str], str] = {}  # of VMs: the base of each, or whatever it was copied from
+        self.disks: dict[tuple[str, str], str] = {}  # of VMs: the base of each, or the source of its copy
         self._kept_disks: dict[
             tuple[str, str], str
-        ] = {}  # of VMs that make templates, as they were when these were saved
+        ] = {}  # of VMs that make templates, as of the moment when these were saved
         self._states: dict[tuple[str, Template], SimulatedState] = {}
         self._template_disks: dict[tuple[str, Template], str] = {}
         self._claims: dict[tuple[str, Template], str] = {}  # the VM that makes it
         self._refused: set[tuple[str, Template]] = set()
 
     def kept(self, node: str) -> int:
-        """How many templates the node has."""
+        """The number of templates that the node has."""
         return sum(owner == node for owner, _ in self._states)
 
     def damage(self, node: str) -> None:
-        """Make all templates of the node unusable, behind everybody's back."""
+        """Make all templates of the node unusable, unnoticed."""
         for key, state in self._states.items():
             if key[0] == node:
                 self._states[key] = replace(state, intact=False)
@@ -83,7 +83,7 @@ class SimulatedTemplates:
         self.drop(node, vm)
 
     def drop(self, node: str, vm: str) -> None:
-        """The VM's own state and disk go."""
+        """Remove the VM's own state and disk."""
         self._drop_copies(node, vm)
         self.disks.pop((node, vm), None)
 

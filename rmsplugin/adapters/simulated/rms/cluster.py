@@ -1,4 +1,4 @@
-"""The cluster behind the simulated RMS: its jobs and nodes, what users and operators do, and the scheduler."""
+"""Cluster: the jobs and nodes behind the simulated RMS, the acts of users and operators, and the scheduler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _YEAR_S = 365 * 86400
 
 
 class SimulatedCluster:
-    """What tests do to a simulated Slurm that is not the engine's: as users, as operators, as the cluster.
+    """Acts of tests on a simulated Slurm that are not the engine's: as users, as operators, as the cluster.
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
     preempt_mode, preempt_exempt_s, kill_wait_s, requeue_exits, spool_dir, state_dir, accounting (whether there is any),
@@ -27,17 +27,17 @@ class SimulatedCluster:
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
-        nodes: those of the cluster.
-        partitions: those of the cluster.
+        nodes: the nodes of the cluster.
+        partitions: the partitions of the cluster.
         start_delay_s: from the opening (or submission) of a job to its start.
-        configuring_s: how long the prolog of a job in a vjob partition takes; None: until ``prolog_ended``.
-        completing_s: how long the clean-up of a job takes.
-        boot_s: how long the job of a room is CONFIGURING.
-        vjob_partitions: where job_submit.lua gates jobs.
+        configuring_s: the duration of the prolog of a job in a vjob partition; None: until ``prolog_ended``.
+        completing_s: the duration of a job's clean-up.
+        boot_s: the time that the job of a room is CONFIGURING.
+        vjob_partitions: the partitions in which job_submit.lua gates jobs.
         gate: name of the gate's licence.
-        gate_reservation: name of the reservation that takes it away; it is there from the beginning.
+        gate_reservation: name of the reservation that takes the licence away; it is there from the beginning.
         user: the engine's, owner of rooms.
-        on_end: told of each job that ended or was requeued, as it was before; for what the nodes' epilogs do.
+        on_end: called with each job that ended or was requeued, in its state before; for the nodes' epilogs.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SimulatedCluster:
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"
         self.accounting = True
-        self.resumes_lost = 0  # so many that slurmctld takes never reach their node
+        self.resumes_lost = 0  # the number of resumes that slurmctld takes and that never reach their node
         self.priorities = SimulatedPriorities()
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
@@ -82,7 +82,7 @@ class SimulatedCluster:
         self._user = user
         self._on_end = on_end
         self._jobs: dict[str, SimulatedJob] = {}  # by display id
-        self._recorded: dict[int, str] = {}  # in accounting: jobs that have ended, and how
+        self._recorded: dict[int, str] = {}  # in accounting: jobs that have ended, with the word for their end
         self._array_limits: dict[int, int] = {}
         self._last_id = 0
         self._failures: dict[str, list[Exception]] = {}
@@ -108,15 +108,15 @@ class SimulatedCluster:
         """Submit a job.
 
         Args:
-            script: as job_submit.lua leaves it.
+            script: the script as job_submit.lua leaves it.
             partition: a native one, that of the rooms, or a vjob partition.
             gated: None: as job_submit.lua does, in vjob partitions only.
-            held: with ``--hold``.
-            priority: what Slurm computes.
+            held: whether submitted with ``--hold``.
+            priority: the priority that Slurm computes.
             depends_on: ids of jobs.
-            dependency: afterany, afterok or afternotok these.
+            dependency: afterany, afterok or afternotok of these.
             array: the indices, if it is an array.
-            array_limit: how many of its elements may run at the same time; 0: all.
+            array_limit: the number of its elements that may run at the same time; 0: all.
             request: the other fields of ``Request``.
         """
         with self._lock:
@@ -185,7 +185,7 @@ class SimulatedCluster:
             self._find(job_id).hold = Hold.USER
 
     def prolog_ended(self, job_id: int) -> None:
-        """PrologSlurmctld has come back: the wrapper starts."""
+        """End PrologSlurmctld: the wrapper starts."""
         with self._lock:
             each = self._find(job_id)
             if each.state is not JobState.CONFIGURING:
@@ -193,7 +193,7 @@ class SimulatedCluster:
             each.run(self._clock())
 
     def finish(self, job_id: int, detail: str = "COMPLETED") -> None:
-        """The batch script has ended, or its node failed, or its time is up: ``detail`` is Slurm's word for it."""
+        """End the batch script, or fail its node, or end its time: ``detail`` is Slurm's word for it."""
         with self._lock:
             each = self._find(job_id)
             if not each.under_way:
@@ -201,17 +201,17 @@ class SimulatedCluster:
             self._end(each, detail)
 
     def forget(self, job_id: int) -> None:
-        """MinJobAge is over."""
+        """Let MinJobAge be over."""
         with self._lock:
             del self._jobs[self._find(job_id).display_id]
 
     def limit(self, job_id: int, reason: str) -> None:
-        """Have the job not start although its gate is open, for example "AssocGrpCpuLimit"; "" lifts it."""
+        """Keep the job from starting although its gate is open, for example by "AssocGrpCpuLimit"; "" lifts it."""
         with self._lock:
             self._find(job_id).limit = reason
 
     def set_node(self, name: str, **changes: bool | str | tuple[str, ...]) -> None:
-        """Change what Slurm says of a node (up, draining, reason, features; state of one that is not up)."""
+        """Change Slurm's facts about a node (up, draining, reason, features; state of one that is not up)."""
         with self._lock:
             self.nodes[name] = replace(self.nodes[name], **changes)  # type: ignore[arg-type]
 
@@ -223,12 +223,12 @@ class SimulatedCluster:
         return name
 
     def is_stopped(self, job_id: int) -> bool:
-        """Whether the job's batch script is stopped on its node, whatever Slurm says of the job."""
+        """Whether the job's batch script is stopped on its node, whatever Slurm's state of the job."""
         with self._lock:
             return self._find(job_id).stopped
 
     def lose_node(self, name: str) -> None:
-        """The node fails: its jobs are requeued, but those that do not want to be."""
+        """Let the node fail: its jobs are requeued, except those that do not want to be."""
         with self._lock:
             self.set_node(name, up=False, state="DOWN")
             for each in list(self._jobs.values()):
@@ -239,7 +239,7 @@ class SimulatedCluster:
                         self._end(each, "NODE_FAIL")
 
     def fail_next(self, method: str, error: Exception) -> None:
-        """Have the next call of ``method`` raise ``error`` and do nothing."""
+        """Let the next call of ``method`` raise ``error`` and do nothing."""
         with self._lock:
             self._failures.setdefault(method, []).append(error)
 
@@ -267,7 +267,7 @@ class SimulatedCluster:
         self._start_jobs(now)
 
     def _duration_s(self, each: SimulatedJob) -> float | None:
-        """How long it is CONFIGURING; None: until ``prolog_ended``."""
+        """The time that it is CONFIGURING; None: until ``prolog_ended``."""
         if each.request.partition in self._vjob_partitions:
             return self._configuring_s
         return self._boot_s if each.request.name == ROOM_NAME else 0.0

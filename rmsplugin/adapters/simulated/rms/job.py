@@ -1,4 +1,4 @@
-"""A job of the simulated Slurm: what it asked for, what became of it, and how Slurm would show it."""
+"""A job of the simulated Slurm: its request, its course, and its appearance in Slurm."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 
 REQUEUE_DELAY_S = 121
-#: So long a node takes to stop what is suspended.
+#: The seconds that a node takes to stop a suspended job.
 _STOPS_IN_S = 2.0
 
 _UNDER_WAY = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
 class Hold(enum.StrEnum):
-    """Whose hold it is; the value is Slurm's reason."""
+    """The author of a hold; the value is Slurm's reason."""
 
     USER = "JobHeldUser"
     ADMIN = "JobHeldAdmin"
@@ -25,7 +25,7 @@ class Hold(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for at submission."""
+    """The request at submission."""
 
     script: str = "#!/bin/sh\n"
     partition: str = "vjob"
@@ -34,9 +34,9 @@ class Request:
     name: str = "job"
     cpus: int = 1
     memory_mib: int = 64
-    node: str = ""  # the one that it has to have
+    node: str = ""  # the node that it has to have
     begin: float = 0.0
-    licenses: str = ""  # without the gate's
+    licenses: str = ""  # without the gate
     time_limit_s: float = math.inf
     time_min_s: float = math.inf  # infinite: it takes no less than its limit
     requeue: bool = True
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass
 class SimulatedJob:
-    """One job; the clock's time is handed to whatever needs it."""
+    """One job; methods get the clock's time as an argument."""
 
     display_id: str
     job_id: int
@@ -55,7 +55,7 @@ class SimulatedJob:
     nice: int = 0
     by_hand: int = 0  # its priority, as an admin set it; 0: none did
     shown: int = 0  # its priority since its allocation began: Slurm computes it no more
-    depends_on: list[tuple[str, int]] = field(default_factory=list)  # kind and job; those fulfilled are taken off
+    depends_on: list[tuple[str, int]] = field(default_factory=list)  # kind and job; fulfilled ones are taken off
     broken: bool = False  # a dependency can never be fulfilled
     hold: Hold | None = None
     gated: bool = False
@@ -64,8 +64,8 @@ class SimulatedJob:
     state: JobState = JobState.PENDING
     detail: str = "PENDING"
     waits_for: str = "None"  # reason of the scheduler's last look
-    since: float = 0.0  # last changed by somebody
-    accrues_from: float = 0.0  # its age counts since then; 0: it does not yet
+    since: float = 0.0  # the time of its last change
+    accrues_from: float = 0.0  # its age counts from then on; 0: it does not yet
     node: str = ""
     restarts: int = 0
     delayed_until: float = 0.0  # by Slurm itself, after a requeue
@@ -77,7 +77,7 @@ class SimulatedJob:
     ended: float = 0.0
     suspended_at: float = 0.0
     suspended_s: float = 0.0
-    stopped: bool = False  # its batch script, on its node
+    stopped: bool = False  # whether its batch script is stopped, on its node
     preempted: float = 0.0
     grace_s: float = 0.0
 
@@ -101,41 +101,41 @@ class SimulatedJob:
         return not self.under_way and now < self.completing_until
 
     def ends_at(self) -> float:
-        """When Slurm ends it, if it goes on as it is; of a suspended one, infinite."""
+        """The time when Slurm ends it, if it goes on as it is; infinite for a suspended one."""
         if self.state is JobState.SUSPENDED or not self.under_way:
             return math.inf
         end = self.started + self.suspended_s + self.limit_s
         return min(end, self.preempted + self.grace_s) if self.preempted else end
 
     def begin(self, node: str, limit_s: float, now: float) -> None:
-        """Its allocation begins."""
+        """Begin its allocation."""
         self.state, self.detail, self.waits_for = JobState.CONFIGURING, "CONFIGURING", "None"
         self.node, self.limit_s, self.started, self.since = node, limit_s, now, now
         self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
         self.stopped = False
 
     def run(self, now: float) -> None:
-        """Its script starts, or goes on; a resume within two seconds its node carries out before the suspension."""
+        """Start its script, or let it go on; its node carries out a resume within two seconds before the suspension."""
         if self.state is JobState.SUSPENDED:
             self.suspended_s += now - self.suspended_at
             self.stopped = now - self.suspended_at < _STOPS_IN_S
         self.state, self.detail, self.since = JobState.RUNNING, "RUNNING", now
 
     def suspend(self, now: float) -> None:
-        """Its script is stopped."""
+        """Stop its script."""
         self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
         self.stopped = True
         self.shown = self.by_hand = 0
 
     def end(self, detail: str, now: float, completing_s: float) -> None:
-        """It is over, for this reason."""
+        """End it, for this reason."""
         if self.under_way:
             self.completing_until = now + completing_s
         self.state, self.detail, self.since, self.ended = JobState.ENDED, detail, now, now
         self.requeued, self.hold = False, None
 
     def back_to_queue(self, now: float, completing_s: float) -> None:
-        """Slurm requeues it: one that was suspended ends up held."""
+        """Requeue it, as Slurm does: one that was suspended ends up held."""
         if self.state is JobState.SUSPENDED:
             self.hold = Hold.ADMIN
         self.state, self.detail, self.since, self.waits_for = JobState.PENDING, "COMPLETING", now, "None"
@@ -143,13 +143,13 @@ class SimulatedJob:
         self.restarts += 1
 
     def clean(self, now: float) -> None:
-        """The clean-up after a requeue has ended; the submit time becomes that of its end, as in Slurm."""
+        """End the clean-up after a requeue; the submit time becomes that of the clean-up's end, as in Slurm."""
         self.requeued, self.detail, self.submit_time = False, "PENDING", now
         self.delayed_until, self.revoked = now + REQUEUE_DELAY_S, (self.node, int(now))
         self.node, self.since, self.started, self.accrues_from = "", now, 0.0, 0.0
 
     def accrue(self, now: float) -> None:
-        """Its age counts while nothing of its user's keeps it; after a release Slurm says so a moment later."""
+        """Count its age while nothing of its user's keeps it; after a release Slurm says so a moment later."""
         if self.state is not JobState.PENDING or self.requeued:
             return
         if self._kept_by(now):
@@ -158,13 +158,13 @@ class SimulatedJob:
             self.accrues_from = now
 
     def reason(self, now: float) -> str:
-        """Slurm's reason. Licences are looked at last but for nodes."""
+        """Slurm's reason. Licences come last before nodes."""
         if self.state is not JobState.PENDING:
             return "None"
         return self._kept_by(now) or self.limit or ("Licenses" if self.gated else self.waits_for)
 
     def waits(self, now: float) -> bool:
-        """Whether something of its user's keeps it: a hold, a dependency, a begin time."""
+        """Whether a hold, a dependency or a begin time of its user's keeps it."""
         return bool(self._kept_by(now)) and not (self._kept_by(now) == "BeginTime" and now >= self.request.begin)
 
     def _kept_by(self, now: float) -> str:
@@ -177,7 +177,7 @@ class SimulatedJob:
         return "BeginTime" if now < max(self.request.begin, self.delayed_until) else ""
 
     def startable(self, now: float, start_delay_s: float) -> bool:
-        """Whether nothing but nodes (and the limit of its array, and licences) keeps it."""
+        """Whether only nodes (and the limit of its array, and licences) keep it."""
         pending = self.state is JobState.PENDING and not self.requeued
         return pending and not self._kept_by(now) and not self.limit and now >= self.since + start_delay_s
 
@@ -222,7 +222,7 @@ class SimulatedJob:
 
 
 def look_at_dependencies(jobs: Iterable[SimulatedJob]) -> None:
-    """Take off what is fulfilled, and mark what never can be."""
+    """Take off fulfilled dependencies, and mark those that never can be fulfilled."""
     jobs = list(jobs)
     by_id = {each.job_id: each for each in jobs}
     for each in jobs:

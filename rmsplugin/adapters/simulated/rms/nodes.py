@@ -1,4 +1,4 @@
-"""Nodes of the simulated Slurm: who is on which, which job may have one, and which jobs have to leave for it."""
+"""Nodes of the simulated Slurm: the jobs on each, the jobs that may have one, and those that have to leave for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmsplugin.adapters.simulated.rms.job import SimulatedJob
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job may start now, and how long it may last there."""
+    """The node where a job may start now, and the time that it may last there."""
 
     node: str
     limit_s: float
@@ -29,7 +29,7 @@ class SimulatedNodes:
     now: float
 
     def on(self, node: str) -> list[SimulatedJob]:
-        """Jobs that have (part of) the node, those that are being cleaned up included."""
+        """Jobs that have (part of) the node, including those in clean-up."""
         return [each for each in self.jobs if each.node == node and (each.under_way or each.completing(self.now))]
 
     def place(self, job: SimulatedJob) -> Place | None:
@@ -41,7 +41,7 @@ class SimulatedNodes:
         return None
 
     def make_room(self, job: SimulatedJob, claimed: Collection[str]) -> tuple[str, list[SimulatedJob]]:
-        """A node for the job that jobs of lower tiers have to leave, and those that are not leaving yet.
+        """A node for the job that jobs of lower tiers have to leave, with those that are not leaving yet.
 
         ("", []) if there is none. ``claimed`` nodes are being made free for others.
         """
@@ -54,7 +54,7 @@ class SimulatedNodes:
                 continue
             leaving = [each for each in there if each not in stay and each.under_way and not each.preempted]
             found.append((name, leaving))
-        # One that is being left already will be free sooner.
+        # A node that jobs are leaving already will be free sooner.
         return min(found, key=lambda each: len(each[1]), default=("", []))
 
     def seen(self, name: str) -> RmsNode:
@@ -77,14 +77,14 @@ class SimulatedNodes:
         return [name for name in wanted if self.nodes[name].up and not self.nodes[name].draining]
 
     def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
-        # A suspended job frees its CPUs, its memory not.
+        # A suspended job frees its CPUs, but not its memory.
         cpus = sum(each.request.cpus for each in there if each.state is not JobState.SUSPENDED)
         memory_mib = sum(each.request.memory_mib for each in there)
         request = job.request
         return cpus + request.cpus <= node.cpus and memory_mib + request.memory_mib <= node.memory_mib
 
     def _limit_s(self, job: SimulatedJob, node: str) -> float:
-        """How long the job may last on the node beside reservations; 0 if not long enough."""
+        """The time that the job may last on the node beside reservations; 0 if not long enough."""
         longest = math.inf
         for each in self.reservations.values():
             if node in each.nodes and self.now < each.end_time:

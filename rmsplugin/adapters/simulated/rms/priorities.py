@@ -1,4 +1,4 @@
-"""Priorities of the simulated Slurm: what priority/multifactor computes of pending jobs, and when it does so."""
+"""Priorities of the simulated Slurm: the priorities of pending jobs by priority/multifactor, and their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SimulatedPriorities:
     """Without weights a job's priority is that of its submission, less its nice value. Tests may change all of it.
 
     Attributes:
-        weights: of the factors; None: there are none.
+        weights: the weights of the factors; None: there are none.
         shares: fair shares of users of the account ``users``.
     """
 
@@ -23,7 +23,7 @@ class SimulatedPriorities:
         self.shares: dict[str, float] = {}
 
     def of(self, job: SimulatedJob, now: float) -> int:
-        """What Slurm shows: of a job that is under way what it last computed, of a suspended one 0."""
+        """The priority that Slurm shows: for a job under way the last computed one, for a suspended job 0."""
         return job.shown if job.under_way else job.by_hand or self._computed(job, now)
 
     def compute(self, job: SimulatedJob, now: float) -> None:
@@ -31,7 +31,7 @@ class SimulatedPriorities:
         job.shown = job.by_hand or self._computed(job, now)
 
     def set_by_hand(self, job: SimulatedJob, priority: int) -> None:
-        """Raises RefusedError: Slurm takes a suspended job for one that is held, until it is released."""
+        """Set it by hand. Raises RefusedError: Slurm takes a suspended job for a held one, until it is released."""
         if job.under_way and not job.shown:
             raise RefusedError(f"Job is in held state, pending scheduler release for job {job.job_id}")
         job.by_hand, job.nice = priority, 0
@@ -39,14 +39,14 @@ class SimulatedPriorities:
             job.shown = priority
 
     def set_nice(self, job: SimulatedJob, nice: int, now: float) -> None:
-        """Change the nice value; one whose priority was set by hand keeps it."""
+        """Change the nice value; a priority that was set by hand stays."""
         if not job.by_hand:
             job.nice = nice
         if job.under_way and job.shown:
             self.compute(job, now)
 
     def said(self, jobs: Iterable[SimulatedJob], now: float) -> RmsPriorities:
-        """What the engine is told of them."""
+        """The engine's facts about them."""
         if self.weights is None:
             return RmsPriorities()
         parts = {each.job_id: self._parts(each, now) for each in jobs if each.state is JobState.PENDING}

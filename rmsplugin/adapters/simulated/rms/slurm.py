@@ -1,12 +1,12 @@
 """Simulated RMS: a Slurm in memory, as the real one was measured to be, on an injected clock, failing on command.
 
-What is like Slurm 22.05: a gated job is pending with all else that Slurm knows of it; an opened one starts a moment
-later, if a node of its partition has room, and is CONFIGURING while its prolog runs; a requeued job is COMPLETING
-first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is within the second in
-which the clean-up ended, on the same node; a suspended job that Slurm requeues ends up held; a resume right behind a
-suspend is carried out before it on the node; elements of an array share a job id until they are split off; a job of a
-higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time; no job that is asked
-of Slurm overlaps a reservation, but a limit may be changed so that it does.
+These facts are as in Slurm 22.05. A gated job is pending with all other facts of Slurm about it. An opened one starts a
+moment later, if a node of its partition has room, and is CONFIGURING while its prolog runs. A requeued job is
+COMPLETING first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is on the
+same node within the second in which the clean-up ended. A suspended job that Slurm requeues ends up held. A resume
+right after a suspend is carried out before it on the node. Elements of an array share a job id until they are split
+off. A job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time. No job
+asked of Slurm overlaps a reservation, but a limit may be changed so that it does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
 
 
 class SimulatedRms(SimulatedCluster):
-    """The calls of the engine, see ``Rms``; all else is of ``SimulatedCluster``."""
+    """The engine's calls, see ``Rms``; all else is in ``SimulatedCluster``."""
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
