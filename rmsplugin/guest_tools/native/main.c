@@ -1,5 +1,5 @@
-/* vjob-tools: the programs for guests that are too slow, or cannot be written, in a shell. One static file; which
- * program it is says the name by which it is called. */
+/* vjob-tools: the programs for guests for which a shell is too slow, or not enough. One static file; the name by which it is
+ * called tells which program it is. */
 
 #include "base/unpack.h"
 #include "commands/programs.h"

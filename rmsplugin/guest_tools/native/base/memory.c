@@ -105,7 +105,7 @@ void buffer_taken(struct buffer *buffer, size_t size)
         return;
     buffer->start = buffer->end = 0;
     if (buffer->capacity > 1 << 20)
-        buffer_free(buffer); /* what was large once need not stay so */
+        buffer_free(buffer); /* a buffer that was large once need not stay so */
 }
 
 void buffer_free(struct buffer *buffer)

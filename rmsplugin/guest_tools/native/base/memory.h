@@ -13,12 +13,12 @@ char *formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 struct buffer {
     char *data;
-    size_t start, end, capacity; /* what is in it: data[start..end) */
+    size_t start, end, capacity; /* its content: data[start..end) */
 };
 
 size_t buffer_size(const struct buffer *buffer);
 char *buffer_data(struct buffer *buffer);
-char *buffer_room(struct buffer *buffer, size_t size); /* where size bytes can be written; then buffer_added */
+char *buffer_room(struct buffer *buffer, size_t size); /* a place where size bytes can be written; then buffer_added */
 void buffer_added(struct buffer *buffer, size_t size);
 void buffer_append(struct buffer *buffer, const void *data, size_t size);
 void buffer_text(struct buffer *buffer, const char *text); /* without its NUL */

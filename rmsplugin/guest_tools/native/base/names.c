@@ -18,7 +18,7 @@ static char *line_of(FILE *file, size_t *size, char **line)
     return *line;
 }
 
-/* `3,3,2` of the VMs; those that are not told have as many as this one. */
+/* `3,3,2` for the VMs; VMs that are missing have as many as this one. */
 static void read_all_cpus(struct vjob *vjob, const char *text)
 {
     vjob->all_cpus = allocate(vjob->count, sizeof *vjob->all_cpus);
@@ -30,7 +30,7 @@ static void read_all_cpus(struct vjob *vjob, const char *text)
     }
 }
 
-/* What stands there of all VMs' CPUs; NULL: nothing. */
+/* The text about all VMs' CPUs there; NULL: none. */
 static char *read_facts(struct vjob *vjob)
 {
     const struct {
@@ -65,7 +65,7 @@ static char *read_facts(struct vjob *vjob)
 
 struct vjob vjob_read(void)
 {
-    struct vjob vjob = {.kill_wait = 30}; /* Slurm's default, where the VM is not told */
+    struct vjob vjob = {.kill_wait = 30}; /* Slurm's default, if the VM has no other value */
     char *all_cpus = read_facts(&vjob);
     FILE *file = fopen(VJOB_ETC "/hostfile", "re");
     if (file == NULL)
@@ -175,7 +175,7 @@ char *host_list(const struct vjob *vjob, const uint32_t *vms, size_t count)
     return finished(&text);
 }
 
-/* VMs of a list, in its order. */
+/* The VMs of a list, in its order. */
 struct vm_list {
     const struct vjob *vjob;
     uint32_t *vms;
@@ -202,7 +202,7 @@ static bool add_vm(struct vm_list *list, const char *name, size_t size)
 
 static bool add_bracket(struct vm_list *list, const char *text, size_t stem);
 
-/* An item of a list: STEM[0-2,4], or a name; how often it comes may stand behind it: NAME*3, as in Slurm's hostfiles. */
+/* An item of a list: STEM[0-2,4], or a name; a number of repetitions may stand behind it: NAME*3, as in Slurm's hostfiles. */
 static bool add_item(struct vm_list *list, const char *text, size_t size)
 {
     const char *star = memchr(text, '*', size);
@@ -241,7 +241,7 @@ static bool add_bracket(struct vm_list *list, const char *text, size_t stem)
     return true;
 }
 
-/* How long the item is that begins there; 0: a bracket has no end. */
+/* The length of the item that begins there; 0: a bracket has no end. */
 static size_t item_size(const char *text)
 {
     size_t size = strcspn(text, ",[");

@@ -1,4 +1,4 @@
-/* What this VM knows of its vjob, lists of VMs, and ranges of numbers as Slurm writes them. */
+/* This VM's facts about its vjob, lists of VMs, and ranges of numbers as Slurm writes them. */
 
 #ifndef NAMES_H
 #define NAMES_H
@@ -10,7 +10,7 @@
 
 struct vjob {
     uint32_t job_id, index, cpus, memory_mib, ntasks;
-    uint32_t slurm_release; /* of the site's Slurm: the year, as 22 of 22.05.8; 0: not known */
+    uint32_t slurm_release; /* of the site's Slurm: the year, as 22 of 22.05.8; 0: unknown */
     char slurm_version[32];
     uint32_t kill_wait;     /* the site's KillWait: seconds from SIGTERM to SIGKILL */
     uint32_t *all_cpus;     /* count: CPUs of each VM */
@@ -18,7 +18,7 @@ struct vjob {
     char **names; /* of its VMs */
 };
 
-struct vjob vjob_read(void); /* ends the program with a sentence when the files are not there */
+struct vjob vjob_read(void); /* ends the program with a sentence if the files are missing */
 char *ranges(const uint32_t *sorted, size_t count); /* 0-3,5 */
 char *host_list(const struct vjob *vjob, const uint32_t *vms, size_t count); /* vjob12-[0-1] */
 char *counts_list(const uint32_t *counts, size_t count);                     /* 2(x3),1 */

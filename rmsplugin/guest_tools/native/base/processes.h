@@ -8,11 +8,11 @@
 
 struct process {
     pid_t pid, session;
-    char state; /* Z: it has ended, and nobody has taken notice yet */
+    char state; /* Z: it has ended, but its parent has not reaped it yet */
     int threads, exit_code;
 };
 
-bool process_look(pid_t pid, struct process *process); /* false: there is none of that number */
+bool process_look(pid_t pid, struct process *process); /* false: no process has that number */
 
 /* Call act for each process of the session until it returns false. */
 void session_each(pid_t session, bool (*act)(const struct process *process, void *context), void *context);
@@ -20,10 +20,10 @@ void session_each(pid_t session, bool (*act)(const struct process *process, void
 /* A descriptor that is readable once the process has ended; -1 with errno, ENOSYS before Linux 5.3. */
 int process_open(pid_t pid);
 
-/* This process and all that it starts are processes of the job from now on, whose use is counted (`account`). */
+/* From now on this process and all that it starts are processes of the job, whose use is counted (`account`). */
 void enter_job(void);
 
-/* The kernel is not to end this process rather than a program of the user's when memory is short. */
+/* When memory is short, the kernel should end a program of the user's rather than this process. */
 void be_kept(const char *oom_score_adj);
 
 #endif

@@ -57,7 +57,7 @@ char *next_line(char **rest)
     return line;
 }
 
-/* Where the field begins and how long it is; a line ends at its newline, too. */
+/* The beginning and the length of the field; a line ends at its newline, too. */
 static const char *find_field(const char *line, char separator, int number, size_t *length)
 {
     const char ends[] = {'\n', separator, separator == ' ' ? '\t' : '\0', '\0'};

@@ -1,4 +1,4 @@
-/* Texts: small files as a whole, and their lines. Nothing is freed: who uses them ends soon. */
+/* Texts: small files as a whole, and their lines. Nothing is freed: programs that use them end soon. */
 
 #ifndef TEXTS_H
 #define TEXTS_H
@@ -17,7 +17,7 @@ void text_add(struct text *text, const char *format, ...) __attribute__((format(
 /* The next line of *rest without its end, which becomes a NUL there; NULL after the last one. */
 char *next_line(char **rest);
 
-/* The field of that number, from 1, of a line whose fields are parted by one of the separators; "" if there is none. A
+/* The field of that number, from 1, of a line whose fields are separated by one of the separators; "" if there is none. A
  * blank as the separator stands for any number of blanks and tabs. */
 const char *field_of(const char *line, char separator, int number);
 
@@ -30,8 +30,8 @@ bool has_field(const char *lines, char separator, int number, const char *wanted
 /* The value of a KEY=VALUE line; "" if there is none. It is never evaluated. */
 const char *value_of(const char *lines, const char *key);
 
-/* FILE gets the text, in place, for it may be a mount of its own; nothing is written if it has it. Ends the program if
- * that cannot be. */
+/* FILE gets the text, in place, for it may be a mount of its own; nothing is written if it has the text. Ends the program if
+ * it cannot be written. */
 void replace_file(const char *path, const struct text *text);
 void copy_file(const char *source, const char *path);
 

@@ -46,7 +46,7 @@ bool read_to_end(int fd)
     return got == 0;
 }
 
-/* Octal digits, or, GNU's form of what these do not hold, the number itself behind a first byte of 128. */
+/* Octal digits; or GNU's form of larger numbers: the number itself behind a first byte of 128. */
 static bool number_of(const char *field, size_t length, unsigned long long *number)
 {
     *number = 0;
@@ -61,7 +61,7 @@ static bool number_of(const char *field, size_t length, unsigned long long *numb
     return end != digits && (*end == '\0' || *end == ' ');
 }
 
-/* A name that leads nowhere else. */
+/* A name that does not lead out of the directory. */
 static bool is_plain(const char name[100])
 {
     return name[0] != '/' && memchr(name, '\0', 100) != NULL && strstr(name, "..") == NULL;
@@ -79,7 +79,7 @@ static bool copy(int archive, int file, unsigned long long size)
     return true;
 }
 
-/* Nobody else reads it at any instant, for it may be a secret. */
+/* No other user reads it at any instant, for it may be a secret. */
 static bool make_file(int archive, int directory, const struct header *header)
 {
     unsigned long long size, mode, uid, gid;
@@ -128,7 +128,7 @@ bool unpack(int archive, const char *place)
     return made;
 }
 
-/* unpack: standard input is the engine's archive of tools and of what makes a guest a VM of its vjob (configure). */
+/* unpack: standard input is the engine's archive of tools and of the files that make a guest a VM of its vjob (configure). */
 int unpack_main(int argc, char **argv)
 {
     if (argc != 1) {
@@ -137,7 +137,7 @@ int unpack_main(int argc, char **argv)
     }
     umask(022);
     bool unpacked = unpack(STDIN_FILENO, VJOB_RUN);
-    /* To leave the rest unread would look like a connection that breaks. */
+    /* Unread data would look like a broken connection. */
     if (!read_to_end(STDIN_FILENO) || !unpacked)
         fail(1, "the archive of tools is incomplete, or does not fit");
     execl(VJOB_BIN "/configure", VJOB_BIN "/configure", (char *)NULL);

@@ -1,5 +1,5 @@
-/* commands answer ID [NUMBER]: standard input is the answer, or that part of it. Kept when it is whole; else, as the exit
- * status tells, it comes again later, over the next connection if this one broke, or is lost. */
+/* commands answer ID [NUMBER]: standard input is the answer, or that part of it. It is kept when it is whole. Else, as the exit
+ * status tells, it comes again later, over the next connection if this one broke, or it is lost. */
 
 #include "desk.h"
 
@@ -13,27 +13,27 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An answer that nobody waits for. To leave it unread would look like a connection that breaks. */
+/* An answer that nobody waits for. Unread data would look like a broken connection. */
 static int drop(void)
 {
     read_to_end(STDIN_FILENO);
     return EXIT_SUCCESS;
 }
 
-/* Nobody will print the rest: have the tool that is connected tell the wrapper. */
+/* Nobody will print the rest: the connected tool tells the wrapper. */
 static void cancel(const char *id)
 {
     char line[LINE_BYTES];
     int length = snprintf(line, sizeof line, "cancel %s\n", id);
-    int wake = open(DESK_WAKE, O_RDWR | O_CLOEXEC); /* so it opens at once, though nobody may read it */
+    int wake = open(DESK_WAKE, O_RDWR | O_CLOEXEC); /* so the open returns at once, though perhaps nobody reads it */
     if (wake < 0)
         return;
     write_all(wake, line, (size_t)length);
     close(wake);
 }
 
-/* Whether that part is the first, the next, or here. The VM may have gone back to a checkpoint, and what the part
- * follows is no more. */
+/* Whether that part is the first, the next, or here. If the VM went back to a checkpoint, the part before it may be
+ * gone. */
 static bool follows(const char *place, off_t number)
 {
     char path[PATH_BYTES];
@@ -52,7 +52,7 @@ static bool copy_input(const char *path)
     return close(file) == 0 && got == 0;
 }
 
-/* Whether there is as much as its first line says: EXIT_CODE OUT ERR. */
+/* Whether the file has as many bytes as its first line says: EXIT_CODE OUT ERR. */
 static bool is_whole(const char *path)
 {
     char line[LINE_BYTES];
@@ -62,7 +62,7 @@ static bool is_whole(const char *path)
            parse_number(field_of(line, ' ', 3), &errors) && status.st_size == (off_t)strlen(line) + 1 + out + errors;
 }
 
-/* Keep standard input, which is read to its end: to leave it unread would look like a connection that breaks. */
+/* Keep standard input, and read it to its end: unread data would look like a broken connection. */
 static enum delivery keep_input(const char *place, off_t number)
 {
     char own[PATH_BYTES];
@@ -87,7 +87,7 @@ int answer(const char *id, off_t number)
 {
     char new[PATH_BYTES], place[PATH_BYTES];
     path_to(place, DESK, id, ".taken");
-    /* If it is there, the VM went back to a checkpoint from before this was taken. */
+    /* If the file is there, the VM went back to a checkpoint from before the answer was taken. */
     rename(path_to(new, DESK, id, ".new"), place);
     if (!exists(place))
         return drop();

@@ -63,7 +63,7 @@ const char *own_answer_path(char path[PATH_BYTES], const char *place)
     return path_to(path, place, own_answer_name(), "");
 }
 
-/* Opened for reading, too, a pipe that nobody reads any more lets nobody wait; and a full one wakes as well. */
+/* The pipe is opened for reading, too: so a pipe without other readers keeps nobody waiting; and a full one wakes as well. */
 static void wake_asker(const char *place)
 {
     char path[PATH_BYTES];
@@ -74,7 +74,7 @@ static void wake_asker(const char *place)
     close(wake);
 }
 
-/* The first answer of a number is the one that counts: a link is made once. The part before stays until then: it tells
+/* The first answer of a number counts: a link is made once. The part before stays until then: it tells
  * that this one is the next. */
 enum delivery deliver(const char *place, off_t number)
 {

@@ -1,7 +1,7 @@
 /* The wrapper's side of slurm-client: requests of the job's user, which wait on a desk (docs/protocols.md, section 3).
  *
  * A request is a directory there: ID.new until it is taken, which is one rename, and so happens once; then ID.taken,
- * until whoever asked has read the answer. */
+ * until the tool that asked has read the answer. */
 
 #ifndef DESK_H
 #define DESK_H
@@ -12,28 +12,28 @@
 #include <sys/types.h>
 
 #define DESK VJOB_JOB "/commands"
-#define DESK_WAKE DESK "/wake" /* the pipe that brings the tool that is connected all there is to tell */
+#define DESK_WAKE DESK "/wake" /* the pipe that brings the connected tool all its news */
 
-bool is_request_id(const char *id); /* SECONDS-PID: no path is made of anything else */
+bool is_request_id(const char *id); /* SECONDS-PID: no path is made of any other text */
 bool asker_lives(const char *place);
-void discard_request(const char *place); /* with all that is in it */
+void discard_request(const char *place); /* with all files in it */
 
-/* Where an answer, or that part of it (from 1; 0: it is whole), lies in a request's directory. */
+/* The place of an answer, or of that part of it (from 1; 0: the whole), in a request's directory. */
 const char *answer_path(char path[PATH_BYTES], const char *place, off_t number);
-/* Where this process writes one. */
+/* The place where this process writes an answer. */
 const char *own_answer_path(char path[PATH_BYTES], const char *place);
 
 enum delivery {
     DELIVERED,
-    NO_ROOM, /* it could not be kept, and is to come again */
-    UNASKED, /* nobody asks any more: it is to be cancelled, and then discarded */
+    NO_ROOM, /* it could not be kept, and should come again */
+    UNASKED, /* nobody waits for it any more: it should be cancelled, and then discarded */
 };
 
-/* Give whoever asked the answer that this process has written. */
+/* Give the answer that this process has written to the tool that asked. */
 enum delivery deliver(const char *place, off_t number);
-/* Likewise, an answer that says that the rest is lost. */
+/* The same for an answer that says that the rest is lost. */
 enum delivery lose(const char *place);
-/* What it means that an answer could not be kept. */
+/* The meaning of an answer that could not be kept. */
 enum delivery no_room(const char *place);
 
 /* The two commands, each in a file of its name; each returns the exit code. */

@@ -1,4 +1,4 @@
-/* commands serve ID...: tells of requests as they come, and prints the ones that are taken, as long as standard input
+/* commands serve ID...: tells of requests as they come, and prints the requests that are taken, as long as standard input
  * is open. The wrapper knows of these IDs already; ID:again was taken, but did not reach it. */
 
 #define _GNU_SOURCE
@@ -21,7 +21,7 @@
 struct input {
     int fd;
     size_t length;
-    bool overlong; /* such a line is left out: nobody who keeps to the protocol writes one */
+    bool overlong; /* such a line is left out: the protocol has none */
     char line[LINE_BYTES];
 };
 
@@ -33,8 +33,8 @@ static void flush(void)
         exit(EXIT_FAILURE); /* nobody listens any more */
 }
 
-/* One pipe brings all that others tell, so that one process writes to the connection. It has a new one for each
- * connection: an old one of a connection that broke unseen hears nothing any more. Opened for writing, too, it never
+/* One pipe brings the news of all other tools, so that one process writes to the connection. Each connection has a new pipe:
+ * the old pipe of a connection that broke unseen gets no more news. The pipe is opened for writing, too, so it never
  * ends. */
 static int open_wake(void)
 {
@@ -51,7 +51,7 @@ static int open_wake(void)
 
 /* ---- all requests of a kind ---- */
 
-/* Who waits longer comes first: IDs begin with the time. */
+/* The request that has waited longest comes first: IDs begin with the time. */
 static void each_request(const char *kind, void (*act)(const char *id))
 {
     struct dirent **entries;
@@ -63,7 +63,7 @@ static void each_request(const char *kind, void (*act)(const char *id))
             if (is_request_id(name))
                 act(name);
         }
-        free(entries[i]); /* this process lives as long as the job */
+        free(entries[i]); /* this process lives only as long as the job */
     }
     if (count >= 0)
         free(entries);
@@ -74,7 +74,7 @@ static void announce(const char *id)
     printf("new %s\n", id);
 }
 
-/* What was taken over a connection that broke, and is not known to a wrapper any more, has no answer. */
+/* A request that was taken over a broken connection, and that no wrapper knows any more, has no answer. */
 static void settle(const char *id)
 {
     char place[PATH_BYTES], path[PATH_BYTES], again[LINE_BYTES];
@@ -89,14 +89,14 @@ static void settle(const char *id)
     if (is_one_of(again, ids) && rename(place, path_to(path, DESK, id, ".new")) == 0)
         return;
     if (exists(answer_path(path, place, 0)) || lose(place) != UNASKED)
-        return; /* where there is no room for it now, the next connection tells */
+        return; /* without room for it now, the next connection tells */
     printf("cancel %s\n", id);
     discard_request(place);
 }
 
 /* ---- taking ---- */
 
-/* What is asked for, if somebody still asks; -1 otherwise. */
+/* The request, if a tool still waits for it; -1 otherwise. */
 static int open_request(const char *place, off_t *size)
 {
     char path[PATH_BYTES];
@@ -119,7 +119,7 @@ static void print_request(const char *id, int request, off_t size)
     for (; size > 0; size -= got) {
         got = read(request, data, size < (off_t)sizeof data ? (size_t)size : sizeof data);
         if (got <= 0)
-            exit(EXIT_FAILURE); /* the wrapper waits for so many bytes */
+            exit(EXIT_FAILURE); /* the wrapper waits for exactly so many bytes */
         fwrite(data, 1, (size_t)got, stdout);
     }
 }
@@ -174,7 +174,7 @@ static void add(struct input *input, char byte)
     input->overlong = false;
 }
 
-/* Obey the lines that have come; false at the end, where the beginning of a line counts for nothing. */
+/* Obey the lines that have come; false at the end of input, where an incomplete line is ignored. */
 static bool hear(struct input *input)
 {
     char data[4096];

@@ -1,10 +1,11 @@
-/* sentry: a child of the wrapper, on the front, that sees it stopped (docs/decisions/0069). A process cannot take SIGSTOP, and
- * only its parent, which is slurmstepd, is told of it: so this looks, once a second. Its words are those by which another
- * program is started as long as the wrapper is stopped, behind them the wrapper's and its other child's process ids and `stop`.
+/* sentry: a child of the wrapper, on the front, that sees it stopped (docs/decisions/0069). A process cannot catch SIGSTOP, and
+ * only its parent, which is slurmstepd, is told of a stop: so this process looks, once a second. Its arguments are the words
+ * that start another program while the wrapper is stopped, followed by the process ids of the wrapper and of its other child,
+ * and `stop`.
  *
- * Standard input has the wrapper's words: `child PID`, `suspended` (Slurm suspends the job: what follows is not meant for the
- * script), `continued` (that has ended), `passed` (the wrapper passed SIGCONT on to the script); with its end, so does the
- * wrapper's life, this ends.
+ * Standard input has the wrapper's words: `child PID`, `suspended` (Slurm suspends the job: the next stop is not meant for the
+ * script), `continued` (the suspension has ended), `passed` (the wrapper passed SIGCONT on to the script). At the end of
+ * standard input the wrapper has ended, and so does this process.
  *
  * A wrapper may be stopped before it can say that it is suspended. It says so when it goes on, and keeps SIGCONT to itself; the
  * program is then started with `continue`, to undo what it did. */
@@ -27,7 +28,7 @@ enum { LOOK_MS = 1000, LOOK_OFTEN_MS = 200, LONGEST_LOOKS = 32 };
 static pid_t wrapper;
 static char child[16] = "0";
 static bool suspended;
-static bool stood_in; /* since the script was last continued */
+static bool stood_in; /* a stand-in acted since the script was last continued */
 static bool undo;
 
 static bool stopped(void)
@@ -91,7 +92,7 @@ static pid_t start_stand_in(char **words, int count)
     return process < 0 ? 0 : process;
 }
 
-/* Reaps the one that stands in once it has ended; `undoing`: it was started with `continue`. */
+/* Reaps the stand-in after its end; `undoing`: it was started with `continue`. */
 static bool has_ended(pid_t stand_in, bool undoing)
 {
     int status;
@@ -102,7 +103,7 @@ static bool has_ended(pid_t stand_in, bool undoing)
     return true;
 }
 
-/* Signals that Slurm sends to all processes of a job are no matter of this one's, but for those that it cannot help. */
+/* Signals that Slurm sends to all processes of a job are ignored here, as far as a process can. */
 static void leave_signals(void)
 {
     sigset_t none;
@@ -120,11 +121,11 @@ int sentry_main(int argc, char **argv)
     int looks = 1, wait_looks = 0;
     wrapper = getppid();
     leave_signals();
-    setsid(); /* what is sent to the script and its children is not for this one */
+    setsid(); /* signals to the script and its children must not reach this process */
     while (listen_for(stand_in > 0 ? LOOK_OFTEN_MS : LOOK_MS)) {
         if (stand_in > 0 && has_ended(stand_in, undoing)) {
             stand_in = 0;
-            wait_looks = looks; /* one that could not do its work: longer and longer pauses */
+            wait_looks = looks; /* a stand-in that failed: longer and longer pauses */
             looks = looks < LONGEST_LOOKS ? looks * 2 : looks;
         }
         if (stand_in > 0)

@@ -1,6 +1,7 @@
 /* shadow: a task of the step by which Slurm knows of a step in the VMs (docs/decisions/0047). Runs on the front, started
- * by the site's srun. It says `step NUMBER PID`, `suspended 1` and `0`, and `signal NUMBER` of each other signal that it gets, obeys a line `exit CODE` or
- * `signal NUMBER` of standard input by ending so, and dies when that ends without one: nobody knows of it any more. */
+ * by the site's srun. It says `step NUMBER PID`, `suspended 1` and `0`, and `signal NUMBER` of each other signal that it gets.
+ * A line `exit CODE` or `signal NUMBER` of standard input makes it end in that way. It dies when standard input ends without
+ * such a line: nobody knows of it any more. */
 
 #define _GNU_SOURCE
 
@@ -36,7 +37,7 @@ static void say(const char *word, int number)
 {
     char line[64];
     int length = snprintf(line, sizeof line, "%s %d\n", word, number);
-    (void)!write(STDOUT_FILENO, line, (size_t)length); /* who does not listen any more closes our input, too */
+    (void)!write(STDOUT_FILENO, line, (size_t)length); /* a reader that has gone closes our input, too */
 }
 
 static void say_step(const char *step)

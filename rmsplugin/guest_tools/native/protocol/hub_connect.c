@@ -33,7 +33,7 @@ static int try_connect(void)
     return -1;
 }
 
-/* Of a session of its own, with nothing of the caller's: it has to outlive it, and holds none of its pipes. */
+/* The hub has a session of its own, and nothing of the caller's: it has to outlive the caller, and holds none of its pipes. */
 static void become_hub(void)
 {
     static char *const environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin", NULL};
@@ -74,7 +74,7 @@ int hub_connect(void)
         int fd = try_connect();
         if (fd >= 0)
             return fd;
-        /* Again after a while: one that was just ending may have kept the new one from starting. */
+        /* Again after a while: a hub that was just ending may have kept the new one from starting. */
         if (i % 100 == 0)
             start_hub();
         nanosleep(&pause, NULL);
@@ -104,7 +104,7 @@ void hub_signal_step(uint32_t step, int number)
     send_data(&connection, SIGNAL_STEP, 0, step, (uint32_t)number, NULL, 0);
     connection_flush(&connection);
     shutdown(hub, SHUT_WR);
-    /* Its end says that it was read. */
+    /* The end of the connection says that the frame was read. */
     struct pollfd polled = {hub, POLLIN, 0};
     poll(&polled, 1, READ_MS);
     connection_close(&connection);

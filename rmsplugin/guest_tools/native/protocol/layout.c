@@ -5,7 +5,7 @@
 
 /* ---- which VMs ---- */
 
-/* Where a component's tasks can go: its VMs so far, and the CPUs of each. */
+/* The VMs that a component's tasks can use: its VMs so far, and the CPUs of each. */
 struct choice {
     uint32_t count, *vms;
     uint32_t *room; /* tasks that have CPUs there; with --overcommit any number has */
@@ -36,7 +36,7 @@ static void add_vm(const struct request *request, struct choice *choice, uint32_
     choice->room[choice->count++] = own;
 }
 
-/* Take VMs in their order, those that have to be, and others until there is room for all tasks; none with room for less
+/* Take VMs in their order: the required ones, and others until there is room for all tasks; none with room for less
  * than `least`. */
 static bool take(const struct request *request, const uint32_t *cpus, const uint32_t *used, struct choice *choice,
                  uint32_t least)
@@ -61,7 +61,7 @@ static bool take(const struct request *request, const uint32_t *cpus, const uint
     return places >= request->ntasks && choice->count >= wanted;
 }
 
-/* A list says where each task goes: --distribution=arbitrary. */
+/* A list gives the VM of each task: --distribution=arbitrary. */
 static bool take_listed(const struct request *request, const uint32_t *cpus, const uint32_t *used, uint32_t vms,
                         struct choice *choice)
 {
@@ -98,7 +98,7 @@ static void swap(uint32_t *numbers, uint32_t i, uint32_t j)
     numbers[j] = number;
 }
 
-/* Nodes of a component are numbered in the order of the job's, whatever -w says. */
+/* Nodes of a component are numbered in the order of the job's nodes, whatever -w says. */
 static void sort(struct choice *choice)
 {
     for (uint32_t i = 1; i < choice->count; i++)
@@ -111,8 +111,8 @@ static void sort(struct choice *choice)
 
 /* ---- which tasks ---- */
 
-/* As many tasks as possible go to a VM at a time: 1, or a plane. A VM whose CPUs are all given away gets more only when
- * all are. */
+/* As many tasks as possible go to a VM at a time: 1, or a plane. A VM whose CPUs are all used gets more only when
+ * all VMs' CPUs are. */
 static void count_in_turns(const struct request *request, const struct choice *choice, uint32_t *counts, uint32_t turn)
 {
     uint32_t left = request->ntasks;
@@ -131,7 +131,7 @@ static void count_in_turns(const struct request *request, const struct choice *c
     }
 }
 
-/* Slurm's `pack`: one task for each VM, then the first one is filled, then the next; more than there are CPUs for in
+/* Slurm's `pack`: one task for each VM, then the first VM is filled, then the next; tasks beyond the CPUs go in
  * turns. */
 static void count_packed(const struct request *request, const struct choice *choice, uint32_t *counts)
 {
@@ -153,7 +153,7 @@ static void count_listed(const struct request *request, const struct choice *cho
             counts[i] += request->places[task] == choice->vms[i];
 }
 
-/* Give each node so many tasks at a time, by turns. */
+/* Give each node so many tasks at a time, in turns. */
 static void number_in_turns(struct layout *layout, uint32_t node, uint32_t task, uint32_t last, uint32_t turn)
 {
     uint32_t *given = allocate(layout->vm_count, sizeof *given);

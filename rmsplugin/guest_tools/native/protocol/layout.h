@@ -1,4 +1,4 @@
-/* Which VMs a step has, and which of its tasks run where. */
+/* The VMs of a step, and the VM of each of its tasks. */
 
 #ifndef LAYOUT_H
 #define LAYOUT_H
@@ -9,15 +9,15 @@ enum distribution { BLOCK, CYCLIC, PLANE, ARBITRARY };
 
 enum { NAME_BYTES = 64 };
 
-/* What a component of a step needs; `srun a : b` has two (srun(1), "HETEROGENEOUS JOB STEPS"). */
+/* The needs of a component of a step; `srun a : b` has two (srun(1), "HETEROGENEOUS JOB STEPS"). */
 struct request {
     uint32_t ntasks, cpus_per_task;
-    uint32_t nodes;    /* number of VMs; 0: as many as it takes */
+    uint32_t nodes;    /* number of VMs; 0: as many as needed */
     uint32_t per_node; /* tasks in a VM, at most; 0: as its CPUs allow */
     uint32_t distribution;
     uint32_t overlap, overcommit, immediate;
     uint32_t vm_count, *vms; /* that may be taken, in this order */
-    uint32_t must;           /* the first ones of them that have to be */
+    uint32_t must;           /* the number of them, the first ones, that are required */
     char name[NAME_BYTES];   /* of the step, for Slurm */
     uint32_t pack;           /* fill a VM before the next one gets a second task */
     uint32_t plane;          /* tasks of a plane, for PLANE */
@@ -34,7 +34,7 @@ struct layout {
     uint32_t ntasks, vm_count;
     uint32_t *vms;    /* vm_count: VM of each node of the step */
     uint32_t *counts; /* vm_count: tasks there */
-    uint32_t *component; /* vm_count: whose node it is; a component's nodes are beside each other */
+    uint32_t *component; /* vm_count: the component of each node; a component's nodes are next to each other */
     uint32_t *node_of; /* ntasks: index in vms */
 };
 

@@ -9,7 +9,7 @@
 
 enum { WIDEST = 10 }; /* zeros before a number, at most */
 
-#define NO_ARRAY (UINT32_MAX - 1) /* Slurm's number for what is no element of an array */
+#define NO_ARRAY (UINT32_MAX - 1) /* Slurm's number for a job that is no element of an array */
 
 /* A piece of a pattern: text as it is, or a field such as %4t. */
 struct piece {
@@ -52,7 +52,7 @@ static uint32_t number_in(const char *variable, uint32_t otherwise)
     return value != NULL ? (uint32_t)strtoul(value, NULL, 10) : otherwise;
 }
 
-/* Text that the step is to take as it is. */
+/* Text that the step has to take as it is. */
 static void add_quoted(struct buffer *name, const char *text)
 {
     for (; *text != 0; text++)

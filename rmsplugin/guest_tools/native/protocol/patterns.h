@@ -5,16 +5,16 @@
 
 #include "plan.h"
 
-/* What srun knows of a step. */
+/* The facts that srun has about a step. */
 struct pattern_facts {
     uint32_t job_id, step;
 };
 
-/* The pattern with all that srun knows put in (%A %a %J %j %s %x); what remains (%N %n %t %u %%) is of each task.
- * per_task: whether something remains. */
+/* The pattern with all of srun's facts put in (%A %a %J %j %s %x); the remaining fields (%N %n %t %u %%) are of each task.
+ * per_task: whether any remain. */
 char *pattern_of_srun(const char *given, const struct pattern_facts *facts, bool *per_task);
 
-/* The name that such a pattern is where nothing remains but %%. */
+/* The name for a pattern in which only %% remains. */
 char *pattern_unquoted(const char *pattern);
 
 /* The name of a task's file. */

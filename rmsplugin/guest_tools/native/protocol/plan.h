@@ -1,4 +1,4 @@
-/* What srun tells the step in a VM: all that its tasks there need. */
+/* srun's message to the step in a VM: all that its tasks there need. */
 
 #ifndef PLAN_H
 #define PLAN_H

@@ -59,7 +59,7 @@ void connection_flush(struct connection *connection)
     while (buffer_size(&connection->output) > 0) {
         ssize_t put = write(connection->out, buffer_data(&connection->output), buffer_size(&connection->output));
         if (put < 0) {
-            /* Nobody reads it any more. What the other side said before it left is still to be read, up to its end. */
+            /* Nobody reads it any more. The other side's last words are still to be read, up to their end. */
             if (!passing(errno))
                 buffer_taken(&connection->output, buffer_size(&connection->output));
             return;

@@ -1,6 +1,6 @@
-/* rmsplugin-guest begin STREAM SIZE...: all by which a wrapper sets about its job, in one process, since an emulated guest takes
- * its time for each: `acks`, then, unless the script was started, `put`, `start` and `wait 0`. The files come once `ready` was said;
- * standard input goes on after them, as long as the connection does. */
+/* rmsplugin-guest begin STREAM SIZE...: the beginning of a wrapper's work on its job, in one process, since an emulated guest
+ * takes its time for each process. It does `acks`, then, unless the script was started, `put`, `start` and `wait 0`. The files
+ * come after `ready` was said; standard input goes on after them, as long as the connection does. */
 
 #include "guest.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The job's output file had so many bytes before the first one of the stream came. */
+/* The size of the job's output file before the first byte of the stream. */
 static void keep_first(const char *stream, const char *size)
 {
     char name[PATH_BYTES], path[PATH_BYTES], line[LINE_BYTES];
@@ -38,7 +38,7 @@ int begin(char **words)
     if (!take_files()) {
         puts(NOT_KEPT);
         fflush(stdout);
-        read_to_end(STDIN_FILENO); /* to leave the rest unread would look like a connection that breaks */
+        read_to_end(STDIN_FILENO); /* unread data would look like a broken connection */
         return EXIT_FAILURE;
     }
     start();

@@ -15,18 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tell the relay, and wake it up if it waits for that. */
+/* Tell the relay, and wake it if it waits for that. */
 static bool tell_relay(const char *stream, const char *offset)
 {
     char path[PATH_BYTES], line[LINE_BYTES];
     int length = snprintf(line, sizeof line, "%s\n", offset);
-    /* Not truncated first: whoever reads it meanwhile finds the one number or the other. */
+    /* Not truncated first: a process that reads it meanwhile finds one of the two numbers. */
     int fd = open(path_to(path, VJOB_OUTPUT, stream, ".acked"), O_WRONLY | O_CLOEXEC);
     bool told = fd >= 0 && pwrite(fd, line, (size_t)length, 0) == length && ftruncate(fd, length) == 0;
     close(fd);
     if (told && exists(path_to(path, VJOB_OUTPUT, stream, ".full"))) {
         int wake = open(path_to(path, VJOB_OUTPUT, stream, ".wake"), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-        if (wake >= 0) /* a full one wakes it, too */
+        if (wake >= 0) /* a full pipe wakes the relay, too */
             (void)!write(wake, "\n", 1);
         close(wake);
     }
@@ -68,7 +68,7 @@ static bool kill_script(const char *word, bool all)
     return true;
 }
 
-/* A step that has ended meanwhile gets nothing, and that is no failure. */
+/* A step that has ended meanwhile gets no signal, and that is no failure. */
 static bool signal_step(const char *step, const char *number)
 {
     off_t step_number, value;

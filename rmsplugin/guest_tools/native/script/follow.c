@@ -1,4 +1,4 @@
-/* rmsplugin-guest follow STREAM OFFSET: print the stream from there on as it grows, until the script has ended. */
+/* rmsplugin-guest follow STREAM OFFSET: print the stream from that offset on as it grows, until the script has ended. */
 
 #include "guest.h"
 
@@ -18,14 +18,14 @@ enum {
     CHUNK_BYTES = 1 << 16,
     PIPE_BYTES = 1 << 20, /* at most */
     OTHERS_MS = 1000,
-    AFTER_END_MS = 20, /* between two looks, once the script has ended */
+    AFTER_END_MS = 20, /* between two looks, after the end of the script */
 };
 
 struct stream {
     const char *name;
     int file, pipe;
     off_t position; /* printed up to here */
-    off_t enough;   /* size of the file by which all that the script wrote is in it; 0 while the script runs */
+    off_t enough;   /* the size of the file with the script's whole output; 0 while the script runs */
     long long others_until_ms;
 };
 
@@ -44,30 +44,30 @@ static off_t size_of(const struct stream *stream)
     return status.st_size;
 }
 
-/* A relay of a former release is a shell: between the pipe and the file, its dd may hold some of the stream. It waits
+/* A relay of a former release is a shell: between the pipe and the file, its dd may hold a part of the stream. It waits
  * for the pipe (S) only when that is empty. */
 static bool dd_waits(const struct stream *stream)
 {
     char path[PATH_BYTES];
     struct process dd;
     path_to(path, VJOB_OUTPUT, stream->name, ".reader");
-    if (!exists(path) || !exists("/proc/1")) /* where users see no processes of others there is only hope */
+    if (!exists(path) || !exists("/proc/1")) /* where users see no processes of others, this can only be hoped for */
         return true;
     pid_t pid = (pid_t)read_number(path, 0);
     return pid > 0 && process_look(pid, &dd) && dd.state == 'S';
 }
 
-/* Whether all that the script wrote is in the file; it has ended. The pipe tells: the relay takes from it and writes into
+/* Whether the file has the whole output of the script, which has ended. The pipe tells: the relay takes from it and writes into
  * the file in one step. */
 static bool relayed(struct stream *stream)
 {
     int waiting = 0;
-    /* A script that is ended by a signal is, as a rule, with its children, and they may have something to say. */
+    /* A script that a signal ends is usually ended with its children, and they may have more output. */
     if (stream->others_until_ms == 0)
         stream->others_until_ms = now_ms() + OTHERS_MS;
     if (stream->enough == 0 && now_ms() < stream->others_until_ms && script_others_left())
         return false;
-    /* What the script leaves behind may go on writing for ever. */
+    /* Processes that the script leaves behind may go on writing for ever. */
     if (stream->enough == 0)
         stream->enough = size_of(stream) + PIPE_BYTES + CHUNK_BYTES;
     if (size_of(stream) >= stream->enough)
@@ -101,11 +101,11 @@ int follow(const char *name, off_t offset)
     struct watch watch;
     watch_open(&watch, name);
     for (;;) {
-        /* In this order: all that the script wrote before its end was seen is printed. What its children add goes on. */
+        /* In this order: the output before the script's observed end is printed. Its children's output goes on. */
         bool ended = script_ended();
         bool last = ended && script_steps_ended() && relayed(&stream);
-        /* After the VM went back to a checkpoint it has less than what was delivered: that comes once more, and is
-         * passed over. */
+        /* After the VM went back to a checkpoint the file has less than was delivered: that part comes again, and is
+         * skipped. */
         print_up_to(&stream, size_of(&stream));
         if (last)
             return EXIT_SUCCESS;

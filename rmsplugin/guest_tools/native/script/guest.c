@@ -1,6 +1,6 @@
 /* rmsplugin-guest: control program of the user's script in this VM, run by the wrapper over ssh as the user.
  *
- * The connection may break at any instant, and the VM may be saved and restored at any instant: every command either has
+ * The connection may break at any instant, and the VM may be saved and restored at any instant. So every command either has
  * happened or has not, and all but `start` may be given again. */
 
 #include "guest.h"
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { AFTER_END_MS = 20 }; /* between two looks, once the script has ended */
+enum { AFTER_END_MS = 20 }; /* between two looks, after the end of the script */
 
 static const char *const streams[] = {"stdout", "stderr"};
 
@@ -28,7 +28,7 @@ bool is_stream(const char *name)
     return strcmp(name, streams[0]) == 0 || strcmp(name, streams[1]) == 0;
 }
 
-/* Print the whole lines of the file from there on, and return what comes after them. */
+/* Print the whole lines of the file from that offset on, and return the offset after them. */
 static off_t print_events(int events, off_t from)
 {
     static char data[16384];
@@ -43,7 +43,7 @@ static off_t print_events(int events, off_t from)
     return from;
 }
 
-/* `wait OFFSET` tells of steps, too: what is in their file from there on, `now`, and what comes. */
+/* `wait OFFSET` tells of steps, too: the lines of their file from that offset on, `now`, and later lines. */
 int wait_for_script(off_t from)
 {
     char line[LINE_BYTES];
@@ -76,7 +76,7 @@ int wait_for_script(off_t from)
     return EXIT_SUCCESS;
 }
 
-/* Whether the script was started, what was acknowledged, and from where on the streams are kept. */
+/* Whether the script was started, the acknowledgements, and the offsets from which the streams are kept. */
 int acks(void)
 {
     char path[PATH_BYTES], line[LINE_BYTES];

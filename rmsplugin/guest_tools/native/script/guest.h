@@ -15,7 +15,7 @@ int put(void);
 int start(void);
 int begin(char **words); /* STREAM SIZE ..., ended by NULL */
 int follow(const char *stream, off_t offset);
-int wait_for_script(off_t from); /* and tell of steps, from there on in their file; -1: do not */
+int wait_for_script(off_t from); /* and tell of steps, from that offset of their file on; -1: do not */
 int control(void);
 int acks(void);
 

@@ -1,4 +1,4 @@
-/* rmsplugin-guest put: standard input is a tar archive of the files by which a process becomes the script (run_script.c); the
+/* rmsplugin-guest put: standard input is a tar archive of the files by which a process becomes the script (run_script.c). The
  * last one, `complete`, says that all of them came. */
 
 #include "guest.h"
@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Whether the script lies now where it lies on the front, too: only where configure has made that very path. What is written
- * is the same each time, so that the last one may have begun it, or the script be running. */
+/* Whether the script now also lies at its path on the front: only if configure has made that very path. The content is the
+ * same each time, so the wrapper before may have begun to write it, or the script may be running. */
 static bool put_in_place(const char *from)
 {
     char file[PATH_BYTES], made[4096] = "";
@@ -44,7 +44,7 @@ static bool discard(const char *from, const char *name)
     return unlink(path_to(path, from, name, "")) == 0;
 }
 
-/* Do that with all files there, until one fails. */
+/* Do that with all files in the directory, until one fails. */
 static bool each(const char *place, bool (*act)(const char *place, const char *name))
 {
     DIR *directory = opendir(place);
@@ -65,7 +65,7 @@ bool take_files(void)
     if (mkdir(path_to(place, VJOB_JOB, name, ""), 0700) != 0)
         return false;
     bool came = unpack(STDIN_FILENO, place) && discard(place, "complete");
-    /* Another wrapper may have started it while they came. */
+    /* Another wrapper may have started the script while they came. */
     if (came && !exists(VJOB_STATE "/started"))
         came = (put_in_place(place) || discard(place, "path") || errno == ENOENT) && each(place, move);
     each(place, discard);
@@ -76,7 +76,7 @@ bool take_files(void)
 int put(void)
 {
     bool kept = exists(VJOB_STATE "/started") || take_files();
-    /* To leave the rest unread would look like a connection that breaks. */
+    /* Unread data would look like a broken connection. */
     read_to_end(STDIN_FILENO);
     if (!kept)
         fail(1, NOT_KEPT);

@@ -1,13 +1,13 @@
-/* relay STREAM: carry one of the script's streams from its pipe into its file, of which only the part is kept that is
- * still needed: what is not acknowledged yet, and some of what is. With too much that is not acknowledged, nothing is
- * taken out of the pipe any more, and the script waits. Started as root by configure, once, for as long as the VM lives:
- * whatever the user's processes do to each other (`kill -9 -1`), what was written is delivered.
+/* relay STREAM: carry one of the script's streams from its pipe into its file. Only the part that is still needed is kept: the
+ * unacknowledged part, and some of the acknowledged part. If too much is unacknowledged, nothing is
+ * taken out of the pipe, and the script waits. Started as root by configure, once, for as long as the VM lives:
+ * whatever the user's processes do to each other (`kill -9 -1`), all written output is delivered.
  *
- *   STREAM         the stream, from its first byte; what is not needed any more is a hole
- *   STREAM.pipe    what the script writes into
- *   STREAM.acked   how many bytes are acknowledged (written by the user's rmsplugin-guest: not to be trusted)
- *   STREAM.kept    from where on the stream is kept
- *   STREAM.full    is there while the relay waits for an acknowledgement; then it wants a line in STREAM.wake
+ *   STREAM         the stream, from its first byte; parts that are no longer needed are holes
+ *   STREAM.pipe    the script writes into it
+ *   STREAM.acked   the number of acknowledged bytes (written by the user's rmsplugin-guest: not to be trusted)
+ *   STREAM.kept    the offset from which the stream is kept
+ *   STREAM.full    exists while the relay waits for an acknowledgement; then it wants a line in STREAM.wake
  *   STREAM.relay   this process (written by configure) */
 
 #define _GNU_SOURCE
@@ -34,9 +34,9 @@ struct relay {
     int pipe, wake, file;
     bool trims;    /* the file system makes holes; else all is kept */
     off_t limit;   /* bytes that may wait for their acknowledgement */
-    off_t stays;   /* acknowledged ones that stay, for a requeue that truncates the job's output file */
+    off_t stays;   /* acknowledged bytes that stay, for a requeue that truncates the job's output file */
     off_t size, acked, kept;
-    off_t looked;  /* size at the last look at what is acknowledged */
+    off_t looked;  /* size at the last look at the acknowledgement */
 };
 
 static const char *path_of(const struct relay *relay, char path[PATH_BYTES], const char *suffix)
@@ -48,7 +48,7 @@ static void look(struct relay *relay)
 {
     char path[PATH_BYTES];
     off_t acked = read_number(path_of(relay, path, ".acked"), relay->acked);
-    /* More may be acknowledged than there is, after the VM went back to a checkpoint. */
+    /* More bytes may be acknowledged than there are, after the VM went back to a checkpoint. */
     relay->acked = acked < relay->size ? acked : relay->size;
     relay->looked = relay->size;
 }
@@ -81,7 +81,7 @@ static void wait_for_room(struct relay *relay)
     trim(relay);
     if (!is_full(relay))
         return;
-    /* In this order: who acknowledges looks for this file afterwards. */
+    /* In this order: the tool that acknowledges looks for this file afterwards. */
     close(open(path_of(relay, path, ".full"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
     for (look(relay); is_full(relay); look(relay)) {
         trim(relay);
@@ -93,7 +93,7 @@ static void wait_for_room(struct relay *relay)
     unlink(path);
 }
 
-/* One step: what is not in the pipe any more is in the file (see follow). */
+/* One step: bytes that have left the pipe are in the file (see follow). */
 static void carry(struct relay *relay)
 {
     struct pollfd written = {.fd = relay->pipe, .events = POLLIN};
@@ -101,7 +101,7 @@ static void carry(struct relay *relay)
     ssize_t count = splice(relay->pipe, NULL, relay->file, &relay->size, STEP_BYTES, SPLICE_F_NONBLOCK);
     if (count >= 0 || errno == EAGAIN || errno == EINTR)
         return;
-    /* A full disk, too, lets the script wait: what could not be written is in the pipe still. */
+    /* A full disk, too, makes the script wait: bytes that could not be written are still in the pipe. */
     sleep(1);
     relay->stays = 0;
     look(relay);
@@ -121,7 +121,7 @@ static bool open_all(struct relay *relay)
 {
     char path[PATH_BYTES];
     struct stat status;
-    /* Both ends of the pipes stay open here, so that the script sees no broken pipe, nor we its end. */
+    /* Both ends of the pipes stay open here, so that neither the script sees a broken pipe, nor this process its end. */
     relay->pipe = open(path_of(relay, path, ".pipe"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
     relay->wake = open(path_of(relay, path, ".wake"), O_RDWR | O_NONBLOCK | O_CLOEXEC);
     relay->file = open(path_of(relay, path, ""), O_WRONLY | O_CLOEXEC);

@@ -1,5 +1,5 @@
-/* rmsplugin-guest room BYTES: whether the script's standard input may lie here: not more than half of the memory that is
- * free where it would lie in memory. Says how many MiB may. */
+/* rmsplugin-guest room BYTES: whether the script's standard input may lie here. Where it would lie in memory, it may take at
+ * most half of the free memory. Says how many MiB it may take. */
 
 #include "guest.h"
 
@@ -33,7 +33,7 @@ int room(off_t bytes)
     if (stat(VJOB_JOB "/.", &place) != 0 || statfs(VJOB_JOB "/.", &system) != 0)
         fail(1, "cannot see %s", VJOB_JOB);
     long long free_kib = (long long)system.f_bavail * (long long)system.f_bsize / 1024;
-    /* What lies on no disk has no device of its own; btrfs is the exception. */
+    /* Files on no disk have no device of their own; btrfs is the exception. */
     bool on_disk = major(place.st_dev) != 0 || (unsigned long)system.f_type == BTRFS;
     if (!on_disk && available_kib() / 2 < free_kib)
         free_kib = available_kib() / 2;

@@ -19,7 +19,7 @@
 
 enum { CANNOT_RUN = 1 };
 
-/* In Slurm's words, which users, and what reads their output, know; the exit code is the number of the error, as there. */
+/* In Slurm's words, which users, and programs that read their output, know; the exit code is the error's number, as there. */
 static void slurm_error(const char *format, ...)
 {
     char name[256] = "";
@@ -93,7 +93,7 @@ static void set_umask(void)
         umask((mode_t)strtoul(mask, NULL, 8) & 0777);
 }
 
-/* Where it lies on the front, if `put` could put it there. */
+/* The script's path on the front, if `put` could put it there. */
 static const char *script_path(void)
 {
     char *rest = text_of_file(VJOB_JOB "/path").bytes;
@@ -101,7 +101,7 @@ static const char *script_path(void)
     return path != NULL ? path : VJOB_JOB "/slurm_script";
 }
 
-/* Ends where the script's first line names no program. */
+/* Ends the program if the script's first line names no program. */
 static void check_interpreter(const char *script)
 {
     struct stat status;

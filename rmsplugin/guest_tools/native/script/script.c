@@ -36,7 +36,7 @@ static void keep_number(const char *name, int number)
 
 static int io_file = -1;
 
-/* Only root may open this file of a zombie; who has opened it before may read on. */
+/* Only root may open this file of a zombie; a process that has opened it before may read on. */
 static void open_io(pid_t pid)
 {
     char path[PATH_BYTES];
@@ -46,8 +46,8 @@ static void open_io(pid_t pid)
     io_file = open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* What the script and the children that it waited for have read and written: told by its zombie, which goes now. Whoever
- * else has seen it end may let it go meanwhile, and of a process that goes the file tells its own part only. */
+/* The bytes read and written by the script and the children that it waited for: its zombie tells them, and goes now. Another
+ * process that saw the end may let it go meanwhile; the file of a vanishing process tells only its own part. */
 static void keep_io(pid_t pid)
 {
     char text[LINE_BYTES * 2];
@@ -89,7 +89,7 @@ bool script_ended(void)
     }
     if (process_look(supervisor, &process) && process.state != 'Z')
         return false;
-    /* Somebody killed all processes of the user, supervisor included. (It may have done its work before.) */
+    /* All processes of the user were killed, supervisor included. (It may have done its work before.) */
     if (!exists(VJOB_STATE "/exit"))
         record(SIGKILL);
     return true;

@@ -1,4 +1,4 @@
-/* rmsplugin-guest start: have the script run, detached from the connection that asks for it; exactly once. */
+/* rmsplugin-guest start: have the script run, detached from the requesting connection; exactly once. */
 
 #include "guest.h"
 
@@ -32,7 +32,7 @@ static void keep_or_die(const char *name, const char *text)
         _exit(127);
 }
 
-/* A hard link is made by one process only, and from its first instant it tells who that is. */
+/* Only one process makes a hard link, and from its first instant the link tells which. */
 static bool claim(pid_t starter)
 {
     char own[32], path[PATH_BYTES], text[64];
@@ -46,7 +46,7 @@ static bool claim(pid_t starter)
     return claimed;
 }
 
-/* So that it never reaps the script, whose zombie tells exactly how it ended (script.h). */
+/* So it never reaps the script, whose zombie tells the ending exactly (script.h). */
 static void stop_supervisor(pid_t supervisor)
 {
     struct process process;
@@ -82,7 +82,7 @@ static void become_supervisor(pid_t starter)
     pid_t supervisor = getpid(), script = fork();
     if (script == 0)
         become_script(supervisor);
-    /* Not reached as long as the script has stopped this process for good; if something continues it, this is told. */
+    /* Not reached as long as the script has stopped this process for good; if it is continued, this is told. */
     if (waitpid(script, &status, 0) != script)
         _exit(127);
     if (WIFSIGNALED(status)) {

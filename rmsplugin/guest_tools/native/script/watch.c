@@ -19,7 +19,7 @@ void watch_open(struct watch *watch, const char *stream)
     watch->events = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     watch->directory = inotify_add_watch(watch->events, VJOB_STATE "/.", IN_CREATE | IN_MOVED_TO);
     int growth = stream == NULL ? 0 : inotify_add_watch(watch->events, path_to(path, VJOB_OUTPUT, stream, ""), IN_MODIFY);
-    watch->looks = watch->directory < 0 || growth < 0; /* the user may have as many inotifies as a user may */
+    watch->looks = watch->directory < 0 || growth < 0; /* the user may have used up his inotifies */
 }
 
 void watch_file(struct watch *watch, const char *path)
@@ -35,7 +35,7 @@ static int opened(struct watch *watch, pid_t pid)
     return fd;
 }
 
-/* What is kept in state/ tells where the script is: as soon as it runs, its process does. */
+/* The files in state/ tell where the script is: as soon as it runs, its process does. */
 static void find_script(struct watch *watch)
 {
     if (watch->script >= 0 || watch->looks)
@@ -53,7 +53,7 @@ static void end_with_connection(void)
         exit(EXIT_FAILURE);
 }
 
-/* A process that has ended is no news a second time. */
+/* The end of a process is news only once. */
 static void forget(struct watch *watch, int *process)
 {
     close(*process);

@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Where a command is found: in PATH, then in this directory, as Slurm looks for it; NULL: nowhere. */
+/* The path of a command: in PATH, then in this directory, as Slurm looks for it; NULL: not found. */
 static char *path_of(const char *command)
 {
     const char *rest = getenv("PATH");
@@ -33,7 +33,7 @@ static char *path_of(const char *command)
     return access(command, X_OK) == 0 ? copied(command) : NULL;
 }
 
-/* As Slurm has it: a file of that name, or one named after the step in that directory, or in this one. */
+/* As in Slurm: a file of that name, or one named after the step in that directory, or in this one. */
 static char *place_for(const struct client *client, const char *wanted)
 {
     struct stat status;
@@ -67,7 +67,7 @@ static void bcast(const struct client *client, struct options *options)
     char **command = options->command;
     char *program = path_of(command[0]), *place = place_for(client, options->bcast_to);
     if (program == NULL)
-        return; /* the step says that there is no such command */
+        return; /* the step says that the command does not exist */
     char *words[] = {VJOB_BIN "/sbcast", "--force", program, place, NULL};
     if (!succeeds(words))
         error_exit(1, "Unable to copy %s to %s in all VMs", program, place);

@@ -25,9 +25,9 @@
 
 enum {
     CONNECT_TRIES = 3,
-    WITHOUT_SLURM_S = 120, /* past a step's limit, where Slurm does not see to it */
-    ABORT_S = 2,        /* for which Slurm's srun waits beyond KillWait */
-    INTERRUPT_MS = 400, /* from the tasks' SIGINT to their SIGKILL, where both are sent */
+    WITHOUT_SLURM_S = 120, /* past a step's limit, if Slurm does not see to it */
+    ABORT_S = 2,        /* Slurm's srun waits for so long beyond KillWait */
+    INTERRUPT_MS = 400, /* from the tasks' SIGINT to their SIGKILL, if both are sent */
 };
 
 int64_t client_now_ms(void)
@@ -52,7 +52,7 @@ static bool has_ended(const struct client *client, const struct component *compo
     return true;
 }
 
-/* As slurmstepd says it, of each component of which something is left. */
+/* As slurmstepd says it, for each component that has tasks left. */
 static void say_cancelled(const struct client *client, const char *reason)
 {
     char when[32];
@@ -111,7 +111,7 @@ static int connect_from_other_vm(const struct vjob *vjob)
         sigprocmask(SIG_SETMASK, &none, NULL);
         dup2(ends[1], 0);
         dup2(ends[1], 1);
-        setsid(); /* what ends srun is not to end its connection before it has said so */
+        setsid(); /* the signal that ends srun must not end its connection before srun has said so */
         execl(VJOB_BIN "/ssh", "ssh", vjob->names[0], VJOB_BIN "/stepd connect", (char *)NULL);
         _exit(1);
     }
@@ -119,7 +119,7 @@ static int connect_from_other_vm(const struct vjob *vjob)
     return process > 0 ? ends[0] : -1;
 }
 
-/* Root could make a daemon here that the job's user cannot talk to. */
+/* Root could start a daemon here to which the job's user cannot connect. */
 static void check_user(void)
 {
     struct stat facts;
@@ -319,7 +319,7 @@ static void start_component(struct client *client, struct component *component)
         start_node(client, &plan, component->first_node + i, commands);
 }
 
-/* As Slurm says of the job where `-v` asks for more words. */
+/* As Slurm says about the job if `-v` asks for more words. */
 static void say_nodes(const struct client *client)
 {
     uint32_t all = (uint32_t)client->vjob.count, *vms = allocate(all, sizeof *vms);
@@ -406,7 +406,7 @@ static void read_hub(struct client *client)
     }
 }
 
-/* After two Ctrl-C: SIGKILL, once the tasks have had SIGINT. */
+/* After two Ctrl-C: SIGKILL, after the tasks have had SIGINT. */
 static void force_termination(struct client *client)
 {
     if (client->cancelled) {
@@ -438,8 +438,8 @@ static void interrupted(struct client *client)
     exits_status(client);
 }
 
-/* Whether a process of ours has sent it: the control program, which passes on what Slurm sends to the job, or a step
- * that this srun is a task of. */
+/* Whether a process of ours has sent it: the control program, which passes on Slurm's signals to the job, or a step
+ * of which this srun is a task. */
 static bool sent_by_us(pid_t sender)
 {
     char path[32], theirs[PATH_MAX] = "", ours[PATH_MAX] = "";
@@ -448,8 +448,8 @@ static bool sent_by_us(pid_t sender)
            strcmp(theirs, ours) == 0;
 }
 
-/* A job that Slurm ends: its tasks get SIGTERM, which natively they have from Slurm itself, and as long as natively
- * before SIGKILL. Whoever else ends srun kills its tasks. */
+/* For a job that Slurm ends: its tasks get SIGTERM, which natively comes from Slurm itself, and as much time as natively
+ * before SIGKILL. If any other process ends srun, srun kills its tasks. */
 static void terminated(struct client *client, pid_t sender)
 {
     bool first = !client->ending;
@@ -482,7 +482,7 @@ static void check_times(struct client *client)
     }
     if (client->ending)
         return;
-    /* It is Slurm that ends the step then, by its shadow. */
+    /* Slurm ends the step then, by its shadow. */
     if (options->request.limit_s > 0 &&
         now - client->started_ms >= ((int64_t)options->request.limit_s + WITHOUT_SLURM_S) * 1000)
         client_end(client, client->vjob.kill_wait, " DUE TO TIME LIMIT");
@@ -546,7 +546,7 @@ static int take_signals(void)
     static const int taken[] = {SIGINT, SIGQUIT, SIGCONT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGUSR2};
     sigset_t set;
     sigemptyset(&set);
-    /* Also those that it was started to ignore, as `nohup srun` and `srun &` of a script are: so does Slurm's. */
+    /* Also signals that srun was started to ignore, as `nohup srun` and `srun &` of a script are: Slurm's srun does so, too. */
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
         signal(taken[i], SIG_DFL);
         sigaddset(&set, taken[i]);

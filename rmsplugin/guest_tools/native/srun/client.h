@@ -1,4 +1,4 @@
-/* One run of srun: what it was asked for, the step that it got, and where that stands. */
+/* One run of srun: its request, its step, and the step's progress. */
 
 #ifndef CLIENT_H
 #define CLIENT_H
@@ -14,7 +14,7 @@ struct node {
     struct component *component;
     bool done;
     uint32_t input_unread;  /* bytes of input that its tasks have not taken yet */
-    uint32_t output_owed;   /* bytes of output whose taking is to be told */
+    uint32_t output_owed;   /* bytes of output that were taken, which has still to be told */
 };
 
 struct sink {
@@ -27,7 +27,7 @@ struct sink {
 struct component {
     struct options options;
     uint32_t number;
-    uint32_t first_task, ntasks, first_node, nodes; /* of the step's */
+    uint32_t first_task, ntasks, first_node, nodes; /* numbers within the step */
     struct stream streams[3];
     int input;             /* -1: ended, or none */
     struct sink *sinks[2]; /* output, errors; NULL: nowhere */
@@ -36,7 +36,7 @@ struct component {
 
 struct client {
     struct vjob vjob;
-    struct options options; /* of the first component: what is for the step as a whole */
+    struct options options; /* of the first component: the options for the step as a whole */
     struct component *components;
     uint32_t component_count;
     struct connection hub;
@@ -52,40 +52,40 @@ struct client {
     uint32_t sink_count;
 
     int highest;              /* exit code so far */
-    bool waited, ending, broken; /* for CPUs; being ended; the connection to the hub is gone */
+    bool waited, ending, broken; /* waits for CPUs; is being ended; the connection to the hub is gone */
     bool terminated;          /* a task died by SIGTERM or SIGKILL */
-    bool aborted;             /* Slurm's line for a step that srun ends has been said */
-    bool cancelled;           /* by Ctrl-C: how tasks die is said to who asked for more words */
-    bool forced;              /* tasks were killed at once, which Slurm says no more about */
+    bool aborted;             /* Slurm's line for a step that srun ends has been printed */
+    bool cancelled;           /* by Ctrl-C: the ends of tasks are told only with -v */
+    bool forced;              /* tasks were killed at once, about which Slurm prints no more */
     bool ended_by_slurm;      /* `scancel JOB.STEP`: likewise */
     int64_t started_ms, first_end_ms, interrupted_ms, kill_ms; /* 0: not yet */
 };
 
 int64_t client_now_ms(void);
 void client_to_all(struct client *client, uint8_t type, uint32_t word); /* to the VMs that have tasks */
-/* End the step, as slurmstepd says it: SIGTERM and, so much later, SIGKILL; 0: SIGKILL alone. */
+/* End the step, as slurmstepd does: SIGTERM and, so much later, SIGKILL; 0: SIGKILL alone. */
 void client_end(struct client *client, uint32_t grace_s, const char *reason);
 void client_say_aborted(struct client *client);
 void client_say_terminating(const struct client *client);
 
-/* bcast.c: copy the programs to all VMs, and have the step run the copies; ends the program where that fails */
+/* bcast.c: copy the programs to all VMs, and have the step run the copies; ends the program if that fails */
 void client_bcast(struct client *client);
 
 /* components.c */
 void components_read(struct client *client, int argc, char **argv);
 void components_request(const struct client *client, struct buffer *data);
-void components_granted(struct client *client); /* which nodes and tasks are whose */
+void components_granted(struct client *client); /* the nodes and tasks of each component */
 char *component_id(const struct client *client, const struct component *component); /* JOB.STEP, or JOB.STEP+NUMBER */
 
-/* environment.c: of the tasks, but for what differs between them */
+/* environment.c: of the tasks, without the variables that differ between them */
 struct command task_environment(const struct client *client, const struct component *component);
 
 /* streams.c */
-void streams_choose(struct client *client); /* from -i, -o, -e; opens files; ends the program when it cannot */
+void streams_choose(struct client *client); /* from -i, -o, -e; opens files; ends the program if it cannot */
 bool streams_want_input(const struct client *client, const struct component *component);
 void streams_read_input(struct client *client, struct component *component);
 void streams_output(struct client *client, const struct frame *frame);
-void streams_flush(struct client *client); /* and tell what was taken */
+void streams_flush(struct client *client); /* and tell the bytes that were taken */
 bool streams_waiting(const struct client *client);
 struct node *node_of_task(struct client *client, uint32_t task);
 

@@ -1,4 +1,4 @@
-/* Components of a step: all that `srun a : b` has twice. */
+/* Components of a step: the parts that `srun a : b` has twice. */
 
 #include "client.h"
 

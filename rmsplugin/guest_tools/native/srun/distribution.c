@@ -34,7 +34,7 @@ static bool read_flag(const char *word, struct distribution_asked *asked)
     return strcasecmp(word, "pack") == 0 || strcasecmp(word, "nopack") == 0;
 }
 
-/* A level's word in Slurm's spelling; NULL: there is none such. */
+/* A level's word in Slurm's spelling; NULL: no such level. */
 static const char *level_word(const char *word, int level, const char *sockets)
 {
     static const char *const words[] = {"block", "cyclic", "fcyclic"};

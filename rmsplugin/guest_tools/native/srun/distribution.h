@@ -1,5 +1,5 @@
-/* --distribution and SLURM_DISTRIBUTION: how tasks go to the nodes of a step. What comes behind a colon is for the sockets
- * and cores of a node, which a VM leaves to its kernel; it is read, told to the tasks, and otherwise changes nothing. */
+/* --distribution and SLURM_DISTRIBUTION: how tasks go to the nodes of a step. The part behind a colon is for the sockets
+ * and cores of a node, which a VM leaves to its kernel: it is read and told to the tasks, and has no other effect. */
 
 #ifndef DISTRIBUTION_H
 #define DISTRIBUTION_H
@@ -7,14 +7,14 @@
 #include "protocol/layout.h"
 
 struct distribution_asked {
-    bool given; /* a type, not only `pack` or `nopack` */
+    bool given; /* a type was given, not only `pack` or `nopack` */
     enum distribution type;
     uint32_t plane;
     bool pack, nopack;
     char *levels; /* "block:cyclic": as the tasks are told; NULL: nothing given */
 };
 
-/* Returns false, with Slurm's words said, where it is no distribution of Slurm's. */
+/* Returns false, with Slurm's words printed, if the text is no distribution of Slurm's. */
 bool distribution_read(const char *value, struct distribution_asked *asked);
 
 /* For SLURM_DISTRIBUTION of so many tasks on so many nodes. */

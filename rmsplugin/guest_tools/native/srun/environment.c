@@ -38,7 +38,7 @@ static void set_number(struct command *environment, const char *name, uint32_t v
     set_word(environment, formatted("%s=%u", name, value));
 }
 
-/* --export: ALL, NONE, NAME, NAME=VALUE. Without ALL only Slurm's variables go with those that are named. */
+/* --export: ALL, NONE, NAME, NAME=VALUE. Without ALL only Slurm's variables and the named ones are passed. */
 static void export_named(struct command *environment, const char *exported)
 {
     char *list = copied(exported), *rest = list;
@@ -77,7 +77,7 @@ static void set_address(struct command *environment, uint32_t vm)
         fclose(file);
 }
 
-/* The step's nodes in the order of the job's, and how many tasks each has. */
+/* The step's nodes in the order of the job's nodes, with the number of tasks of each. */
 static void set_nodes(struct command *environment, const struct client *client)
 {
     const struct layout *layout = &client->layout;
@@ -108,7 +108,7 @@ static void set_of_step(struct command *environment, const struct client *client
     const struct {
         const char *name;
         uint32_t value;
-        bool kept; /* with --preserve-env, where it is set */
+        bool kept; /* with --preserve-env, if it is set */
     } numbers[] = {
         {"SLURM_STEP_ID", client->step, false},          {"SLURM_STEPID", client->step, false},
         {"SLURM_STEP_NUM_NODES", layout->vm_count, false}, {"SLURM_STEP_NUM_TASKS", layout->ntasks, false},

@@ -37,7 +37,7 @@ static void check_program(const char *option, const char *value, const char *whe
         error_exit(1, "--%s is not possible inside a vjob: run it in the script, %s srun", option, when);
 }
 
-/* What says how many tasks run where. */
+/* Options about the number of tasks and their places. */
 static bool obey_counts(struct options *options, struct lists *lists, int code, const char *value)
 {
     struct request *request = &options->request;
@@ -77,7 +77,7 @@ static bool obey_counts(struct options *options, struct lists *lists, int code, 
     return true;
 }
 
-/* What is asked for that VMs have not, and what only prints something. */
+/* Requests for things that VMs lack, and options that only print a text. */
 static bool obey_limits(const struct vjob *vjob, int code, const char *value)
 {
     switch (code) {
@@ -147,7 +147,7 @@ static void obey(struct options *options, struct lists *lists, const struct vjob
     }
 }
 
-/* Input variables of Slurm's srun; options on the command line come after them. */
+/* Input variables of Slurm's srun; options on the command line override them. */
 static void read_environment(struct options *options, struct lists *lists, const struct vjob *vjob)
 {
     static const struct {
@@ -196,7 +196,7 @@ static _Noreturn void bad_option(int code, const char *word)
     exit(BAD_OPTION);
 }
 
-/* Returns how many words there are up to the command. */
+/* Returns the number of words up to the command. */
 static int read_arguments(struct options *options, struct lists *lists, const struct vjob *vjob, int argc, char **argv)
 {
     struct option all[KNOWN_COUNT + REFUSED_COUNT + 1] = {0};
@@ -219,7 +219,7 @@ static int read_arguments(struct options *options, struct lists *lists, const st
     return optind;
 }
 
-/* A component has its own tasks and VMs; the rest is as for the one before it, as in Slurm. */
+/* A component has its own tasks and VMs; it takes the rest from the one before it, as in Slurm. */
 static void begin(struct options *options, const struct options *before)
 {
     if (before != NULL)
@@ -234,7 +234,7 @@ static void begin(struct options *options, const struct options *before)
     options->bcast_to = NULL;
 }
 
-/* The words of a command, which end with a `:`, or with the arguments. */
+/* The words of a command, which end at a `:`, or with the arguments. */
 static void take_command(struct options *options, char **words)
 {
     while (words[options->words] != NULL && strcmp(words[options->words], ":") != 0)

@@ -9,10 +9,10 @@
 #include "programs_file.h"
 
 struct options {
-    struct request request; /* what to ask for; vms: those of -w first, without those of -x and -r */
+    struct request request; /* the request; vms: those of -w first, without those of -x and -r */
     bool label, unbuffered, quiet, kill_on_bad_exit, no_abort_status, quit_on_interrupt, multi_prog;
     bool append, open_mode_given;
-    bool whole, exact, keep_counts; /* -E: SLURM_NTASKS and SLURM_NNODES stay what they are */
+    bool whole, exact, keep_counts; /* -E: SLURM_NTASKS and SLURM_NNODES stay as they are */
     int verbose;
     uint32_t wait_s;  /* after the first task's end; 0: for ever */
     const char *files[3]; /* -i, -o, -e; NULL: not given */
@@ -25,7 +25,7 @@ struct options {
     int words;
 };
 
-/* What was said of the VMs and of the number of tasks: options_count.c makes the request of it. */
+/* The words about the VMs and the number of tasks: options_count.c makes the request of them. */
 struct lists {
     const char *wanted, *file, *excluded;
     uint32_t relative;
@@ -34,8 +34,8 @@ struct lists {
     bool one_of_several; /* a component: SLURM_NNODES is the job's, not its own */
 };
 
-/* Read the options of all components (`srun a : b` has two); returns how many. Ends the program where they are not
- * right, or where only a text was asked for (--help, ...). */
+/* Read the options of all components (`srun a : b` has two); returns their number. Ends the program if they are
+ * wrong, or if only a text was asked for (--help, ...). */
 uint32_t options_read(struct options **all, const struct vjob *vjob, int argc, char **argv);
 
 void options_count(struct options *options, struct lists *lists, const struct vjob *vjob);

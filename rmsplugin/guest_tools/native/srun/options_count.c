@@ -1,4 +1,4 @@
-/* From what srun was told of VMs and tasks to the request of one component. */
+/* From srun's options about VMs and tasks to the request of one component. */
 
 #define _GNU_SOURCE
 
@@ -42,7 +42,7 @@ static char *names_in(const char *path)
     return names.data;
 }
 
-/* Without what comes twice, in the order of the first ones. */
+/* Without repetitions, in the order of the first occurrences. */
 static uint32_t distinct(const struct vjob *vjob, const uint32_t *vms, uint32_t count, uint32_t *to)
 {
     bool *seen = allocate(vjob->count, sizeof *seen);
@@ -56,7 +56,7 @@ static uint32_t distinct(const struct vjob *vjob, const uint32_t *vms, uint32_t 
     return kept;
 }
 
-/* A list says which VM each task is in. */
+/* A list gives the VM of each task. */
 static void take_places(struct options *options, struct lists *lists, const uint32_t *vms, uint32_t count)
 {
     struct request *request = &options->request;
@@ -119,7 +119,7 @@ static void choose_vms(struct options *options, struct lists *lists, const struc
     free(listed);
 }
 
-/* VMs that so many tasks need. */
+/* The number of VMs that so many tasks need. */
 static uint32_t nodes_for(const struct request *request, const struct vjob *vjob)
 {
     uint32_t all = (uint32_t)vjob->count, nodes = 0;
@@ -143,7 +143,7 @@ static void count_nodes(const struct lists *lists, struct request *request, cons
         request->nodes = request->ntasks;
 }
 
-/* How many tasks in how many VMs, from what was given: as Slurm's srun, with SLURM_NTASKS and SLURM_NNODES as if they
+/* The numbers of tasks and VMs, from the given options: as Slurm's srun, with SLURM_NTASKS and SLURM_NNODES taken as if they
  * were given, too. */
 static void count_tasks(struct options *options, const struct lists *lists, const struct vjob *vjob)
 {

@@ -1,4 +1,4 @@
-/* The options of Slurm's srun: those that mean something in a vjob, those that change nothing, those that cannot be. */
+/* The options of Slurm's srun: those with a meaning in a vjob, those without effect, those that are impossible. */
 
 #ifndef OPTIONS_TABLE_H
 #define OPTIONS_TABLE_H
@@ -32,7 +32,7 @@ enum option_code {
     REFUSED_OPTION, /* REFUSED_OPTION + n: the n-th of refused_options */
 };
 
-/* Slurm's, of which a vjob can do nothing, and what to do instead. */
+/* Options of Slurm's that a vjob cannot follow, with the alternative. */
 static const struct {
     const char *name;
     int argument;
@@ -108,7 +108,7 @@ static const struct option known_options[] = {
     {"version", no_argument, NULL, 'V'},
     {"wait", required_argument, NULL, 'W'},
     {"whole", no_argument, NULL, WHOLE},
-    /* A VM is the step's alone but for other steps, whose CPUs are counted; the rest is the job's, not the step's. */
+    /* A VM is the step's alone except for other steps, whose CPUs are counted; the rest is the job's, not the step's. */
     {"account", required_argument, NULL, CHANGES_NOTHING},
     {"accel-bind", required_argument, NULL, CHANGES_NOTHING},
     {"acctg-freq", required_argument, NULL, CHANGES_NOTHING},
@@ -176,7 +176,7 @@ static const struct option known_options[] = {
 
 enum { KNOWN_COUNT = sizeof known_options / sizeof *known_options };
 
-/* -A -B -C -d -H -k -L -p -q -s -S -T -Z change nothing; the others as above. */
+/* -A -B -C -d -H -k -L -p -q -s -S -T -Z have no effect; the others are as above. */
 static const char short_options[] = "+:A:b:B:c:C:d:D:e:EF:G:hHi:I::J:kK::lL:m:M:n:N:o:Op:q:Qr:sS:t:T:uvVw:W:x:XZ";
 
 #endif

@@ -1,4 +1,4 @@
-/* The program by which steps are asked for, called by main.c. */
+/* The program that asks for steps, called by main.c. */
 
 #ifndef SRUN_PROGRAMS_H
 #define SRUN_PROGRAMS_H

@@ -1,11 +1,11 @@
-/* The file of srun --multi-prog: which tasks run what (srun(1), "MULTIPLE PROGRAM CONFIGURATION"). */
+/* The file of srun --multi-prog: the program of each task (srun(1), "MULTIPLE PROGRAM CONFIGURATION"). */
 
 #ifndef PROGRAMS_FILE_H
 #define PROGRAMS_FILE_H
 
 #include "protocol/plan.h"
 
-/* A line of it, with those that continue it. */
+/* A line of it, with its continuation lines. */
 struct program {
     unsigned number; /* of its first line */
     char *tasks, *words;
@@ -17,10 +17,10 @@ struct programs {
     struct program *each;
 };
 
-/* All three end srun where the file is wrong, with Slurm's words. */
+/* All three end srun if the file is wrong, with Slurm's words. */
 struct programs programs_read(const char *path);
 
-/* Number of tasks: `ntasks` where that is given, else as many as the file names. */
+/* Number of tasks: `ntasks` if that is given, else as many as the file names. */
 uint32_t programs_count(const struct programs *programs, uint32_t ntasks, bool given);
 
 /* The command of each task. `arguments` come after its words. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIPE_WRITE = 4096 }; /* so much a pipe takes at once when poll says that it can be written to */
+enum { PIPE_WRITE = 4096 }; /* a pipe takes so many bytes at once when poll says that it can be written to */
 
 static const char *const stream_names[] = {"stdin", "stdout", "stderr"};
 
@@ -57,7 +57,7 @@ static bool means_one_task(const char *given, const struct component *component,
     return true;
 }
 
-/* Returns the file descriptor at srun's side. */
+/* Returns the file descriptor at srun's end. */
 static int choose(const struct client *client, struct component *component, int stream)
 {
     struct stream *chosen = &component->streams[stream];
@@ -102,7 +102,7 @@ static struct sink *sink_of(struct client *client, int fd)
 static void choose_all(struct client *client, struct component *component)
 {
     const char **files = component->options.files;
-    /* Errors go where the output goes, unless they are told to go elsewhere. */
+    /* Errors go where the output goes, unless they have a place of their own. */
     bool together = files[1] != NULL && (files[2] == NULL || strcmp(files[1], files[2]) == 0);
     component->input = choose(client, component, 0);
     int output = choose(client, component, 1);

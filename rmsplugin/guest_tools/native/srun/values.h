@@ -1,4 +1,4 @@
-/* Values of srun's options. All end srun, with Slurm's words, where a value is none. */
+/* Values of srun's options. All end srun, with Slurm's words, if a text is no value. */
 
 #ifndef VALUES_H
 #define VALUES_H

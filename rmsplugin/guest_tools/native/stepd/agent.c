@@ -15,7 +15,7 @@
 
 struct running {
     uint32_t step;
-    bool done; /* it has said so */
+    bool done; /* it has said that it is done */
     struct connection connection;
 };
 

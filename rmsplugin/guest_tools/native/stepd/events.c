@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The file is in the memory of many VMs. Steps that begin when it is so large are not told of. */
+/* The file is in the memory of many VMs. When it is so large, further steps are not told. */
 enum { LARGEST_FILE = 1 << 20 };
 
 static void add(const char *line)
@@ -22,7 +22,7 @@ static void add(const char *line)
     int file = open(HUB_EVENTS, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (file < 0)
         return;
-    /* At once, or not: a reader takes whole lines, and without room in the VM Slurm does not hear of the step. */
+    /* All or nothing: a reader takes whole lines, and without room in the VM Slurm does not hear of the step. */
     (void)!write(file, line, strlen(line));
     close(file);
 }
@@ -63,7 +63,7 @@ void events_ended(uint32_t step, int status)
 int events_worse(int status, const struct frame *frame)
 {
     struct reader reader = reader_of(frame);
-    int other = frame->type == EXITED ? (int)get_number(&reader) : SIGKILL; /* what ran the tasks is gone */
+    int other = frame->type == EXITED ? (int)get_number(&reader) : SIGKILL; /* the process that ran the tasks is gone */
     if (WIFSIGNALED(status) || (!WIFSIGNALED(other) && WEXITSTATUS(other) <= WEXITSTATUS(status)))
         return status;
     return other;

@@ -32,7 +32,7 @@ struct vm {
     struct connection connection;
 };
 
-/* A step: from its request until its tasks have ended everywhere. */
+/* A step: from its request until its tasks have ended in all VMs. */
 struct step {
     uint32_t number;
     bool granted, told_to_wait;
@@ -43,7 +43,7 @@ struct step {
     time_t granted_at; /* CLOCK_MONOTONIC */
     struct layout layout;
     bool *started, *done; /* of each node of the layout */
-    uint64_t *early;      /* signals for a node that has not been started yet: a bit for each */
+    uint64_t *early;      /* signals for a node that was not started yet: a bit for each */
     uint32_t left; /* nodes that are not done */
     int status;    /* of the step so far, as of waitpid */
 };
@@ -54,7 +54,7 @@ static uint32_t *used; /* CPUs of each VM */
 static struct step **steps;
 static size_t step_count;
 static int listener = -1;
-static bool ended; /* the script: no step begins any more */
+static bool ended; /* the script has ended: no step begins any more */
 
 /* ---- VMs ---- */
 
@@ -202,7 +202,7 @@ static void request_step(struct step *step, const struct frame *frame)
         step->client.broken = true;
 }
 
-/* What came for a node before its tasks were started reaches them when they are. */
+/* Signals that came for a node before its tasks were started reach them at their start. */
 static void send_early(struct step *step, int node, struct connection *vm)
 {
     for (uint32_t number = 1; number < 64; number++)
@@ -250,14 +250,14 @@ static struct step *step_of(uint32_t number)
     return NULL;
 }
 
-/* Slurm looks at limits now and then, and only after them; the step may have begun a little after its shadow. */
+/* Slurm looks at limits only now and then, and after they have passed; the step may have begun a little after its shadow. */
 static bool is_over(const struct step *step)
 {
     uint32_t limit_s = step->requests.each[0].limit_s;
     return limit_s > 0 && now_s() - step->granted_at >= (time_t)limit_s - EARLY_S;
 }
 
-/* Slurm kills the tasks of a step that it is to end, and has srun say so: ours does both. */
+/* Slurm kills the tasks of a step that it has to end, and lets srun say so: this hub does both. */
 static void signal_step(struct step *step, uint32_t number)
 {
     if (step != NULL && number == SIGTERM && step->has_client && is_over(step)) {
@@ -270,7 +270,7 @@ static void signal_step(struct step *step, uint32_t number)
         to_all(step, SIGNAL, number);
 }
 
-/* What Slurm does to the steps of a job whose script has ended: SIGCONT, SIGTERM, and KillWait later SIGKILL. */
+/* Slurm's signals to the steps of a job whose script has ended: SIGCONT, SIGTERM, and KillWait later SIGKILL. */
 static void end_steps(struct step *asker)
 {
     for (size_t i = 0; !ended && i < step_count; i++) {
@@ -374,7 +374,7 @@ static void forget_steps(void)
         free(step->started);
         free(step->early);
         free(step);
-        /* In their order: who waits longer is served first. */
+        /* In their order: the step that has waited longest is served first. */
         memmove(&steps[i], &steps[i + 1], (--step_count - i) * sizeof *steps);
     }
 }
@@ -441,7 +441,7 @@ static void settle(void)
             connection_flush(&steps[i]->client);
 }
 
-/* The first srun may have had lower limits than those that follow: tasks get those of their own srun. */
+/* The first srun may have had lower limits than later ones: tasks get the limits of their own srun. */
 static void raise_limits(void)
 {
     for (int i = 0; i < RLIM_NLIMITS; i++) {
@@ -476,7 +476,7 @@ int hub_main(void)
     signal(SIGCHLD, SIG_IGN);
     raise_limits();
     if (!listen_here())
-        return 0; /* there is one already */
+        return 0; /* there is a hub already */
     events_hub();
     while (turn())
         settle();

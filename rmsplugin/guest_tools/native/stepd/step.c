@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 enum {
-    LINE_LIMIT = 8192,    /* a line that is longer goes in parts */
-    TOGETHER_MS = 250,    /* tasks that end within so much are told together */
-    LEFTOVERS_MS = 10,    /* between two looks at what tasks have left behind */
+    LINE_LIMIT = 8192,    /* a longer line goes in parts */
+    TOGETHER_MS = 250,    /* tasks that end within this time are told together */
+    LEFTOVERS_MS = 10,    /* between two looks at processes left behind by tasks */
     WITHOUT_SRUN_S = 2,   /* from SIGTERM to SIGKILL when srun is gone */
     EPILOG_MS = 5000,     /* as long as Slurm lets an epilog of --task-epilog run */
 };
@@ -32,7 +32,7 @@ static struct {
     uint32_t running;
     int children; /* signalfd */
 
-    struct buffer input; /* what a task has not taken yet, from byte input_base on */
+    struct buffer input; /* input that a task has not taken yet, from byte input_base on */
     uint64_t input_base;
     bool input_ended;
 
@@ -142,7 +142,7 @@ static void feed(struct task *task)
         close_input(task);
 }
 
-/* Forget what all tasks have taken, and let srun send as much again. */
+/* Forget the input that all tasks have taken, and let srun send as much again. */
 static void forget_input(void)
 {
     uint64_t least = input_end();
@@ -244,7 +244,7 @@ static void stop_epilogs(int64_t now)
         }
 }
 
-/* Reap what has ended. Returns whether any process is left. */
+/* Reap ended processes. Returns whether any process is left. */
 static bool reap(void)
 {
     for (;;) {
@@ -309,7 +309,7 @@ static nfds_t watch_tasks(struct pollfd *polls, struct watched *watched, nfds_t 
     for (uint32_t i = 0; i < step.plan.local; i++) {
         struct task *task = &step.tasks[i];
         if (task->input >= 0) {
-            /* Without anything to write: only to see that nobody reads any more. */
+            /* Nothing is to be written: poll only to see that nobody reads any more. */
             polls[count] = (struct pollfd){task->input, task->fed < input_end() ? POLLOUT : 0, 0};
             watched[count++] = (struct watched){task, 0};
         }
@@ -369,7 +369,7 @@ static void turn(struct pollfd *polls, struct watched *watched)
     connection_flush(&step.link);
 }
 
-/* What tasks leave behind is killed when the last one has ended, as Slurm does. Returns whether all is over. */
+/* Processes that tasks leave behind are killed when the last task has ended, as Slurm does. Returns whether all is over. */
 static bool over(void)
 {
     bool left = reap();
@@ -453,7 +453,7 @@ _Noreturn void step_run(int socket)
     start_tasks();
     struct pollfd *polls = allocate(3 * (size_t)step.plan.local + 2, sizeof *polls);
     struct watched *watched = allocate(3 * (size_t)step.plan.local + 2, sizeof *watched);
-    obey_all(); /* what came together with the plan */
+    obey_all(); /* frames that came together with the plan */
     while (!over())
         turn(polls, watched);
     send_data(&step.link, DONE, 0, 0, 0, NULL, 0);

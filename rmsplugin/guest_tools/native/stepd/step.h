@@ -1,4 +1,4 @@
-/* The process that has the tasks of one step in this VM: starts them, passes their streams on, tells how they end. */
+/* The process that runs the tasks of one step in this VM: starts them, passes their streams on, tells how they end. */
 
 #ifndef STEP_H
 #define STEP_H

@@ -1,4 +1,4 @@
-/* stepd: what starts the tasks of srun. `hub` and `agent`: see there; `connect`: carries a connection to the hub from
+/* stepd: starts the tasks of srun. `hub` and `agent`: see there; `connect`: carries a connection to the hub from
  * another VM over its standard streams. */
 
 #define _GNU_SOURCE

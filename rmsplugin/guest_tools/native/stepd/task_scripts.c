@@ -37,7 +37,7 @@ static bool can_run(const char *path)
     return *path == '/' && access(path, R_OK | X_OK) == 0;
 }
 
-/* What the script has left behind in its process group. */
+/* Processes that the script has left behind in its process group. */
 static void end_group(pid_t process)
 {
     if (kill(-process, SIGTERM) == 0)
@@ -45,7 +45,7 @@ static void end_group(pid_t process)
     kill(-process, SIGKILL);
 }
 
-/* Returns where it cannot, with errno. */
+/* Returns only on failure, with errno. */
 static void become_script(const char *path, int input, int output, int errors)
 {
     char *words[] = {(char *)path, NULL};
@@ -59,7 +59,7 @@ static void become_script(const char *path, int input, int output, int errors)
 
 /* ---- the prolog ---- */
 
-/* Without the white space before and after it. */
+/* The text without the white space before and after it. */
 static char *trimmed(char *text)
 {
     while (isspace((unsigned char)*text))
@@ -85,7 +85,7 @@ static void obey_print(const char *text)
     dprintf(STDOUT_FILENO, "%s\n", text);
 }
 
-/* Obey a line of the prolog's output; any other says nothing. */
+/* Obey a line of the prolog's output; other lines have no effect. */
 static void obey_line(char *line)
 {
     if (strncmp(line, "print ", 6) == 0)
@@ -102,7 +102,7 @@ static void obey_output(char *text)
         obey_line(line);
 }
 
-/* Run it to its end; what it writes, to both streams, is added to `output`. Returns its status as of waitpid. */
+/* Run it to its end; its output, on both streams, is added to `output`. Returns its status as of waitpid. */
 static int run_prolog(const char *path, struct buffer *output)
 {
     int ends[2], status = 0;
@@ -208,7 +208,7 @@ void task_epilog_stop(pid_t process)
 
 void task_epilog_ended(const struct plan *plan, pid_t process, int status, int errors)
 {
-    task_epilog_stop(process); /* with all that it has left behind */
+    task_epilog_stop(process); /* with all processes that it has left behind */
     if (status != 0)
         say_status(plan, errors, "TaskEpilog", status);
 }

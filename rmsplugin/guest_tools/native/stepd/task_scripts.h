@@ -7,12 +7,12 @@
 
 #include <sys/types.h>
 
-/* In the process that becomes the task, with the task's streams, directory and environment: run the prolog and obey what
- * it prints (`export NAME=VALUE`, `unset NAME`, `print TEXT`). Ends this process where the prolog fails. */
+/* In the process that becomes the task, with the task's streams, directory and environment: run the prolog and obey
+ * its output (`export NAME=VALUE`, `unset NAME`, `print TEXT`). Ends this process if the prolog fails. */
 void task_prolog(const struct plan *plan);
 
-/* In the step's process: start the epilog of a task; `errors` is the standard error of the first task here, where the
- * epilog's goes. Returns its process, or 0 where none runs. */
+/* In the step's process: start the epilog of a task; `errors` is the standard error of the first task here, to which the
+ * epilog writes. Returns its process, or 0 if none runs. */
 pid_t task_epilog_start(const struct plan *plan, uint32_t local, int errors);
 
 void task_epilog_stop(pid_t process);                     /* it takes too long */

@@ -68,8 +68,8 @@ static void set_environment(const struct plan *plan, uint32_t local)
     set_number("SLURM_TASK_PID", (uint32_t)getpid());
 }
 
-/* Where Slurm looks for a program: from the directory of the task where it begins with a dot, else in PATH the first that
- * is no directory, else as it was given. */
+/* The path where Slurm finds a program: from the directory of the task if it begins with a dot, else the first file in PATH
+ * that is no directory, else the text as given. */
 static char *path_of(const char *program)
 {
     char *path = getenv("PATH"), *here;
@@ -131,7 +131,7 @@ void signals_as_usual(void)
 static void become_task(const struct plan *plan, uint32_t local, const int streams[3])
 {
     setsid();
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* somebody may kill the step's own process */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the step's own process may be killed */
     signals_as_usual();
     for (int stream = 0; stream < 3; stream++)
         dup2(streams[stream], stream); /* those are above 2: the step has all three open */
@@ -141,7 +141,7 @@ static void become_task(const struct plan *plan, uint32_t local, const int strea
     run(plan, plan->commands[plan->command_of[local]].words);
 }
 
-/* What --unbuffered gives the tasks for standard output, so that their C library does not buffer. */
+/* The terminal of --unbuffered for the tasks' standard output, so that their C library does not buffer. */
 static bool make_terminal(int ends[2])
 {
     struct termios settings;
@@ -165,7 +165,7 @@ static bool make_terminal(int ends[2])
     return true;
 }
 
-/* The two ends of what goes over srun. Where there are no terminals, a pipe has to do. */
+/* The two ends of a stream that goes through srun. Without terminals, a pipe has to do. */
 static bool make_ends(const struct plan *plan, int stream, int *ours, int *theirs)
 {
     int ends[2];

@@ -1,11 +1,11 @@
-/* account: what the job's processes in this VM use: a control group of version 2 with all of them, which `configure` makes,
- * and who looks at it. Run as root.
+/* account: the use of this VM by the job's processes: a control group of version 2 holds all of them, which `configure` makes;
+ * and a watcher of the group. Run as root.
  *
- *   watch   looks at the group now and then: there is no record of what memory, without what the kernel caches for files,
- *           was used at most, and what ended processes have read and written is told by their parents only
- *   print   what was used up to now, KEY=VALUE a line; nothing where the kernel has no such groups
+ *   watch   looks at the group now and then: the kernel does not record the maximum of memory without its caches for files,
+ *           and the bytes that ended processes have read and written are told only by their parents
+ *   print   the use up to now, KEY=VALUE a line; nothing if the kernel has no such groups
  *
- * CPU time is exact, memory and disk are as often looked at as these are natively: at first twice a second, later less. */
+ * CPU time is exact. Memory and disk are looked at as often as natively: at first twice a second, later less. */
 
 #include "base/files.h"
 #include "base/processes.h"
@@ -59,7 +59,7 @@ static void add_io_of(struct used *used, pid_t pid)
     free(lines.bytes);
 }
 
-/* A file in the user's directory, where there may be anything: its beginning. False if it is none. */
+/* The beginning of a file in the user's directory, which may hold anything. False if it is no file. */
 static bool read_users(const char *path, char text[USERS_BYTES])
 {
     struct stat status;
@@ -72,7 +72,7 @@ static bool read_users(const char *path, char text[USERS_BYTES])
     return is_file;
 }
 
-/* The script's zombie is in no group, and has what its children did; what it told last is in state/io. */
+/* The script's zombie is in no group, and has its children's numbers; its last numbers are in state/io. */
 static void add_ended_script(struct used *used, const char *in_group)
 {
     char told[USERS_BYTES], pid[USERS_BYTES];
@@ -86,7 +86,7 @@ static void add_ended_script(struct used *used, const char *in_group)
     }
 }
 
-/* What is used now. The watch looks for as long as the VM lives: all is freed. */
+/* The present use. The watch looks for as long as the VM lives: all is freed. */
 static struct used look(bool script_too)
 {
     struct text memory = text_of_file(VJOB_GROUP "/memory.stat"), processes = text_of_file(VJOB_GROUP "/cgroup.procs");
@@ -102,7 +102,7 @@ static struct used look(bool script_too)
     return used;
 }
 
-/* Of a VM that was configured by a former release another program writes the file, in place: it may be empty for an instant. */
+/* In a VM that a former release configured, another program writes the file, in place: it may be empty for an instant. */
 static struct used most_seen(void)
 {
     struct used most = {0};
@@ -128,7 +128,7 @@ static void watch(void)
 {
     struct used most = {0};
     char line[LINE_BYTES];
-    /* A job that takes all memory is ended, and not who counts it. */
+    /* A job that takes all memory should be ended, and not this watcher. */
     be_kept("-1000");
     for (int looks = 1;; looks++) {
         most = most_of(most, look(false));

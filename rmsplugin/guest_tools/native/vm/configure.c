@@ -1,6 +1,6 @@
 /* configure: host names, the user's account, ssh keys, mounts, the job's directory. Run as root by the engine after it has
- * put bin/ and etc/ here; may be run again at any time. It is a program, since a shell starts others for each of these
- * small steps: an emulated guest takes 30 to 100 ms for that, and a job's start waits. */
+ * put bin/ and etc/ here; may be run again at any time. It is a program because a shell starts others for each of these
+ * small steps: an emulated guest takes 30 to 100 ms for each, while a job's start waits. */
 
 #include "configure.h"
 
@@ -89,8 +89,8 @@ bool has_program(const char *name)
     return false;
 }
 
-/* Whether the child ended in time. Where it does not, all that it has started is killed; who survives that hangs in the
- * kernel, on a server that is silent. */
+/* Whether the child ended in time. If it does not, all that it has started is killed; a process that survives that hangs in the
+ * kernel, on a silent server. */
 static bool wait_for(pid_t child, const sigset_t *child_ends, unsigned seconds, int *status)
 {
     const struct timespec limit = {.tv_sec = seconds};
@@ -174,7 +174,7 @@ int configure_main(int argc, char **argv)
         return 2;
     }
     umask(022);
-    signal(SIGCHLD, SIG_DFL); /* where it is ignored, no child can be waited for (`run`) */
+    signal(SIGCHLD, SIG_DFL); /* if the signal is ignored, no child can be waited for (`run`) */
     setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
     const struct facts facts = read_facts();
     set_clock();

@@ -8,13 +8,13 @@
 
 #define LOGIN_SHELL VJOB_BIN "/login-shell"
 
-/* Of etc/vjob. */
+/* The values of etc/vjob. */
 struct facts {
     unsigned index;
     uid_t uid;
     gid_t gid;
     const char *user, *gecos, *home, *timezone, *tmp_size, *shm_size, *script;
-    bool commands; /* Slurm's can be asked from inside */
+    bool commands; /* Slurm's commands can be used from inside */
 };
 
 void make_account(const struct facts *facts);
@@ -37,14 +37,14 @@ void begin_account(const struct facts *facts);
 void link_commands(const struct facts *facts);
 void start_relays(const struct facts *facts);
 
-/* Small steps that all of these take; each ends the program when it fails. */
+/* Small steps that all parts use; each ends the program if it fails. */
 void make_directories(const char *path); /* as mkdir -p */
 void give_to(const char *path, const struct facts *facts);
-void link_to(const char *target, const char *path); /* in the place of whatever is there */
+void link_to(const char *target, const char *path); /* in place of any file there */
 bool has_program(const char *name);
-bool in_time(unsigned seconds, bool (*act)(const void *what), const void *what); /* whether a child did so, and not later */
+bool in_time(unsigned seconds, bool (*act)(const void *what), const void *what); /* whether a child did so in time */
 bool run(const char *const words[], bool silent); /* a program of the image; whether it ended with 0 within a minute */
-pid_t run_apart(const char *const words[]); /* one that goes on, in a session of its own */
+pid_t run_apart(const char *const words[]); /* a program that goes on, in a session of its own */
 const char *mount_at(const char *target); /* the line of /proc/mounts of the last mount there; NULL if there is none */
 
 #endif

@@ -1,4 +1,4 @@
-/* The user's account, as files that the image's C library and ssh server read. */
+/* The user's account, as files for the image's C library and ssh server. */
 
 #include "configure.h"
 
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The file as the image has it, which is kept before the first change. */
+/* The image's own file, which is kept before the first change. */
 static struct text of_image(const char *path)
 {
     char kept[PATH_BYTES];
@@ -25,7 +25,7 @@ static struct text of_image(const char *path)
     return text_of_file(kept);
 }
 
-/* The lines whose name none of `known` has. */
+/* The lines whose names are not in `known`. */
 static void add_besides(struct text *text, struct text lines, const char *known)
 {
     char *rest = lines.bytes;
@@ -58,7 +58,7 @@ static void blank_reactions(char *line)
     }
 }
 
-/* Whether the image has users from elsewhere (LDAP, SSSD, ...), which know better who is who. */
+/* Whether the image has users from elsewhere (LDAP, SSSD, ...), which knows users better. */
 static bool asks_directory(void)
 {
     char *rest = text_of_file("/etc/nsswitch.conf").bytes;
@@ -74,7 +74,7 @@ static bool asks_directory(void)
     return false;
 }
 
-/* The others in the user's groups have names here, and nothing else: no home, so no keys, and no shell. */
+/* The other members of the user's groups have only names here: no home, so no keys, and no shell. */
 static void add_people(struct text *text, const char *image)
 {
     char *rest = text_of_file(VJOB_ETC "/people").bytes;
@@ -85,7 +85,7 @@ static void add_people(struct text *text, const char *image)
             text_add(text, "%s\n", line);
 }
 
-/* The lines of ours come first: an image's own account with the same number must not give the user its name. */
+/* Our lines come first: an image's own account with the same number must not give the user its name. */
 void make_account(const struct facts *facts)
 {
     struct text groups = text_of_file(VJOB_ETC "/group"), people = {NULL, 0};
@@ -113,7 +113,7 @@ void make_account(const struct facts *facts)
     replace_file("/etc/shells", &shells);
 }
 
-/* Dropbear's client reads keys of its own form only. Renamed, so that the file is nobody else's at any instant. */
+/* Dropbear's client reads only keys in its own form. The file is renamed into place, so that it is never another user's. */
 static void keep_dropbear_key(const char *directory, const struct facts *facts)
 {
     char half[4096], whole[4096];

@@ -1,4 +1,4 @@
-/* The job's directory, who counts what it uses, its commands, and the relays of its output. */
+/* The job's directory, the watcher of its use, its commands, and the relays of its output. */
 
 #include "configure.h"
 
@@ -54,8 +54,8 @@ void make_job_directory(const struct facts *facts)
 }
 
 /* A new directory, as slurmd makes one for a job, with an empty file in it that the user fills with the script (put.c).
- * Nothing that is there is changed, no link is followed, and nothing is made outside the image's own file system, for
- * another may be the site's. Where that leaves no way, the script lies in JOB alone. */
+ * No existing file is changed, no link is followed, and nothing is made outside the image's own file system, for
+ * another may be the site's. If that leaves no way, the script lies only in JOB. */
 void make_script_file(const struct facts *facts)
 {
     struct stat root, status;
@@ -78,7 +78,7 @@ void make_script_file(const struct facts *facts)
         link_to(facts->script, VJOB_SCRIPT);
 }
 
-/* Where the hierarchy of control groups of version 2 is; mounted where nobody has. */
+/* The place of the control groups of version 2; they are mounted if they are not. */
 static const char *hierarchy(bool mount_it)
 {
     char *rest = text_of_file("/proc/mounts").bytes;
@@ -101,8 +101,8 @@ static void keep_available(void)
         }
 }
 
-/* Whether the user's processes may enter the group. Who moves a process writes to the group and to the one above both; the
- * user can do no more by it than leave, or have processes of root's counted as the job's. */
+/* Whether the user's processes may enter the group. A process that moves another writes to the group and to the one above both.
+ * By that, the user can only leave, or have processes of root's counted as the job's. */
 static bool open_group(const char *root, const struct facts *facts)
 {
     static const char *const procs[] = {"cgroup.procs", "rmsplugin-job/cgroup.procs"};
@@ -115,7 +115,7 @@ static bool open_group(const char *root, const struct facts *facts)
     return true;
 }
 
-/* A control group for the job's processes, and who looks at it (account). Where there can be none, nothing is counted. */
+/* A control group for the job's processes, and its watcher (account). If there can be none, nothing is counted. */
 void begin_account(const struct facts *facts)
 {
     char path[4096];
@@ -139,8 +139,8 @@ void begin_account(const struct facts *facts)
     run_apart((const char *const[]){VJOB_BIN "/account", "watch", NULL});
 }
 
-/* Slurm's clients by their names (slurm-client), on the script's PATH; and for login shells and start files that set
- * another PATH also where a node has them, unless the image has programs of its own. */
+/* Slurm's clients by their names (slurm-client), on the script's PATH. For login shells and start files that set
+ * another PATH, they also stand where a node has them, unless the image has programs of its own there. */
 void link_commands(const struct facts *facts)
 {
     static const char *const names[] = {"srun", "sbcast", "sacct", "sacctmgr", "sbatch", "scancel", "scontrol", "sdiag",
@@ -152,7 +152,7 @@ void link_commands(const struct facts *facts)
     for (size_t i = 0; i < number; i++) {
         if (!exists(path_to(ours, VJOB_BIN, names[i], "")))
             link_to("slurm-client", ours);
-        /* A file system that is read only does without. */
+        /* A read-only file system does without them. */
         if (!has_program(names[i]) && symlink(ours, path_to(theirs, "/usr/bin", names[i], "")) != 0)
             continue;
     }
@@ -188,8 +188,8 @@ static void start_relay(const char *stream)
     replace_file(path, &text);
 }
 
-/* The script writes into pipes, and root's relays take it out of them: a user who kills all own processes (`kill -9 -1`)
- * loses no output by it. The directory is root's, so that nobody can put another file in the place of one of these. */
+/* The script writes into pipes, and root's relays take its output from them: a user who kills all own processes
+ * (`kill -9 -1`) loses no output. The directory is root's, so that nobody can replace one of these files. */
 void start_relays(const struct facts *facts)
 {
     static const char *const streams[] = {"stdout", "stderr"};
@@ -203,7 +203,7 @@ void start_relays(const struct facts *facts)
         make_pipe(path_to(path, VJOB_OUTPUT, streams[i], ".wake"));
         give_to(path, facts);
         make_output_file(path_to(path, VJOB_OUTPUT, streams[i], ""), 0400, "", facts);
-        /* With something in it, which is overwritten: that takes no room on a full disk. */
+        /* The file has some content, which is overwritten later: that takes no room on a full disk. */
         make_output_file(path_to(path, VJOB_OUTPUT, streams[i], ".acked"), 0600, "0\n", facts);
         start_relay(streams[i]);
     }

@@ -17,7 +17,7 @@
 enum { KERNEL_S = 10 };  /* for a mount, whose server may be silent */
 enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
 
-/* As the mount has them: what a change of its size does not name would be taken back. */
+/* As the mount has them: a change of its size would reset options that it does not name. */
 unsigned long flags_of(const char *options)
 {
     static const struct {
@@ -37,9 +37,9 @@ unsigned long flags_of(const char *options)
     return flags;
 }
 
-/* What locks need: the client of another VM, of a sister that began in the same template or of an earlier run under the
- * same name, must not be taken for this one. The server would give the locks of one to the other. A server tells clients
- * apart by this name. It is never kept, and no image's own counts, which many VMs have. */
+/* A name for locks. The client of another VM, of a sister that began in the same template or of an earlier run under the
+ * same name, must not be taken for this one: the server would give the locks of one to the other. A server tells clients
+ * apart by this name. It is never kept, and the image's own name, which many VMs have, is not used. */
 static void name_nfs_client(void)
 {
     static const char *const places[] = {"/sys/module/nfs/parameters/nfs4_unique_id", "/sys/fs/nfs/net/nfs_client/identifier"};
@@ -62,7 +62,7 @@ static bool is_nfs(const char *type)
     return strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
 }
 
-/* Small images load nothing by themselves. */
+/* Small images load no modules by themselves. */
 static void load_nfs(bool is_version_4)
 {
     const char *module = is_version_4 ? "nfsv4" : "nfsv3";
@@ -71,7 +71,7 @@ static void load_nfs(bool is_version_4)
         run((const char *const[]){"modprobe", "nfs", NULL}, true);
 }
 
-/* By the type's own program where the image has one, which is what `mount` would call. */
+/* By the type's own program if the image has one; `mount` would call it, too. */
 static bool mount_by_program(const char *type, const char *source, const char *target, const char *options)
 {
     char program[64];
@@ -93,7 +93,7 @@ static bool call_mount(const void *what)
     return mount(call->source, call->target, call->type, call->flags, call->options) == 0;
 }
 
-/* What says the version, as the options have it. A version 4 without its second number is the program's to find out. */
+/* The option with the version. For version 4 without a second number, the program has to find the number. */
 static const char *const version_4[] = {"vers=4.0", "vers=4.1", "vers=4.2", "nfsvers=4.0", "nfsvers=4.1", "nfsvers=4.2", NULL};
 static const char *const version_3[] = {"vers=3", "nfsvers=3", NULL};
 
@@ -106,13 +106,13 @@ static bool has_option(const char *options, const char *const words[])
     return false;
 }
 
-/* NFS of a server that is named by its address is mounted by the kernel alone, where locks need no daemon: an emulated guest
- * takes 0.1 s for the program. Version 4 carries locks itself; version 3 is meant without them. What the kernel does not take
- * is the program's, as all others are. */
+/* NFS of a server named by its address is mounted by the kernel alone, if locks need no daemon: an emulated guest takes 0.1 s
+ * for the program. Version 4 carries locks itself; version 3 is for mounts without locks. Mounts that the kernel refuses go to
+ * the program, as all others do. */
 static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
 {
     static const char *const nolock[] = {"nolock", NULL};
-    /* They say what is so anyway, or are not for the kernel. */
+    /* These options are defaults, or are not for the kernel. */
     static const char *const left_out[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail", NULL};
     struct text others = {NULL, 0};
     struct in_addr address;

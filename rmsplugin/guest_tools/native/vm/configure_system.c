@@ -23,8 +23,8 @@ static bool is_ours(const char *line)
 }
 
 /* A guest's hardware clock has whole seconds, and so had the one before it: its clock is up to two seconds behind that of the
- * server whose files it reads. What the engine tells is late by the way here, so nothing is set back; and one of two clocks that
- * are further apart is wrong, and nobody knows which. */
+ * server whose files it reads. The engine's time is late by its way to the guest, so the clock is never set back. If two clocks
+ * are further apart, one of them is wrong, and it is unknown which. */
 void set_clock(void)
 {
     enum { BEHIND_S = 5 };
@@ -61,7 +61,7 @@ void set_names(const struct facts *facts)
     replace_file("/etc/hosts", &hosts);
 }
 
-/* Images without udev lack these, which scripts take for given: `<(...)` of bash is /dev/fd/N. */
+/* Images without udev lack these, and scripts rely on them: `<(...)` of bash is /dev/fd/N. */
 void link_devices(void)
 {
     static const char *const links[][2] = {
@@ -75,7 +75,7 @@ void link_devices(void)
             link_to(links[i][1], links[i][0]);
 }
 
-/* By its name where the image has it, since some programs ask for that; else by its content. */
+/* By its name if the image has it, since some programs ask for the name; else by its content. */
 void set_time_zone(const struct facts *facts)
 {
     char of_that_name[4096];
@@ -104,7 +104,7 @@ void set_name_servers(void)
     copy_file(VJOB_ETC "/resolv.conf", "/etc/resolv.conf");
 }
 
-/* Of a directory in memory; without a size, it is as the image has it. */
+/* The mount of a directory in memory; without a size, it is as the image has it. */
 void bound_size(const char *directory, const char *size)
 {
     char option[256];

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the connection is from an address that is none of the vjob's VMs'. */
+/* Whether the connection comes from an address outside the vjob's VMs. */
 static bool from_outside(void)
 {
-    static const char mapped[] = "::ffff:"; /* as a server that listens by IPv6 says it */
+    static const char mapped[] = "::ffff:"; /* the form in a server that listens by IPv6 */
     const char *connection = getenv("SSH_CONNECTION");
     if (connection == NULL || *connection == '\0')
         return false;
@@ -22,7 +22,7 @@ static bool from_outside(void)
     return !has_field(text_of_file(VJOB_ETC "/hosts").bytes, ' ', 1, field_of(connection, ' ', 1));
 }
 
-/* What the script was started with, in the VM where it runs; false where it does not. */
+/* The script's environment at its start, in the VM where it runs; false in others. */
 static bool set_as_of_script(void)
 {
     char **words = words_of(VJOB_JOB "/env", allocate(1, sizeof *words));
@@ -40,7 +40,7 @@ static void set_number(const char *name, uint32_t number)
     putenv(formatted("%s=%u", name, number));
 }
 
-/* What this VM knows itself: the script runs in another one, or has not begun. */
+/* The facts that this VM has itself: the script runs in another VM, or has not begun. */
 static void set_as_known(const struct vjob *vjob)
 {
     uint32_t *vms = allocate(vjob->count, sizeof *vms);

@@ -1,8 +1,8 @@
 /* login-shell: login shell of the vjob's user in this VM.
  *
- * Dropbear looks for authorised keys in the home that /etc/passwd names and nowhere else, and the user's real home, a
+ * Dropbear looks for authorised keys only in the home that /etc/passwd names. The user's real home, a
  * network file system that root may not read, must not be written to. So /etc/passwd names a home of ours, and this
- * shell, which goes to the real home and becomes the real shell. */
+ * shell, which changes to the real home and becomes the real shell. */
 
 #include "base/files.h"
 #include "base/memory.h"
@@ -23,8 +23,8 @@ static bool begins(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* What the engine has root's shell do in a guest that waits to be told who it is, where this is that shell: what the command's
- * first words say, without a shell. */
+/* The engine's command for root's shell in a guest that waits for its identity, where this is that shell: the command's first
+ * words are obeyed without a shell. */
 static void become_unpack(const char *command)
 {
     static const char words[] = "[ ! -x " VJOB_BIN "/unpack ] || exec " VJOB_BIN "/unpack; ";
@@ -54,8 +54,8 @@ static const char *set_environment(void)
     return shell;
 }
 
-/* Become one of our own tools, without a shell in between where the words are plain: a start consists of several, and an
- * emulated guest takes its time for each program. Nothing of the user's start files may come in between: our own
+/* Become one of our own tools, without a shell in between if the words are plain: a start consists of several, and an
+ * emulated guest takes its time for each program. Start files of the user's must not run in between: our own
  * programs read the output. */
 static void become_tool(char *command)
 {
