@@ -24,7 +24,7 @@ class QueryError(RmspluginError):
 
 
 class InstanceError(RmspluginError):
-    """A configuration in a file is wrong; the message has a line for each fault: file, place, what is wrong there."""
+    """A configuration in a file is wrong; the message has a line for each fault: file, place, fault."""
 
 
 class WorkloadError(RmspluginError):

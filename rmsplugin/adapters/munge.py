@@ -57,7 +57,7 @@ def encode(payload: bytes, *, restrict_uid: int | None = None, socket: str = "")
 
     Args:
         payload: its payload.
-        restrict_uid: the only user who will be able to decode it.
+        restrict_uid: the only user that will be able to decode it.
         socket: munged's socket, if it is not the default one.
 
     Raises:

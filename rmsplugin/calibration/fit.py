@@ -138,7 +138,7 @@ def _line(samples: Sequence[Sample], present: Line) -> tuple[Line, str]:
 def _least_deviations(samples: Sequence[Sample]) -> Line:
     """The line, with neither number below 0, that has the least sum of absolute deviations.
 
-    For a given slope the best constant is the median of what is left, and the sum at the best constant is convex in the
+    For a given slope the best constant is the median of the rests, and the sum at the best constant is convex in the
     slope: a golden section finds its minimum.
     """
 

@@ -142,7 +142,8 @@ def bearable(configuration: Configuration) -> Configuration:
     """The configuration in which no node is short only by VMs about which nothing can be done now.
 
     VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy then
-    finds no decision for the whole cluster, and none helps no vjob. A leaving vjob is no reason for others to go.
+    finds no decision for the whole cluster, and without a decision no node is helped. A leaving vjob is no reason for
+    others to go.
     """
     stays: Counter[str] = Counter()
     leaves: Counter[str] = Counter()

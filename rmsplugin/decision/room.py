@@ -56,7 +56,7 @@ class Effort:
         return self.left <= 0
 
     def next_check(self) -> Search | None:
-        """The limits of one more check, half of what is left of them; None if there are no more checks."""
+        """The limits of one more check, half of the remaining ones; None if there are no more checks."""
         if self.checks <= 0 or self.is_spent:
             return None
         self.checks -= 1

@@ -236,7 +236,7 @@ class _Walk:
         return True
 
     def _preempt(self, vjob: VJob, behind: Iterable[VJob]) -> None:
-        """Start a vjob at the expense of those that have waited less for what they need, if that pays."""
+        """Start a vjob at the expense of vjobs that have waited less for their needs, if that pays."""
         yielding = [each for each in self.candidates.values() if self._yields(each, vjob)]
         found = self._make_room(vjob, yielding)
         if found is None:
@@ -374,7 +374,7 @@ class _Walk:
         return all(self._has_waited_enough(vjob, each, loss_s) or self._at_once(vjob, each, loss_s) for each in equal)
 
     def _equal(self, vjob: VJob, victims: Sequence[VJob]) -> list[VJob]:
-        """The vjobs among them with whose waits its wait is compared."""
+        """The vjobs among them with which its wait is compared."""
         return [each for each in victims if each.priority == vjob.priority and not self._by_share(vjob, each)]
 
     def _loss_s(self, vjob: VJob, victims: Sequence[VJob], part: float) -> float:

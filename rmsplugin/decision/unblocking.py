@@ -179,7 +179,7 @@ class Unblocking(Reconfiguration):
         return Offer(lost * wait_s + self.prices.migration_s(vm.memory_mib), node=node)
 
     def _until_room_s(self, node: str, memory_mib: int) -> float:
-        """The time until VMs of a node have ended that take what is missing: each is expected to last its age again."""
+        """The time until VMs of a node with the missing amount have ended: each is expected to last its age again."""
         free, wait_s = self.board.free_mib[node], 0.0
         for vm in sorted(self.board.vms[node], key=lambda vm: (vm.age_s, vm.name)):
             if free >= memory_mib:

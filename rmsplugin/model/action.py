@@ -44,7 +44,7 @@ _ENDED = frozenset({VMState.TERMINATED, VMState.WAITING})
 TRANSITIONS: dict[ActionKind, dict[VMState, frozenset[VMState]]] = {
     # boots from its image
     ActionKind.RUN: {VMState.WAITING: frozenset({VMState.RUNNING})},
-    # the job has ended; or (requeue) it begins anew, and its remains go. A saved state goes the same way
+    # the job has ended; or (requeue) it begins anew, and its remains are removed. A saved state goes the same way
     ActionKind.STOP: {VMState.RUNNING: _ENDED, VMState.PAUSED: _ENDED, VMState.SLEEPING: _ENDED},
     # live: the guest goes on; one that is paused stays so
     ActionKind.MIGRATE: {

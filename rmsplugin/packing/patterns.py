@@ -29,7 +29,7 @@ def maximal(classes: Classes, kind: int, most_elements: int, budget: Budget) -> 
     """All maximal patterns of a kind of nodes, one a row; None if there are too many, or there is no time for them."""
     most = classes.most[:, kind]
     members = np.flatnonzero(most)
-    # The largest first: few choices for them, and the small ones fill up what is left.
+    # The largest first: few choices for them, and the small ones fill up the rest.
     members = members[np.lexsort((-classes.demand[members, 0], -classes.demand[members, 1]))]
     rows = np.zeros((1, len(members)), dtype=np.int32)
     free = classes.capacity[kind][None, :].copy()

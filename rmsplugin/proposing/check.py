@@ -69,7 +69,7 @@ def _order(proposal: Proposal) -> Iterator[str]:
 
 
 def _unordered(order: Order) -> Iterator[str]:
-    """Actions on one VM of which the later does not wait for the earlier."""
+    """Pairs of actions on one VM, the later of which does not wait for the earlier."""
     last: dict[str, int] = {}
     for number, action in enumerate(order.actions):
         before = last.get(action.vm.name)

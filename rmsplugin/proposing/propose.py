@@ -49,7 +49,7 @@ def propose(
         on_better: called with each better plan while the search goes on.
 
     Returns:
-        A proposal that nobody has checked yet; or why there is none.
+        A proposal that nobody has checked yet; or the reason why there is none.
 
     Raises:
         ValueError: there is no such policy.

@@ -74,7 +74,7 @@ class Interval(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """When a job would have started and ended."""
+    """The start and the end that a job would have had."""
 
     start: float
     end: float
@@ -171,7 +171,7 @@ class Compared:
     Attributes:
         worth: of the other schedule.
         own: of the report's own schedule, for the same jobs.
-        gained_s: the sum of their completions there, minus that here: above 0, context switches paid.
+        gained_s: the sum of their completions there, minus that here: above 0, context switches were worth it.
         sooner: jobs that ended sooner here than there, by a second or more; later: the other way round.
         paid_s: the sum of the delays of the jobs that ended later here.
     """

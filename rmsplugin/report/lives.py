@@ -44,7 +44,7 @@ class Lives:
         start: when it first ran.
         end: when it ended.
         ran: whether it has run; ended: whether it ran and has ended.
-        completion_s: from submission to end; NaN for what has not ended or never ran.
+        completion_s: from submission to end; NaN for a job that has not ended or never ran.
         wait_s, run_s, asleep_s: the time in each state until its end, or that of the report's time.
         work_s: its run time since its last loss: the run time on a cluster that loses nothing.
         state: its state at the end of the report's time; ENDED, too, if it never ran.

@@ -227,7 +227,7 @@ def _switch(number: int, run: SwitchRun) -> Switch:
 
 
 def _costs(outcome: Outcome, cluster: Cluster) -> dict[str, Cost]:
-    """The successful actions of each kind: each moves what its VMs hold, and takes them all until the last is done."""
+    """The successful actions of each kind: each moves its VMs' memory, and takes the VMs until the last is done."""
     kinds = {VJobState.SUSPENDING: "suspend", VJobState.RESUMING: "resume"}
     parts: dict[str, list[tuple[int, float, int]]] = {"suspend": [], "resume": [], "migrate": []}
     for run in outcome.jobs:

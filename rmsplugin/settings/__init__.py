@@ -67,7 +67,7 @@ class Settings(Section):
         return self
 
     def hosts_of(self, name: str) -> Hosts:
-        """How the nodes of a hosts partition are borrowed; the defaults if the file has no section for it."""
+        """The rules for borrowing the nodes of a hosts partition; the defaults if the file has no section for it."""
         return self.hosts.get(name) or Hosts()  # type: ignore[call-arg]
 
     @property
@@ -105,9 +105,9 @@ def load(path: Path) -> Settings:
 
 
 def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
-    # The tag that pydantic puts into the location of a discriminated union is no key of the file.
+    # The tag that pydantic puts into the location of a discriminated union is not a key of the file.
     loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
-    # A fault between two sections is of no key: its message begins with the section.
+    # A fault between two sections belongs to no key: its message begins with the section.
     section = re.match(r"Value error, \[(\w+)\.([^\]]+)\]", str(fault["msg"])) if not loc else None
     line = find_line(text, list(section.groups()) if section else loc)
     key = ".".join(str(part) for part in loc) or "settings"
@@ -117,7 +117,7 @@ def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
 
 
 def find_line(text: str, loc: list[Any]) -> int:
-    """Line (from 1) where the deepest part of ``loc`` that the file has is written; 1 when it has none of it.
+    """Line (from 1) of the deepest part of ``loc`` that the file has; 1 if the file has none of it.
 
     tomllib gives no positions, so this walks the headers and keys of the text itself.
     """

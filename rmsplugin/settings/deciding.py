@@ -1,4 +1,4 @@
-"""Settings of decisions and plans: who runs, with how much memory, and what a context switch takes."""
+"""Settings of decisions and plans: which vjobs run, with how much memory, and the duration of context switches."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Planning(Section):
 class Durations(Section):
     """How long each action on a VM takes by itself: a constant, and for some an amount for each MiB of the VM's memory.
 
-    For decisions, which weigh what a context switch costs, and for the estimate of how long a plan takes.
+    Decisions use them to weigh the costs of a context switch, and plans to estimate their duration.
     """
 
     run_s: _DurationS = Field(DEFAULTS["run_s"], description="to boot a VM")

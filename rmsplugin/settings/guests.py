@@ -1,4 +1,4 @@
-"""Settings of the guests: what all share, and the images that they are booted from."""
+"""Settings of the guests: the common ones, and the images from which guests are booted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Mount(Section):
     )
 
     def safe_options(self) -> str:
-        """The options, with those that a mount has unless the site says otherwise."""
+        """The options, with those that a mount has unless the site gives others."""
         given = self.options.split(",")
         added = [f"no{each}" for each in ("suid", "dev") if each not in given and f"no{each}" not in given]
         return ",".join([*given, *added])

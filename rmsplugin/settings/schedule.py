@@ -1,4 +1,4 @@
-"""Settings of what is done at times of day."""
+"""Settings of the tasks at times of day."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from rmsplugin.settings.section import Section
 
-# Every command, and the wrapper of every job, reads the settings: only a file that names times needs what reads them.
+# Every command, and the wrapper of every job, reads the settings: only a file with times imports the module for them.
 
 
 def _zone(text: str) -> str:
@@ -43,7 +43,7 @@ _Server = Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:
 class QuietHours(Section):
     """A window of quiet hours: no vjob that runs makes way or moves, unless its node has to be left.
 
-    What users and operators ask for themselves is done as ever, and so is the end of a job.
+    Requests of users and operators are carried out as always, and so is the end of a job.
     """
 
     begins: Cron = Field(description="cron expression of the times at which it begins")

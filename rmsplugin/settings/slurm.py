@@ -1,4 +1,4 @@
-"""Settings of what is Slurm's: its partitions, and how nodes are borrowed from it."""
+"""Settings of Slurm: its partitions, and how nodes are borrowed from it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def slurm_time_s(text: str) -> int:
     """Read a time limit as Slurm's commands take it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no time limit.
     """
     match = _SLURM_TIME.fullmatch(text)
     if match is None:

@@ -129,7 +129,7 @@ class Operations:
             self._transfers.begin(self._actions, action, now + place * gap_s)
 
     def proceed(self, now: float) -> None:
-        """End what ends until now."""
+        """End all operations that end until now."""
         while self._timed and self._timed[0][0] <= now:
             self._end(heapq.heappop(self._timed)[2], now)
         while (found := self._transfers.next_end(now)) is not None:

@@ -33,8 +33,9 @@ class Still:
         order: all vjobs, in the order in which they go first.
         due: the vjobs that are protected because they are overdue.
         may_yield: the running vjobs that may be suspended.
-        enough: by a ready vjob and one that may be suspended, whether the latter has waited enough for the former.
-        factor: what is enough.
+        enough: by a ready vjob and a running one, whether the ready one has waited enough for the running one to make
+            way.
+        factor: the multiple of a running vjob's expansion that is enough.
     """
 
     stand: Mapping[SimulatedVJob, Standing]
@@ -109,5 +110,5 @@ class Still:
 def of_vjobs(
     barred: Mapping[str, Barred], live: Mapping[str, SimulatedVJob]
 ) -> dict[SimulatedVJob, tuple[list[SimulatedVJob], float]]:
-    """What a decision says of vjobs by their names."""
+    """A decision's words on vjobs, by their names."""
     return {live[name]: ([live[victim] for victim in each.victims], each.lost_s) for name, each in barred.items()}

@@ -5,7 +5,7 @@ The rules by which a record becomes a job:
 - processors: those that were allocated, else those that were requested;
 - estimate: the requested time; where it is not known (or 0), the run time itself, as if the user had known it;
 - the run time stays as it is, also where it is longer than the estimate: the work of a job is never cut;
-- memory: what was requested for each processor, else what was used, else not known;
+- memory: the requested memory of each processor, else the used memory, else not known;
 - the average CPU time is not believed where it is the same for all jobs, whatever their run times: some sites fill the
   field with a constant (MetaCentrum: 1 s). Then it is unknown for all jobs;
 - user, account and partition are named by the numbers of user, group and queue; the partition by its own number where
@@ -16,7 +16,7 @@ The rules by which a record becomes a job:
   submit time (``rmsplugin.simulation.feedback``);
 - the queue is in the order of the submit times, then of the file.
 
-Three fields of a record are not used: the wait time, which is what is simulated; requested processors where others were
+Three fields of a record are not used: the wait time, which is simulated; requested processors where others were
 allocated; the status, but for partial executions and jobs that were cancelled before they ran. A job that failed or was
 cancelled has its real run time.
 """

@@ -34,7 +34,7 @@ _ASK_TIMES = 20
 
 
 class Fate(enum.Enum):
-    """What Slurm is doing to the job."""
+    """Slurm's present action on the job."""
 
     RUNNING = enum.auto()
     ENDING = enum.auto()
@@ -84,7 +84,7 @@ def parse_fate(line: str, restarts: int) -> Fate:
 
 
 def ask_slurm(job_id: str, restarts: int) -> Fate:
-    """Ask Slurm what it is doing to the job; UNKNOWN if it does not say in time."""
+    """Ask Slurm for its present action on the job; UNKNOWN if it does not say in time."""
     import subprocess  # only a job that is ending, or seems to be, pays for it
 
     try:

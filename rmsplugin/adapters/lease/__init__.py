@@ -1,1 +1,1 @@
-"""Leases: who may act as the engine. The Protocol, and one module for each kind."""
+"""Leases: the right to act as the engine. The Protocol, and one module for each kind."""

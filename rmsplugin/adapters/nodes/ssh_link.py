@@ -21,7 +21,7 @@ from rmsplugin.errors import TimedOutError, UnavailableError
 _CALLS_AT_ONCE = 8
 #: The calls among these that read or copy whole states: they take minutes, and must not keep the short ones waiting.
 _LONG_CALLS_AT_ONCE = 5
-#: How long a call waits for others of its kind to end.
+#: The time that a call waits for others of its kind to end.
 _LONG_WAIT_S = 3600.0
 
 

@@ -21,8 +21,8 @@ def break_cycles(schedule: Schedule) -> list[Step]:
     In this order: the smallest VM that must migrate and whose leaving lets another arrive, over a pivot; suspend a VM
     that must migrate, of preemptible vjobs first.
 
-    There is always one. If every VM that must migrate sleeps, the nodes hold nothing but what they hold in the end, so
-    that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
+    There is always one. If every VM that must migrate sleeps, the nodes hold only the memory that they hold in the end,
+    so that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
     that some VM that must migrate still runs, and that one can be suspended. Each VM takes a pivot at most once and is
     suspended at most once.
     """

@@ -128,7 +128,7 @@ class _Memory:
         self._debtors: dict[str, set[int]] = {}
 
     def give_back(self, node: str, departure: int, memory: int) -> None:
-        """Let later arrivals have what a departure gives back."""
+        """Let later arrivals have the memory that a departure gives back."""
         debt = min(memory, max(0, -self._free[node]))
         if debt:
             self._free[node] += debt

@@ -1,4 +1,4 @@
-"""Neighbourhood: the best answer is improved part by part: some nodes are placed anew, all others hold what they do.
+"""Neighbourhood: improves the best answer part by part: some nodes are placed anew, all others keep their VMs.
 
 It is a large neighbourhood search. A part has nodes that act, on which VMs leave, arrive or resume, the dearest first;
 and partners. The integer program of the whole cluster solves it. Once all nodes that act were in a part in vain,

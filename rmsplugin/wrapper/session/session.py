@@ -110,7 +110,7 @@ class Ending:
 
 
 class GuestState:
-    """The guest's knowledge of the script: whether it was started, by whomever; the delivered part of each stream."""
+    """The guest's knowledge of the script: whether it was started at all; the delivered part of each stream."""
 
     __slots__ = ("acks", "kept_from", "started")
 

@@ -66,7 +66,7 @@ class _Shadow:
         self.end = ""
         self.pid = 0
         self.told = self.up = False
-        #: Process id of its first task, and what Slurm did to that task.
+        #: Process id of its first task, and Slurm's action on that task.
         self.task = 0
         self.suspended = self.is_stopped = False
         # Of srun: its process, its standard input and output.

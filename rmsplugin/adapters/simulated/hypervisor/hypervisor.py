@@ -41,7 +41,7 @@ from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 
 MIB = 1 << 20
 
-#: The duration of a migration whose VM's CPUs have to be slowed down for it, as a multiple.
+#: A migration takes so many times as long if its VM's CPUs have to be slowed down for it.
 _CONVERGES_AFTER = 3.0
 
 #: Method -> capabilities, of which it needs one; the other methods need none.

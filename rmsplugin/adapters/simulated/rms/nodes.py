@@ -33,7 +33,7 @@ class SimulatedNodes:
         return [each for each in self.jobs if each.node == node and (each.under_way or each.completing(self.now))]
 
     def place(self, job: SimulatedJob) -> Place | None:
-        """Where the job can start now, if anywhere."""
+        """The place where the job can start now; None if there is none."""
         for name in self._allowed(job):
             limit_s = self._limit_s(job, name)
             if limit_s and self._fits(job, self.nodes[name], self.on(name)):
