@@ -226,7 +226,7 @@ class NodeRoom:
         return True
 
     def append_alike(self, vjobs: Sequence[VJob]) -> int:
-        """Do the same with vjobs of one shape, one after the other, until one finds no room; returns their number."""
+        """Do the same with vjobs of one shape, one after the other, until one finds no room; returns how many fit."""
         one = vjobs[0]
         if len(vjobs) == 1:
             return int(self.append(one))

@@ -197,7 +197,7 @@ def _bound_at_ease(problem: Replacement, at_ease: list[Kept]) -> int:
 
 
 def _repair(problem: Replacement, at_ease: list[Kept], incumbent: Incumbent, bound: int) -> None:
-    """Move only VMs that must move: first so that no local resume waits for room; then, unless that is best, freely."""
+    """Move only VMs that must: first so that no local resume waits for room; then, unless that is best, with waits."""
     for kept in ([keep(place, problem.classes, None) for place in problem.places], at_ease):
         counts = spread(problem, kept) if incumbent.cost != bound else None
         if counts is not None:
