@@ -540,11 +540,11 @@ def test_a_script_that_says_nothing_wakes_none_of_our_tools(small: Bench) -> Non
     counted: list[list[str]] = [[]]
 
     def all_sleep() -> bool:
-        """For three seconds, once the last acknowledgement has come: what is polled more often never stands still.
+        """For two seconds, once the last acknowledgement has come: what is polled more often never stands still.
 
         Two relays, two followers, one that waits, the supervisor that it was before, one that obeys.
         """
-        time.sleep(3)
+        time.sleep(2)
         counted.append(small.guest.run(count).splitlines())
         return len(counted[-1]) == 7 and counted[-1] == counted[-2]
 
@@ -966,7 +966,7 @@ def test_vms_that_do_not_run_yet_are_waited_for(small: Bench) -> None:
     small.engine.access = {"state": "suspending", "reason": "a context switch"}
     small.script("#!/bin/sh\necho hello\n")
     process = small.start()
-    time.sleep(2.2)
+    time.sleep(2)
     assert process.poll() is None
     assert small.engine.names().count("access") <= 4, "no busy loop"
     small.engine.access = small.engine.running
