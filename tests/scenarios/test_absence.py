@@ -11,7 +11,6 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -24,20 +23,6 @@ def epilogs_end_nothing(world: World) -> Iterator[None]:
     """No epilog of a room had to end a VM."""
     yield
     assert world.ended_by_epilog == []
-
-
-def running(world: World, **options: Any) -> int:
-    job = world.submit(**{"vms": 1, "memory_mib": 128, **options})
-    world.until(job, S.RUNNING)
-    world.context.ledger.update_vjob(job, script_started=True)
-    return job
-
-
-def sleeping(world: World) -> int:
-    job = running(world)
-    world.ask(job, K.SUSPEND)
-    world.until(job, S.SLEEPING)
-    return job
 
 
 def ticks(world: World, count: int = 8) -> None:
@@ -58,10 +43,6 @@ def unharmed(world: World, *jobs: int) -> None:
         assert world.rms.job(job).restarts == 0
 
 
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events() if event.kind == kind]
-
-
 def other_settings(world: World, **changes: object) -> Settings:
     return Settings.model_validate({**world.settings.model_dump(exclude_unset=True), **changes})
 
@@ -71,7 +52,7 @@ def other_settings(world: World, **changes: object) -> Settings:
 
 @pytest.mark.parametrize("hosts", ["vmhosts", "others"])
 def test_a_typo_in_the_partitions_and_a_restart_end_nothing(world: World, hosts: str) -> None:
-    jobs = [*(running(world) for _ in range(3)), sleeping(world)]
+    jobs = [*(world.running() for _ in range(3)), world.sleeping()]
     waiting = world.submit(vms=1, constraints={"nodes": "n9"})
     world.tick()
     right = world.settings
@@ -95,7 +76,7 @@ def test_a_typo_in_the_partitions_and_a_restart_end_nothing(world: World, hosts:
 
 
 def test_a_job_that_ends_in_a_partition_that_is_not_ours_any_more_is_still_cleaned_up(world: World) -> None:
-    job = running(world)
+    job = world.running()
     changes = {"slurm": {"partitions": ["vjbo"]}, "partition": {"vjbo": {"hosts": "vmhosts"}}, "hosts": {}}
     world.settings = other_settings(world, **changes)
     world.start_engine()
@@ -109,7 +90,7 @@ def test_a_job_that_ends_in_a_partition_that_is_not_ours_any_more_is_still_clean
 def test_a_job_id_that_slurm_gave_to_another_user_is_no_vjobs_job_while_the_vjob_lives(
     world: World, ended: bool
 ) -> None:
-    job = running(world)
+    job = world.running()
     if ended:
         world.rms.finish(job)
         world.until(job, S.TERMINATED)
@@ -137,7 +118,7 @@ def without(world: World, left_out: str) -> Callable[[], RmsSnapshot]:
 @pytest.mark.parametrize("left_out", ["jobs", "nodes", "partitions", "jobs nodes partitions"])
 @pytest.mark.parametrize("cycles", [1, 5])
 def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, left_out: str) -> None:
-    jobs = [*(running(world) for _ in range(4)), sleeping(world)]
+    jobs = [*(world.running() for _ in range(4)), world.sleeping()]
     waiting = world.submit(vms=6)
     world.tick()
     before = len(world.hypervisor.calls)
@@ -149,7 +130,7 @@ def test_a_listing_without_jobs_ends_nothing(world: World, cycles: int, left_out
     assert {call[0] for call in world.hypervisor.calls[before:]} <= {"list_vms", "statistics"}, (
         "nobody was moved either"
     )
-    assert events(world, "held-back") == [], "slurmctld knows the jobs by their ids"
+    assert world.events("held-back") == [], "slurmctld knows the jobs by their ids"
     assert world.state(waiting) is S.WAITING
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 4 + [S.SLEEPING]
 
@@ -167,7 +148,7 @@ def list_without(world: World, *names: str) -> None:
 
 @pytest.mark.parametrize("cycles", [1, 2, 12])
 def test_hypervisors_that_list_nothing_restart_nothing(world: World, cycles: int) -> None:
-    jobs = [running(world) for _ in range(4)]
+    jobs = [world.running() for _ in range(4)]
     list_without(world)
     ticks(world, cycles)
     del world.hypervisor.list_vms
@@ -177,7 +158,7 @@ def test_hypervisors_that_list_nothing_restart_nothing(world: World, cycles: int
 
 
 def test_two_bad_looks_in_a_row_are_one(world: World) -> None:
-    jobs = [running(world) for _ in range(3)]
+    jobs = [world.running() for _ in range(3)]
     list_without(world)
     world.hypervisor.has_vm = lambda node, name: False  # type: ignore[method-assign]
     ticks(world, 4)  # a second apart
@@ -187,7 +168,7 @@ def test_two_bad_looks_in_a_row_are_one(world: World) -> None:
 
 
 def test_a_vm_that_dies_on_a_node_that_is_no_vm_host_any_more_is_noticed(world: World) -> None:
-    job = running(world)
+    job = world.running()
     changes = {"slurm": {"partitions": ["vjbo"]}, "partition": {"vjbo": {"hosts": "others"}}, "hosts": {}}
     world.settings = other_settings(world, **changes)
     world.start_engine()
@@ -199,7 +180,7 @@ def test_a_vm_that_dies_on_a_node_that_is_no_vm_host_any_more_is_noticed(world: 
 
 
 def test_half_a_listing_restarts_nothing(world: World) -> None:
-    jobs = [running(world, vms=2) for _ in range(2)]
+    jobs = [world.running(vms=2) for _ in range(2)]
     list_without(world, f"vjob{jobs[0]}-1")
     ticks(world, 12)
     unharmed(world, *jobs)
@@ -207,7 +188,7 @@ def test_half_a_listing_restarts_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("silent", ["destination", "an earlier host"])
 def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(world: World, silent: str) -> None:
-    job = running(world)
+    job = world.running()
     [vm] = world.context.ledger.vms(job)
     other = next(node for node in NODES if node != vm.host)
     world.hypervisor.set_reachable(other, False)
@@ -227,7 +208,7 @@ def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(wor
 
 
 def test_a_suspend_that_does_not_see_its_vm_loses_nothing(world: World) -> None:
-    job = sleeping(world)  # so that its store is set up
+    job = world.sleeping()  # so that its store is set up
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     world.ask(job, K.SUSPEND)
@@ -242,14 +223,14 @@ def test_a_suspend_that_does_not_see_its_vm_loses_nothing(world: World) -> None:
 
 
 def test_a_job_that_slurmctld_has_forgotten_and_accounting_says_has_ended_is_cleaned_up(world: World) -> None:
-    jobs = [*(running(world) for _ in range(4)), sleeping(world)]  # more than the brake lets pass without proof
+    jobs = [*(world.running() for _ in range(4)), world.sleeping()]  # more than the brake lets pass without proof
     for job in jobs:
         world.rms.finish(job)
         world.rms.forget(job)
     for job in jobs:
         world.until(job, S.TERMINATED)
     assert world.leftovers() == []
-    assert "COMPLETED, as accounting says" in events(world, "vjob-stopping")[0]
+    assert "COMPLETED, as accounting says" in world.events("vjob-stopping")[0]
 
 
 def thrown_away(world: World, jobs: list[int]) -> None:
@@ -260,7 +241,7 @@ def thrown_away(world: World, jobs: list[int]) -> None:
 
 
 def test_many_jobs_that_only_accounting_knows_as_cancelled_are_ended_when_an_operator_says_so(world: World) -> None:
-    jobs = [*(running(world) for _ in range(2)), *(sleeping(world) for _ in range(2))]
+    jobs = [*(world.running() for _ in range(2)), *(world.sleeping() for _ in range(2))]
     waiting = world.submit(vms=1, constraints={"nodes": "n9"})
     world.tick()
     before = world.leftovers()
@@ -269,7 +250,7 @@ def test_many_jobs_that_only_accounting_knows_as_cancelled_are_ended_when_an_ope
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 2 + [S.SLEEPING] * 2
     assert world.leftovers() == before
     assert world.state(waiting) is S.TERMINATED, "nothing of it is lost, should it come back"
-    [held] = events(world, "held-back")
+    [held] = world.events("held-back")
     assert "4 vjobs" in held
     world.cycle.brake.confirm([str(job) for job in jobs])
     for job in jobs:
@@ -278,16 +259,16 @@ def test_many_jobs_that_only_accounting_knows_as_cancelled_are_ended_when_an_ope
 
 
 def test_a_few_jobs_that_only_accounting_knows_as_cancelled_are_ended(world: World) -> None:
-    jobs = [running(world), sleeping(world), sleeping(world)]
+    jobs = [world.running(), world.sleeping(), world.sleeping()]
     thrown_away(world, jobs)
     for job in jobs:
         world.until(job, S.TERMINATED)
     assert world.leftovers() == []
-    assert events(world, "held-back") == []
+    assert world.events("held-back") == []
 
 
 def test_jobs_that_come_back_after_slurmctld_had_thrown_them_away_go_on(world: World) -> None:
-    jobs = [*(running(world) for _ in range(2)), *(sleeping(world) for _ in range(2))]
+    jobs = [*(world.running() for _ in range(2)), *(world.sleeping() for _ in range(2))]
     known = dict(world.rms._jobs)
     thrown_away(world, jobs)
     ticks(world)
@@ -300,7 +281,7 @@ def test_jobs_that_come_back_after_slurmctld_had_thrown_them_away_go_on(world: W
 
 @pytest.mark.parametrize("why", ["it has none", "it does not answer", "it knows the job as running"])
 def test_a_job_that_slurmctld_has_forgotten_is_not_ended_without_accounting(world: World, why: str) -> None:
-    jobs = [running(world), sleeping(world)]
+    jobs = [world.running(), world.sleeping()]
     waiting = world.submit(vms=1, constraints={"nodes": "n9"})
     world.tick()
     world.rms.accounting = why != "it has none"
@@ -312,7 +293,7 @@ def test_a_job_that_slurmctld_has_forgotten_is_not_ended_without_accounting(worl
         world.tick()
     assert [world.state(job) for job in (*jobs, waiting)] == [S.RUNNING, S.SLEEPING, S.WAITING]
     assert len(world.leftovers()) == 3
-    [held] = events(world, "held-back")
+    [held] = world.events("held-back")
     assert "there is no proof" in held
     assert held in world.cycle.report.problems
     confirmed = world.cycle.brake.confirm([str(jobs[0]), str(waiting)])
@@ -334,14 +315,14 @@ def test_while_accounting_is_down_nothing_is_concluded_and_everything_else_goes_
         world.pass_time(lasts_s)
         raise UnavailableError("sacct: error: Unable to connect to slurmdbd")
 
-    runs, sleeps = running(world), sleeping(world)
+    runs, sleeps = world.running(), world.sleeping()
     world.rms.ended = is_down  # type: ignore[method-assign]
     for job in (runs, sleeps):
         world.rms.finish(job)
         world.rms.forget(job)
     began = world.time
     while world.time < began + 600:
-        later = running(world)
+        later = world.running()
         world.ask(later, K.SUSPEND)
         world.until(later, S.SLEEPING)
         world.ask(later, K.RESUME)
@@ -361,7 +342,7 @@ def test_while_accounting_is_down_nothing_is_concluded_and_everything_else_goes_
 
 def killed_vms(world: World, count: int) -> list[int]:
     """Vjobs whose VMs died, each one alone."""
-    jobs = [running(world) for _ in range(count)]
+    jobs = [world.running() for _ in range(count)]
     for job in jobs:
         world.hypervisor.kill_vm(f"vjob{job}-0")
     return jobs
@@ -371,25 +352,25 @@ def test_three_vjobs_that_lose_their_vms_begin_again_by_themselves(world: World)
     jobs = killed_vms(world, 3)
     ticks(world, 30)
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1, 1, 1]
-    assert events(world, "held-back") == []
+    assert world.events("held-back") == []
 
 
 def test_many_vjobs_that_lose_their_vms_at_once_begin_again_when_an_operator_says_so(world: World) -> None:
     jobs = killed_vms(world, 4)
     ticks(world, 12)
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 4
-    [held] = events(world, "held-back")
+    [held] = world.events("held-back")
     assert "4 vjobs" in held
     assert held in world.cycle.report.problems
     world.cycle.brake.confirm([str(job) for job in jobs])
     ticks(world, 30)
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
     assert world.cycle.brake.held == ()
-    assert len(events(world, "held-back-no-more")) == 1
+    assert len(world.events("held-back-no-more")) == 1
 
 
 def test_one_user_who_loses_many_vms_keeps_no_other_from_beginning_again(world: World) -> None:
-    bad, good = [running(world) for _ in range(4)], running(world, user="daemon", uid=1)
+    bad, good = [world.running() for _ in range(4)], world.running(user="daemon", uid=1)
     for job in bad:
         world.hypervisor.kill_vm(f"vjob{job}-0")
     ticks(world, 12)
@@ -405,14 +386,14 @@ def test_what_an_operator_confirms_is_done_at_once_whatever_failed_before(world:
         for _ in range(9):
             world.context.ledger.failures.vjob_failed(job, K.RESTART, "no answer")
     ticks(world, 8)
-    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    requests = world.requests()
     assert len(requests.orders.confirm(0, [str(job) for job in jobs])) == 4
     ticks(world, 30)
     assert [world.context.ledger.vjob(job).losses for job in jobs] == [1] * 4
 
 
 def test_what_is_held_back_is_forgotten_when_the_world_is_back(world: World) -> None:
-    jobs = [running(world) for _ in range(4)]
+    jobs = [world.running() for _ in range(4)]
     list_without(world)
     world.hypervisor.has_vm = lambda node, name: False  # type: ignore[method-assign]
     ticks(world, 8)
@@ -428,7 +409,7 @@ def test_what_is_held_back_is_forgotten_when_the_world_is_back(world: World) -> 
 
 @pytest.mark.parametrize(("count", "requeued"), [(3, True), (4, False)])
 def test_many_wrappers_that_fall_silent_at_once_are_not_all_replaced(world: World, count: int, requeued: bool) -> None:
-    jobs = [running(world) for _ in range(count)]
+    jobs = [world.running() for _ in range(count)]
     world.wrappers_answer = False
     world.pass_time(world.settings.engine.orphan_s + 60)
     ticks(world, 3)

@@ -17,18 +17,6 @@ from rmsplugin.model.vjob import VJobState
 S, K = VJobState, OperationKind
 
 
-def running(world: World, **options: object) -> int:
-    job = world.submit(**{"vms": 1, **options})  # type: ignore[arg-type]
-    world.until(job, S.RUNNING)
-    world.context.ledger.update_vjob(job, script_started=True)
-    return job
-
-
-def host(world: World, job: int) -> str:
-    [vm] = world.context.ledger.vms(job)
-    return vm.host
-
-
 def refuse(world: World, method: str, error: Exception, node: str = "") -> None:
     """Have a node (or all) refuse all actions of a kind from now on."""
     act = getattr(world.hypervisor, method)
@@ -50,16 +38,12 @@ def operations(world: World, job: int) -> int:
     return int(rows[0]["n"])
 
 
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events(limit=100_000) if event.kind == kind]
-
-
 # -- back-off ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [5, 3600])
 def test_what_fails_is_tried_less_and_less_often(world: World, seconds: int) -> None:
-    job = running(world)
+    job = world.running()
     refuse(world, "save", OperationFailedError("the store is read-only"))
     world.rms.suspend(job)  # by hand: the engine has to follow, and cannot
     before, first = operations(world, job), world.context.ledger.events()[-1].id
@@ -82,7 +66,7 @@ def test_every_kind_of_operation_has_a_back_off(world: World, kind: OperationKin
         job = world.submit(vms=1)
         refuse(world, "boot", silent)
     else:
-        job = running(world)
+        job = world.running()
     if kind is K.STOP:
         refuse(world, "stop", silent)
         world.rms.finish(job)
@@ -98,9 +82,9 @@ def test_every_kind_of_operation_has_a_back_off(world: World, kind: OperationKin
     elif kind is K.MIGRATE:
         world.tick()
         refuse(world, "migrate", silent)
-        target = next(node for node in NODES if node != host(world, job))
+        target = next(node for node in NODES if node != world.host(job))
         world.context.ledger.update_vm(f"vjob{job}-0", destination=target)
-        world.hypervisor.set_reachable(host(world, job), False)
+        world.hypervisor.set_reachable(world.host(job), False)
     elif kind is K.REATTACH:
         world.rms.requeue_by_admin(job)
         world.rms.limit(job, "AssocGrpCpuLimit")
@@ -160,7 +144,7 @@ def lose(world: World, job: int, times: int, ran_s: float = 0.0) -> list[float]:
 
 
 def test_a_guest_that_dies_each_time_is_started_less_and_less_often_and_held_at_last(world: World) -> None:
-    job = running(world)
+    job = world.running()
     ran = lose(world, job, 9)
     assert len(ran) == 8
     pauses = [later - sooner for sooner, later in pairwise(ran)]
@@ -175,7 +159,7 @@ def test_a_guest_that_dies_each_time_is_started_less_and_less_often_and_held_at_
 
 
 def test_a_restarted_engine_remembers_how_often_a_guest_has_died(world: World) -> None:
-    job = running(world)
+    job = world.running()
     lose(world, job, 7)
     world.start_engine()
     lose(world, job, 1)
@@ -184,7 +168,7 @@ def test_a_restarted_engine_remembers_how_often_a_guest_has_died(world: World) -
 
 
 def test_losses_with_long_runs_between_them_are_no_losses_in_a_row(world: World) -> None:
-    job = running(world)
+    job = world.running()
     ran = lose(world, job, 10, ran_s=700)
     assert len(ran) == 10
     assert {round(later - sooner) for sooner, later in pairwise(ran[:-1])} <= set(range(700, 740))
@@ -198,8 +182,8 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     refuse(world, "boot", OperationFailedError("cannot open /dev/kvm"), node="n1")
     job = world.submit(vms=1)
     world.until(job, S.RUNNING)
-    assert host(world, job) == "n2"
-    [told] = events(world, "node-rests")
+    assert world.host(job) == "n2"
+    [told] = world.events("node-rests")
     assert "n1 takes no new run for a while: 3 failed in a row" in told
     view = {row["name"]: row for row in node_views(world.context, world.cycle.seen, {})}
     assert "cannot open /dev/kvm" in view["n1"]["reason"]
@@ -209,14 +193,14 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     world.pass_time(61)
     other = world.submit(vms=1, constraints={"nodes": "n1"})
     world.until(other, S.RUNNING)
-    assert host(world, other) == "n1"
+    assert world.host(other) == "n1"
     assert {row["reason"] for row in node_views(world.context, world.cycle.seen, {})} == {""}
-    assert len(events(world, "node-works-again")) == 1
+    assert len(world.events("node-works-again")) == 1
 
 
 def test_a_node_that_rests_from_starts_ends_and_saves_vms_as_ever(world: World) -> None:
-    job = running(world)
-    assert host(world, job) == "n1"
+    job = world.running()
+    assert world.host(job) == "n1"
     for _ in range(3):
         world.context.ledger.failures.node_failed("n1", "run", "nobody", "no")
     world.ask(job, K.SUSPEND)
@@ -229,7 +213,7 @@ def test_a_node_that_rests_from_starts_ends_and_saves_vms_as_ever(world: World) 
 
 
 def host_of_next(world: World) -> str:
-    return host(world, running(world))
+    return world.host(world.running())
 
 
 def test_guests_of_one_user_that_do_not_come_up_say_nothing_of_their_node(world: World) -> None:
@@ -249,8 +233,8 @@ def test_guests_of_one_user_that_do_not_come_up_say_nothing_of_their_node(world:
     for _ in range(60):
         world.tick()
     assert len(silent) >= 3
-    assert events(world, "node-rests") == []
-    assert running(world)
+    assert world.events("node-rests") == []
+    assert world.running()
 
 
 # -- faults that stay alone --------------------------------------------------------------------------------------------
@@ -293,12 +277,12 @@ def test_a_node_that_was_dead_before_a_boot_costs_nothing(world: World) -> None:
 
     world.hypervisor.list_vms = dies_after_the_look  # type: ignore[method-assign, assignment]
     world.until(job, S.RUNNING)
-    assert host(world, job) == "n2"
+    assert world.host(job) == "n2"
 
 
 def test_a_dead_destination_ends_a_migration(world: World) -> None:
-    job = running(world)
-    home = host(world, job)
+    job = world.running()
+    home = world.host(job)
     target = next(node for node in NODES if node != home)
     migrate = world.hypervisor.migrate
 
@@ -319,7 +303,7 @@ def test_a_dead_destination_ends_a_migration(world: World) -> None:
 
 
 def test_one_bad_job_ends_the_cycle_for_itself_only(world: World) -> None:
-    jobs = [running(world), world.submit(vms=1), world.submit(vms=1)]
+    jobs = [world.running(), world.submit(vms=1), world.submit(vms=1)]
     script, bad = world.rms.batch_script, jobs[1]
 
     def odd(job_id: int) -> str:
@@ -339,7 +323,7 @@ def test_one_bad_job_ends_the_cycle_for_itself_only(world: World) -> None:
 def test_a_fault_of_ours_in_reconciling_one_vjob_is_none_of_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = running(world), running(world)
+    bad, good = world.running(), world.running()
     reconcile = following.reconcile
 
     def faulty(vjob, *words):  # type: ignore[no-untyped-def]

@@ -13,7 +13,6 @@ from scenarios.world import GRACE_S, NODES, World, spread
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 
@@ -49,18 +48,6 @@ def tick_until(world: World, condition: object, ticks: int = 60) -> None:
     raise AssertionError(f"never: {world.cycle.report}")
 
 
-def running(world: World, **options: object) -> int:
-    job = world.submit(**{"vms": 1, **options})  # type: ignore[arg-type]
-    world.until(job, S.RUNNING)
-    world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
-    return job
-
-
-def host(world: World, job: int) -> str:
-    [vm] = world.context.ledger.vms(job)
-    return vm.host
-
-
 def native(world: World, *nodes: str, duration_s: float = 3600) -> list[int]:
     """Whole-node jobs of a partition of a higher tier."""
     return [
@@ -86,8 +73,8 @@ def test_an_elastic_partition_borrows_what_vjobs_need_and_gives_it_back(elastic:
     for _ in range(3):
         elastic.tick()
     assert rooms(elastic) == {}
-    job = running(elastic)
-    assert set(rooms(elastic)) == {host(elastic, job)}
+    job = elastic.running()
+    assert set(rooms(elastic)) == {elastic.host(job)}
     elastic.rms.finish(job)
     elastic.until(job, S.TERMINATED)
     assert len(rooms(elastic)) == 1, "for a while another vjob may use it"
@@ -104,26 +91,26 @@ def test_no_vm_starts_on_a_node_without_a_room(elastic: World) -> None:
     assert rooms(elastic) == {}, "a room on a busy node would wait for it while others fall idle"
     elastic.rms.finish(blockers[1])
     elastic.until(job, S.RUNNING)
-    assert host(elastic, job) == "n2"
+    assert elastic.host(job) == "n2"
 
 
 def test_a_native_job_has_its_node_and_the_vm_goes_on_elsewhere(elastic: World) -> None:
-    job = running(elastic)
-    home = host(elastic, job)
-    other = running(elastic, cpus=2)  # has a node of its own
+    job = elastic.running()
+    home = elastic.host(job)
+    other = elastic.running(cpus=2)  # has a node of its own
     elastic.rms.finish(other)
     [taken] = native(elastic, home)
     asked = elastic.time
     tick_until(elastic, lambda: elastic.rms.job(taken).state is JobState.RUNNING)
     assert elastic.time - asked < GRACE_S
-    assert host(elastic, job) not in ("", home)
+    assert elastic.host(job) not in ("", home)
     assert elastic.state(job) is S.RUNNING
     unharmed(elastic, job)
 
 
 def test_where_there_is_no_room_elsewhere_the_vjob_sleeps_and_is_resumed_by_itself(dedicated: World) -> None:
-    jobs = [running(dedicated, cpus=2) for _ in NODES]
-    home = host(dedicated, jobs[0])
+    jobs = [dedicated.running(cpus=2) for _ in NODES]
+    home = dedicated.host(jobs[0])
     [taken] = native(dedicated, home)
     asked = dedicated.time
     tick_until(dedicated, lambda: dedicated.rms.job(taken).state is JobState.RUNNING)
@@ -139,7 +126,7 @@ def test_where_there_is_no_room_elsewhere_the_vjob_sleeps_and_is_resumed_by_itse
 
 
 def test_a_vjob_that_sleeps_because_of_its_owner_is_not_resumed_by_the_engine(dedicated: World) -> None:
-    job = running(dedicated)
+    job = dedicated.running()
     dedicated.rms.suspend(job)
     dedicated.until(job, S.SLEEPING)
     for _ in range(10):
@@ -151,7 +138,7 @@ def test_a_vjob_that_sleeps_because_of_its_owner_is_not_resumed_by_the_engine(de
 def test_what_is_resumed_by_hand_where_all_rooms_were_given_back_has_a_node_borrowed_for_it(
     elastic: World, by: str
 ) -> None:
-    job = running(elastic)
+    job = elastic.running()
     elastic.ask(job, OperationKind.SUSPEND)
     elastic.until(job, S.SLEEPING)
     tick_until(elastic, lambda: rooms(elastic) == {})
@@ -180,7 +167,7 @@ def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicat
         dedicated.alive(dedicated.cycle.run)
         dedicated.pass_time(1)
     assert boots.wait(PATIENCE_S)
-    home = host(dedicated, job)
+    home = dedicated.host(job)
     native(dedicated, home)
     for _ in range(3):
         dedicated.alive(dedicated.cycle.run)
@@ -188,7 +175,7 @@ def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicat
     assert dedicated.state(job) is S.STARTING
     goes_on.set()
     dedicated.until(job, S.RUNNING)
-    assert host(dedicated, job) not in ("", home)
+    assert dedicated.host(job) not in ("", home)
     assert dedicated.context.ledger.vjob(job).losses == 0
     assert dedicated.hypervisor.violations == []
 
@@ -196,13 +183,13 @@ def test_a_start_that_is_overtaken_begins_again_elsewhere_and_is_no_loss(dedicat
 @pytest.mark.parametrize("rooms_are", ["hold", "elastic"])
 def test_a_drained_node_is_evacuated_and_given_back_and_borrowed_again_later(directory: Path, rooms_are: str) -> None:
     world = World(directory, rooms=rooms_are, room_idle_s=10)
-    job = running(world)
-    home = host(world, job)
+    job = world.running()
+    home = world.host(job)
     world.rms.set_node(home, draining=True, reason="new disk")
     tick_until(world, lambda: home not in rooms(world))
     assert "IDLE+DRAIN" in world.rms.snapshot().nodes[home].state
     world.until(job, S.RUNNING)
-    assert host(world, job) not in ("", home)
+    assert world.host(job) not in ("", home)
     for _ in range(20):
         world.tick()
     assert home not in rooms(world)
@@ -215,23 +202,21 @@ def test_a_drained_node_is_evacuated_and_given_back_and_borrowed_again_later(dir
 def test_a_vjob_whose_script_was_said_to_have_ended_long_ago_leaves_a_drained_node_all_the_same(
     dedicated: World,
 ) -> None:
-    job = running(dedicated)
-    home = host(dedicated, job)
-    Requests(dedicated.context, dedicated.executor, dedicated.placing, dedicated.cycle, lambda: None).finished(
-        65534, str(job), 0, 0
-    )
+    job = dedicated.running()
+    home = dedicated.host(job)
+    dedicated.requests().finished(65534, str(job), 0, 0)
     dedicated.rms.set_node(home, draining=True, reason="new disk")
     dedicated.tick(60)
-    assert host(dedicated, job) == home, "its job is about to end"
+    assert dedicated.host(job) == home, "its job is about to end"
     dedicated.tick(60)
     tick_until(dedicated, lambda: home not in rooms(dedicated))
-    assert host(dedicated, job) not in ("", home)
+    assert dedicated.host(job) not in ("", home)
     unharmed(dedicated, job)
 
 
 def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:
-    job = running(dedicated)
-    home = host(dedicated, job)
+    job = dedicated.running()
+    home = dedicated.host(job)
     start = int(dedicated.time) + 400
     dedicated.rms.reservations["upgrade"] = RmsReservation(
         "upgrade", start, start + 600, (home,), "", ("root-admin",), ("MAINT", "IGNORE_JOBS")
@@ -240,7 +225,7 @@ def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:
         dedicated.tick()
     assert home in rooms(dedicated), "there is time"
     dedicated.pass_time(60)
-    tick_until(dedicated, lambda: host(dedicated, job) not in ("", home))
+    tick_until(dedicated, lambda: dedicated.host(job) not in ("", home))
     tick_until(dedicated, lambda: home not in rooms(dedicated) or rooms(dedicated)[home].state is JobState.PENDING)
     assert dedicated.time < start
     unharmed(dedicated, job)
@@ -248,26 +233,26 @@ def test_a_reservation_has_its_node_free_in_time(dedicated: World) -> None:
 
 def test_a_room_is_extended_before_its_time_is_up(directory: Path) -> None:
     world = World(directory, room_time_limit="20")
-    job = running(world)
+    job = world.running()
     for _ in range(60):
         world.pass_time(60)
         world.tick()
     assert world.state(job) is S.RUNNING
-    assert rooms(world)[host(world, job)].restarts == 0
+    assert rooms(world)[world.host(job)].restarts == 0
     unharmed(world, job)
 
 
 def test_a_room_that_slurm_does_not_extend_is_left_before_it_ends(directory: Path) -> None:
     world = World(directory, room_time_limit="20")
-    job = running(world)
-    home = host(world, job)
+    job = world.running()
+    home = world.host(job)
     first = rooms(world)[home].job_id
     world.rms.extend_room = lambda *words: (_ for _ in ()).throw(RefusedError("no"))  # type: ignore[method-assign]
     for _ in range(30):
         world.pass_time(60)
         for _ in range(5):
             world.tick()
-    assert rooms(world).get(home, rooms(world)[host(world, job)]).job_id != first
+    assert rooms(world).get(home, rooms(world)[world.host(job)]).job_id != first
     unharmed(world, job)
 
 
@@ -286,8 +271,8 @@ def test_no_room_is_so_short_that_vms_would_have_to_leave_at_once(directory: Pat
 
 def test_saved_states_do_not_stay_on_a_node_whose_store_keeps_nothing(directory: Path) -> None:
     world = World(directory, store_survives=False)
-    jobs = [running(world, cpus=2) for _ in NODES]
-    home = host(world, jobs[0])
+    jobs = [world.running(cpus=2) for _ in NODES]
+    home = world.host(jobs[0])
     [taken] = native(world, home)
     tick_until(world, lambda: world.rms.job(taken).state is JobState.RUNNING)
     [vm] = world.context.ledger.vms(jobs[0])
@@ -316,7 +301,7 @@ def test_a_room_that_ends_at_once_is_requested_again_less_and_less_often(dedicat
 
 
 def test_vjobs_start_in_slurms_order_not_in_that_of_submission(dedicated: World) -> None:
-    blockers = [running(dedicated, cpus=2) for _ in NODES]
+    blockers = [dedicated.running(cpus=2) for _ in NODES]
     low, high, held, middle = (dedicated.submit(vms=1, cpus=2, priority=priority) for priority in (10, 30, 90, 20))
     dedicated.rms.user_hold(held)
     started: list[int] = []
@@ -337,7 +322,7 @@ def switch_off(world: World) -> None:
 
 def test_small_vjobs_do_not_overtake_a_large_one_for_ever(dedicated: World) -> None:
     switch_off(dedicated)
-    first = running(dedicated, cpus=1, time_limit_s=600)
+    first = dedicated.running(cpus=1, time_limit_s=600)
     large = dedicated.submit(vms=3, cpus=2, memory_mib=128, time_limit_s=600)
     smalls = [dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=3600) for _ in range(12)]
     short = dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=60)
@@ -352,7 +337,7 @@ def test_small_vjobs_do_not_overtake_a_large_one_for_ever(dedicated: World) -> N
 
 
 def test_small_vjobs_fill_a_hole_and_sleep_when_the_turn_of_the_large_one_comes(dedicated: World) -> None:
-    first = running(dedicated, cpus=1, time_limit_s=3600)
+    first = dedicated.running(cpus=1, time_limit_s=3600)
     large = dedicated.submit(vms=3, cpus=2, memory_mib=128, time_limit_s=600)
     smalls = [dedicated.submit(vms=1, cpus=1, memory_mib=128, time_limit_s=7200) for _ in range(12)]
     for _ in range(5):
@@ -373,7 +358,7 @@ def test_small_vjobs_fill_a_hole_and_sleep_when_the_turn_of_the_large_one_comes(
 
 
 def test_a_job_whose_gate_another_hand_opened_is_sent_back(dedicated: World) -> None:
-    blockers = [running(dedicated, cpus=2) for _ in NODES]
+    blockers = [dedicated.running(cpus=2) for _ in NODES]
     job = dedicated.submit(vms=1, cpus=2)
     dedicated.tick()
     dedicated.rms.ungate(job)
@@ -388,20 +373,20 @@ def test_a_job_whose_gate_another_hand_opened_is_sent_back(dedicated: World) -> 
 
 def test_constraints_choose_the_hosts(dedicated: World) -> None:
     dedicated.rms.set_node("n3", features=("fast",))
-    assert host(dedicated, running(dedicated, constraints={"features": "fast|huge"})) == "n3"
-    assert host(dedicated, running(dedicated, constraints={"nodes": "n2"})) == "n2"
-    assert host(dedicated, running(dedicated, constraints={"exclude": "n[1-2]"})) == "n3"
+    assert dedicated.host(dedicated.running(constraints={"features": "fast|huge"})) == "n3"
+    assert dedicated.host(dedicated.running(constraints={"nodes": "n2"})) == "n2"
+    assert dedicated.host(dedicated.running(constraints={"exclude": "n[1-2]"})) == "n3"
 
 
 def test_a_vjob_that_can_never_run_here_is_told_why_and_blocks_nobody(dedicated: World) -> None:
     job = dedicated.submit(vms=1, constraints={"nodes": "n9"})
-    assert running(dedicated)
+    assert dedicated.running()
     assert dedicated.state(job) is S.WAITING
     assert "n9" in dedicated.context.ledger.vjob(job).reason
 
 
 def test_the_loss_of_a_front_loses_no_work(dedicated: World) -> None:
-    job = running(dedicated)
+    job = dedicated.running()
     boots = len([call for call in dedicated.hypervisor.calls if call[0] == "boot"])
     dedicated.rms.lose_node(dedicated.rms.job(job).batch_host)
     tick_until(dedicated, lambda: dedicated.rms.job(job).state is JobState.RUNNING)
@@ -422,13 +407,13 @@ def borrow_and_give_back(world: World, kill_at: int | None) -> int:
     while not world.context.ledger.vjob(job).script_started:
         world.alive(lambda: world.context.ledger.update_vjob(job, script_started=True))
         world.tick()
-    [taken] = native(world, host(world, job))
+    [taken] = native(world, world.host(job))
     asked = world.time
     tick_until(world, lambda: world.rms.job(taken).state is JobState.RUNNING)
     assert world.time - asked < GRACE_S
     world.until(job, S.RUNNING, S.SLEEPING)
     check_rooms(world)
-    if home := host(world, job):
+    if home := world.host(job):
         world.rms.set_node(home, draining=True, reason="new disk")
         tick_until(world, lambda: "IDLE" in world.rms.snapshot().nodes[home].state)
         world.rms.set_node(home, draining=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE_S
 from scenarios.neighbours import Silence, Way
-from scenarios.test_operations import events, powers, running
+from scenarios.test_operations import events, powers
 from scenarios.world import KilledError, World, spread
 
 from rmsplugin.adapters.platform.base import VMPower
@@ -58,7 +58,7 @@ def newest(world: World, job: int) -> Checkpoint | None:
 
 def checkpointed(world: World, **options: int) -> int:
     """A running vjob with one whole checkpoint and nothing under way."""
-    job = running(world, **options)
+    job = world.running(**{"vms": 2, **options})
     until_newer(world, job, 0)
     return job
 
@@ -109,7 +109,7 @@ def test_checkpoints_are_taken_once_an_interval_and_only_the_newest_is_kept(worl
 
 def test_without_an_interval_none_is_taken(directory: Path) -> None:
     world = World(directory)
-    job = running(world)
+    job = world.running(vms=2)
     for _ in range(5):
         world.tick(INTERVAL_S)
     assert newest(world, job) is None and files(world) == set()
@@ -117,7 +117,7 @@ def test_without_an_interval_none_is_taken(directory: Path) -> None:
 
 
 def test_vms_are_written_while_all_of_them_stand_still(world: World) -> None:
-    job = running(world, vms=3, memory_mib=128)
+    job = world.running(vms=3, memory_mib=128)
     seen: list[set[VMPower]] = []
     for index in range(3):
         world.hypervisor.hook_next(
@@ -319,7 +319,7 @@ def test_a_checkpoint_that_fails_leaves_all_running_and_the_older_one(world: Wor
 
 
 def test_none_is_begun_that_does_not_fit_beside_what_suspends_may_need(world: World) -> None:
-    job = running(world, vms=2, memory_mib=256)
+    job = world.running(vms=2, memory_mib=256)
     world.files.set_capacity(700 << 20)
     for _ in range(15):
         world.tick(10)
@@ -332,7 +332,7 @@ def test_none_is_begun_that_does_not_fit_beside_what_suspends_may_need(world: Wo
 
 def test_no_room_for_a_copy_is_no_checkpoint(own_stores: World) -> None:
     world = own_stores
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     world.nodes.fail_next("send", NoSpaceError("no room there"))
     for _ in range(12):
         world.tick(10)
@@ -344,7 +344,7 @@ def test_no_room_for_a_copy_is_no_checkpoint(own_stores: World) -> None:
 
 def test_a_suspend_by_hand_goes_before_a_checkpoint_that_is_being_copied(own_stores: World) -> None:
     world = own_stores
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     send, asked = world.nodes.send, []
 
     def slow_copy(*words: object, **options: object) -> None:
@@ -453,7 +453,7 @@ def test_killed_in_the_middle_of_a_checkpoint_nothing_stands_still(
     own_stores: World, method: str, succeeds: bool
 ) -> None:
     world = own_stores
-    job = running(world, vms=2)
+    job = world.running(vms=2)
 
     def killed() -> None:
         world.life.dead = True
@@ -492,7 +492,7 @@ def test_a_neighbour_that_falls_silent_in_a_checkpoint_leaves_nothing_standing_s
         where = directory / str(later)
         where.mkdir()
         world = with_checkpoints(World(where))
-        job = running(world, vms=2)
+        job = world.running(vms=2)
         world.tick(INTERVAL_S / 2)
         host = world.context.ledger.vms(job)[0].host
         name = f"{neighbour} {host}"

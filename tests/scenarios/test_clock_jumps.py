@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scenarios.test_fencing import calls, ticks_until, with_fence
-from scenarios.test_node_gone import host, running, sleeping, ticks
+from scenarios.test_node_gone import ticks
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.rms.base import JobState
@@ -43,7 +43,7 @@ def asked_of_slurm(world: World, what: str) -> int:
 
 
 def test_vjobs_run_sleep_and_wait_on_and_it_is_told(world: World, jump_s: float) -> None:
-    runs, sleeps = [running(world, memory_mib=64) for _ in range(2)], sleeping(world)
+    runs, sleeps = [world.running(memory_mib=64) for _ in range(2)], world.sleeping()
     requeues = asked_of_slurm(world, "requeue")
     world.wrappers_answer = False  # none has given a sign of life since then
     world.jumped_s += jump_s
@@ -58,7 +58,7 @@ def test_vjobs_run_sleep_and_wait_on_and_it_is_told(world: World, jump_s: float)
 
 
 def test_what_happens_after_it_is_noticed_in_time(world: World, jump_s: float) -> None:
-    ends, dies = running(world), running(world)
+    ends, dies = world.running(), world.running()
     world.jumped_s += jump_s
     world.rms.cancel(ends)
     world.hypervisor.kill_vm(f"vjob{dies}-0")
@@ -72,7 +72,7 @@ def test_what_happens_after_it_is_noticed_in_time(world: World, jump_s: float) -
 
 def test_a_node_that_has_just_fallen_silent_is_not_fenced(world: World, directory: Path, jump_s: float) -> None:
     with_fence(world, directory, fence_after_s=120.0)
-    node = host(world, running(world))
+    node = world.host(world.running())
     world.kill_node(node)
     world.tick(5.0)
     world.jumped_s += jump_s
@@ -106,7 +106,7 @@ def test_a_job_that_slurm_has_not_started_yet_keeps_its_time(world: World, jump_
 
 
 def test_what_failed_is_tried_again_when_it_would_have_been(world: World, jump_s: float) -> None:
-    job = running(world)
+    job = world.running()
     for _ in range(3):
         world.hypervisor.fail_next("save", OperationFailedError("the disk is slow"))
         world.ask(job, K.SUSPEND)
@@ -116,7 +116,7 @@ def test_what_failed_is_tried_again_when_it_would_have_been(world: World, jump_s
     wait_s = failed.not_before - world.context.clock.now()
     world.jumped_s += jump_s
     assert failed.not_before - world.context.clock.now() == wait_s
-    assert world.context.ledger.failures.resting()["suspend"] == {host(world, job)}
+    assert world.context.ledger.failures.resting()["suspend"] == {world.host(job)}
     for _ in range(10):
         world.tick(60.0)
     assert world.context.ledger.failures.resting() == {}
@@ -124,7 +124,7 @@ def test_what_failed_is_tried_again_when_it_would_have_been(world: World, jump_s
 
 
 def test_an_engine_that_is_started_after_it_goes_on(world: World, jump_s: float) -> None:
-    runs, sleeps = running(world), sleeping(world)
+    runs, sleeps = world.running(), world.sleeping()
     before = world.context.clock.now()
     world.jumped_s += jump_s
     world.start_engine()
@@ -138,8 +138,8 @@ def test_an_engine_that_is_started_after_it_goes_on(world: World, jump_s: float)
 
 
 def test_an_epilog_of_before_the_vm_came_proves_nothing(world: World, jump_s: float) -> None:
-    job = running(world)
-    node = host(world, job)
+    job = world.running()
+    node = world.host(job)
     clock = world.context.clock
     world.context.ledger.room_reports.add(RoomReport(clock.now(), 1, node, "epilog", "", ()))
     world.jumped_s += jump_s
@@ -155,7 +155,7 @@ def test_an_epilog_of_before_the_vm_came_proves_nothing(world: World, jump_s: fl
 
 
 def test_rooms_are_kept(world: World, jump_s: float) -> None:
-    running(world)
+    world.running()
     rooms = {node: room.job_id for node, room in world.cycle.seen.rooms.by_node.items()}  # type: ignore[union-attr]
     world.jumped_s += jump_s
     ticks(world, 5)

@@ -14,7 +14,6 @@ from scenarios.world import GRACE_S, MEMORY_MIB, NODES, World, spread
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.checker import Rule, Violation
@@ -49,14 +48,6 @@ def known(world: World) -> set[int]:
     return {vjob.job_id for vjob in world.context.ledger.vjobs()}
 
 
-def states(world: World, jobs: list[int]) -> list[VJobState]:
-    return [world.state(job) for job in jobs]
-
-
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events(limit=100_000) if event.kind == kind]
-
-
 def kinds_of_last_plan(world: World) -> list[str]:
     plan = world.context.ledger.plans.plans(1)[0]
     return sorted(step.kind for step in world.context.ledger.plans.steps(plan.id))
@@ -67,7 +58,7 @@ def test_one_of_a_higher_tier_takes_the_room_of_the_last_in_the_queue_which_go_o
     world.pass_time(400)  # what has just started is exempt
     high = world.submit(vms=2, cpus=2, partition="urgent")
     world.until(high, S.RUNNING)
-    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING], "the last in the queue make way"
+    assert world.states(*low) == [S.RUNNING, S.SLEEPING, S.SLEEPING], "the last in the queue make way"
     assert world.rms.job(low[2]).state.value == "SUSPENDED", "Slurm's books show it"
     assert kinds_of_last_plan(world) == ["start", "suspend", "suspend"]
     assert world.context.ledger.vjob(low[2]).reason == f"its room is needed by {high}, which is ahead of it"
@@ -81,7 +72,7 @@ def test_one_of_a_higher_tier_takes_the_room_of_the_last_in_the_queue_which_go_o
 
 def told_of_ends(world: World, jobs: list[int]) -> None:
     """Their owner (or their wrappers) say that their scripts have ended."""
-    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    requests = world.requests()
     for job in jobs:
         requests.finished(65534, str(job), 0, 0)
 
@@ -94,11 +85,11 @@ def test_whose_script_has_just_ended_is_not_suspended_for_its_room_is_about_to_b
     high = world.submit(vms=2, cpus=2, partition="urgent")
     for _ in range(8):
         world.tick(10)
-    assert states(world, low) == [S.RUNNING] * 3
+    assert world.states(*low) == [S.RUNNING] * 3
     for job in low:
         world.rms.finish(job)
     world.until(high, S.RUNNING)
-    assert events(world, "script-runs-on") == []
+    assert world.events("script-runs-on") == []
 
 
 def test_who_says_again_and_again_that_its_script_has_ended_is_suspended_like_any_other(world: World) -> None:
@@ -110,8 +101,8 @@ def test_who_says_again_and_again_that_its_script_has_ended_is_suspended_like_an
         told_of_ends(world, low)
         world.tick(10)
     world.until(high, S.RUNNING)
-    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
-    assert len(events(world, "script-runs-on")) == 3
+    assert world.states(*low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
+    assert len(world.events("script-runs-on")) == 3
     world.rms.finish(high)
     for job in low:
         world.until(job, S.RUNNING)
@@ -125,7 +116,7 @@ def test_a_vjob_whose_script_has_ended_may_be_suspended_when_slurm_is_slow(world
     world._give_signs_of_life()
     high = world.submit(vms=2, cpus=2, partition="urgent")
     world.until(high, S.RUNNING)
-    assert states(world, low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
+    assert world.states(*low) == [S.RUNNING, S.SLEEPING, S.SLEEPING]
     if not asleep:
         world.rms.finish(high)
         for job in low:
@@ -151,7 +142,7 @@ def test_a_vjob_whose_job_is_requeued_by_a_cycle_is_not_suspended_by_that_cycle(
     high = world.submit(vms=2, cpus=2, partition="urgent")
     world.tick()
     assert [world.rms.job(job).state.value for job in low] == ["PENDING"] * 3
-    assert states(world, low) == [S.RUNNING] * 3
+    assert world.states(*low) == [S.RUNNING] * 3
     world.until(high, S.RUNNING)
     assert world.rms.job(low[2]).state.value == "SUSPENDED"
 
@@ -194,7 +185,7 @@ def test_who_is_held_for_a_moment_keeps_the_room_that_others_make(world: World) 
         seen = []
         for _ in range(4):
             world.cycle_beside(0.001)
-            seen.append(states(world, low))
+            seen.append(world.states(*low))
         world.rms.release(high)
         world.cycle_beside(0.001)
     finally:
@@ -229,10 +220,10 @@ def test_where_the_admin_has_not_switched_it_on_nothing_is_suspended_and_nothing
     high = world.submit(vms=1, cpus=2, partition="urgent")
     for _ in range(10):
         world.tick(100)
-    assert (states(world, low), world.state(high)) == ([S.RUNNING] * 3, S.WAITING)
+    assert (world.states(*low), world.state(high)) == ([S.RUNNING] * 3, S.WAITING)
     world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="SUSPEND")
     world.until(high, S.RUNNING)
-    assert states(world, low) == [S.RUNNING, S.RUNNING, S.SLEEPING]
+    assert world.states(*low) == [S.RUNNING, S.RUNNING, S.SLEEPING]
     world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
     world.rms.finish(high)
     world.until(low[2], S.RUNNING)
@@ -247,7 +238,7 @@ def test_a_start_that_needs_room_waits_for_the_suspends_that_make_it(world: Worl
     world.hypervisor.actions.durations_s["save"] = 30.0
     high = world.submit(vms=3, cpus=2, memory_mib=FULL_MIB, partition="urgent")
     world.until(high, S.RUNNING)
-    assert states(world, low) == [S.SLEEPING] * 3
+    assert world.states(*low) == [S.SLEEPING] * 3
     plan = world.context.ledger.plans.plans(1)[0]
     steps = {step.kind.value: step for step in world.context.ledger.plans.steps(plan.id)}
     ended = max(s.ended for s in world.context.ledger.plans.steps(plan.id) if s.kind.value == "suspend")
@@ -267,7 +258,7 @@ def test_what_waits_for_a_step_that_failed_is_skipped_and_decided_anew(world: Wo
         ("suspend", StepState.FAILED),
         ("start", StepState.SKIPPED),
     ]
-    assert sum(state is S.SLEEPING for state in states(world, low)) == 1, "one made way in the end, and no more"
+    assert sum(state is S.SLEEPING for state in world.states(*low)) == 1, "one made way in the end, and no more"
     assert [world.context.ledger.vjob(job).losses for job in low] == [0, 0, 0]
 
 
@@ -336,7 +327,7 @@ def test_idle_vjobs_are_packed_together_and_the_last_sleep_when_all_compute(worl
         world.hypervisor.set_demand(f"vjob{job}-0", 2)
     for _ in range(20):
         world.tick(30)
-    assert states(world, [*jobs, extra]) == [S.RUNNING] * 3 + [S.SLEEPING], "the last in the queue"
+    assert world.states(*[*jobs, extra]) == [S.RUNNING] * 3 + [S.SLEEPING], "the last in the queue"
     assert len({world.context.ledger.vms(job)[0].host for job in jobs}) == 3, "each has the CPUs that it demands"
     world.hypervisor.set_demand(f"vjob{jobs[0]}-0", 0)
     for _ in range(20):
@@ -358,7 +349,7 @@ def test_an_idle_vjob_that_sleeps_resumes_beside_those_that_compute_and_nobody_m
     world.until(idle, S.RUNNING)
     for _ in range(20):
         world.tick(30)
-    assert states(world, [idle, *busy]) == [S.RUNNING] * 4
+    assert world.states(*[idle, *busy]) == [S.RUNNING] * 4
     plans = world.context.ledger.plans
     kinds = [step.kind for plan in plans.plans(99) for step in plans.steps(plan.id)]
     assert kinds.count(OperationKind.SUSPEND) == 1, "the one by hand"
@@ -370,7 +361,7 @@ def test_who_is_suspended_by_hand_sleeps_on_also_after_a_suspend_of_the_engines_
     [vm] = world.context.ledger.vms(low[2])
     world.hypervisor.fail_next("save", OperationFailedError("no space"), vm=vm.name)
     high = world.submit(vms=1, cpus=2, partition="urgent")
-    while not events(world, "step-failed"):
+    while not world.events("step-failed"):
         world.tick()
     world.rms.finish(high)
     world.until(high, S.TERMINATED)
@@ -407,7 +398,7 @@ def test_a_plan_that_the_checker_rejects_is_told_once_and_harms_nobody(
     for _ in range(4):
         world.tick()
     assert world.state(waits) is S.WAITING
-    assert len(events(world, "no-context-switch")) == 1
+    assert len(world.events("no-context-switch")) == 1
     assert "n1 would hold more than it has" in world.cycle.report.problems[0]
     assert [plan.state for plan in world.context.ledger.plans.plans(10)] == [PlanState.NONE]
     monkeypatch.undo()

@@ -21,16 +21,6 @@ from rmsplugin.model.vjob import IllegalTransitionError, VJobState
 S, K = VJobState, OperationKind
 
 
-def running(world: World, **options: int) -> int:
-    job = world.submit(**options)
-    world.until(job, S.RUNNING)
-    return job
-
-
-def events(world: World, kind: str = "") -> list[str]:
-    return [event.message for event in world.context.ledger.events() if kind in ("", event.kind)]
-
-
 class Slow:
     """Something that lasts until it is let go."""
 
@@ -44,7 +34,7 @@ class Slow:
 
 
 def test_an_operation_that_begins_while_the_one_before_it_ends_is_known_as_under_way(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     slow, record_end = Slow(), world.executor._record_end
 
     def record_end_and_begin(task: Task, error: RmspluginError | None) -> None:
@@ -63,7 +53,7 @@ def test_an_operation_that_begins_while_the_one_before_it_ends_is_known_as_under
 
 
 def test_an_end_that_cannot_be_recorded_is_recorded_later(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     ledger = world.context.ledger
     end_operation, failures = ledger.end_operation, iter(range(3))
 
@@ -81,7 +71,7 @@ def test_an_end_that_cannot_be_recorded_is_recorded_later(world: World) -> None:
 
 
 def test_aborting_what_is_pointless_does_not_hold_up_the_cycle(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     slow = Slow()
     aborts, goes_on = threading.Barrier(2, timeout=PATIENCE_S), threading.Event()
 
@@ -129,7 +119,7 @@ def test_a_start_notices_at_once_that_its_job_is_cancelled(world: World, waits_f
 
 def test_slow_starts_and_slow_saves_delay_no_stop(directory: Path) -> None:
     world = World(directory, workers=2)
-    jobs = [running(world, vms=1, memory_mib=64) for _ in range(3)]
+    jobs = [world.running(vms=1, memory_mib=64) for _ in range(3)]
     slow = [Slow() for _ in range(4)]
     for job, each in zip(jobs, slow[:2], strict=False):
         world.hypervisor.hook_next("save", Point.DURING, each, vm=f"vjob{job}-0")
@@ -148,13 +138,13 @@ def test_slow_starts_and_slow_saves_delay_no_stop(directory: Path) -> None:
 
 def test_an_illegal_move_is_an_error_that_everybody_sees(world: World) -> None:
     assert issubclass(IllegalTransitionError, RmspluginError)
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     with pytest.raises(RmspluginError, match="cannot become"):
         world.context.ledger.transition(job, S.WAITING.STARTING, "")
 
 
 def test_an_error_of_our_own_in_one_vm_is_told_with_those_of_the_others(world: World) -> None:
-    job = running(world, vms=3, memory_mib=128)
+    job = world.running(vms=3, memory_mib=128)
     world.hypervisor.fail_next("save", ValueError("no such enum member"), vm=f"vjob{job}-0")
     world.hypervisor.fail_next("save", OperationFailedError("the store is read-only"), vm=f"vjob{job}-2")
     world.ask(job, K.SUSPEND)

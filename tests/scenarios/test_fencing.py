@@ -11,7 +11,6 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError
 from rmsplugin.model.vjob import VJobState
 
@@ -46,10 +45,6 @@ def running(world: World) -> tuple[int, str]:
     return job, world.context.ledger.vms(job)[0].host
 
 
-def requests(world: World) -> Requests:
-    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-
-
 def ticks_until(world: World, enough: Callable[[], bool], ticks: int = 30) -> bool:
     """Tick, the orders that the engine gave carried out each time, until ``enough``; whether it came to that."""
     for _ in range(ticks):
@@ -68,7 +63,7 @@ def test_an_operator_has_a_node_fenced_and_its_vjobs_begin_again(world: World, d
     job, node = running(world)
     world.kill_node(node)
     world.tick()
-    assert requests(world).orders.node_fence(0, node) == {"begin_again": [str(job)], "wait": []}
+    assert world.requests().orders.node_fence(0, node) == {"begin_again": [str(job)], "wait": []}
     assert calls(directory) == [f"--plug={node}; touch x --action=off"]
     assert calls(directory, "status") == [node]
     world.until(job, S.RUNNING)
@@ -94,7 +89,7 @@ def test_a_node_that_is_not_seen_to_be_off_is_not_gone(
     world.kill_node(node)
     world.tick()
     with pytest.raises(error, match=why):
-        requests(world).orders.node_fence(0, node)
+        world.requests().orders.node_fence(0, node)
     assert world.context.ledger.nodes.gone() == {}
     assert world.context.ledger.nodes.fence_failures()[node].failures == 1
     for _ in range(5):
@@ -105,9 +100,9 @@ def test_a_node_that_is_not_seen_to_be_off_is_not_gone(
 def test_fencing_is_for_operators_and_needs_a_program(world: World) -> None:
     world.tick()
     with pytest.raises(ForbiddenError):
-        requests(world).orders.node_fence(65534, "n1")
+        world.requests().orders.node_fence(65534, "n1")
     with pytest.raises(RefusedError, match="fence is not set"):
-        requests(world).orders.node_fence(0, "n1")
+        world.requests().orders.node_fence(0, "n1")
 
 
 def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: World, directory: Path) -> None:

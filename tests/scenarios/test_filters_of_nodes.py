@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scenarios.test_operations import running
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.nodes.base import Guard
@@ -62,7 +61,7 @@ def filtered(directory: Path, request: pytest.FixtureRequest) -> Iterator[World]
 
 def test_each_node_filters_a_vm_before_it_is_there_and_as_long_as_it_is(filtered: World) -> None:
     world, looked = filtered, Looked(filtered)
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
     world.ask(job, K.RESUME)
@@ -92,5 +91,5 @@ def test_a_vm_that_its_node_cannot_filter_is_not_created(filtered: World) -> Non
 
 
 def test_nodes_are_not_asked_where_libvirt_filters(world: World) -> None:
-    running(world, vms=2)
+    world.running(vms=2)
     assert world.nodes.guards == {}

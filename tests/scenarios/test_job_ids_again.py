@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from scenarios.test_absence import events, running, sleeping, ticks
-from scenarios.test_old_ledger import as_root, confirm, states
+from scenarios.test_absence import ticks
+from scenarios.test_old_ledger import confirm, states
 from scenarios.world import World
 
 from rmsplugin.adapters.rms.base import JobState
@@ -33,21 +33,21 @@ def script(**geometry: object) -> str:
 def test_job_with_the_id_of_a_sleeping_vjob_is_held_and_the_vjob_left_alone(
     world: World, options: dict[str, int]
 ) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     world.context.ledger.update_vjob(job, resumes=True)
     files = states(world)
     again(world, job, **options)
     ticks(world, 8)
     assert (world.rms.job(job).state, world.rms.job(job).held) == (JobState.PENDING, True)
     assert (world.state(job), states(world)) == (S.SLEEPING, files)
-    assert "its id is that of an earlier job" in events(world, "not-a-vjob")[0]
+    assert "its id is that of an earlier job" in world.events("not-a-vjob")[0]
     assert [held.job_id for held in world.cycle.brake.held] == [job]
     with pytest.raises(RefusedError, match="another one"):
-        as_root(world).resume(0, str(job), "")
+        world.requests().resume(0, str(job), "")
 
 
 def test_end_of_the_new_job_is_not_the_end_of_the_old_one(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     files = states(world)
     again(world, job)
     ticks(world, 3)
@@ -57,18 +57,18 @@ def test_end_of_the_new_job_is_not_the_end_of_the_old_one(world: World) -> None:
 
 
 def test_script_of_a_running_vjob_is_not_shown_to_the_new_jobs_wrapper(world: World) -> None:
-    job = running(world)
+    job = world.running()
     [vm] = world.context.ledger.vms(job)
     again(world, job, gated=False)
     ticks(world, 3)
-    answer = as_root(world).access(0, str(job), wrapper=True)
+    answer = world.requests().access(0, str(job), wrapper=True)
     assert (answer["state"], "vms" in answer) == ("waiting", False)
     assert world.hypervisor.where(vm.name) == [vm.host]
     assert world.rms.job(job).held
 
 
 def test_new_job_runs_once_the_old_ones_vjob_has_ended_and_it_is_released(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     old = world.context.ledger.vjob(job)
     again(world, job, memory_mib=256)
     ticks(world, 3)
@@ -95,7 +95,7 @@ def test_new_job_with_the_id_of_one_that_only_waited_takes_its_place(world: Worl
 @pytest.mark.parametrize("down", [False, True], ids=["the engine sees it", "the engine is down"])
 @pytest.mark.parametrize("asleep", [False, True], ids=["running", "sleeping"])
 def test_requeued_job_is_the_same(world: World, down: bool, asleep: bool) -> None:
-    job = sleeping(world) if asleep else running(world)
+    job = world.sleeping() if asleep else world.running()
     world.context.ledger.update_vjob(job, resumes=True)
     for _ in range(2):
         world.tick()
@@ -109,12 +109,12 @@ def test_requeued_job_is_the_same(world: World, down: bool, asleep: bool) -> Non
         ticks(world, 6)
         assert world.rms.job(job).state is JobState.RUNNING
     assert world.rms.job(job).restarts == 2
-    assert not events(world, "not-a-vjob")
+    assert not world.events("not-a-vjob")
     assert world.context.ledger.vjob(job).losses == 0
 
 
 def test_other_job_that_was_requeued_while_the_engine_was_down_is_known_by_its_script(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     files = states(world)
     world.life.dead = True
     again(world, job, gated=False, script=script(body="false"))
@@ -153,4 +153,4 @@ def test_elements_of_arrays_are_the_same_jobs_before_and_after_they_split_off(wo
         ticks(world, 4)
     ended = {vjob.display_id for vjob in world.context.ledger.vjobs(ended=True) if vjob.state is S.TERMINATED}
     assert ended == {f"{array}_{number}" for number in (1, 2, 3)}
-    assert not events(world, "not-a-vjob")
+    assert not world.events("not-a-vjob")

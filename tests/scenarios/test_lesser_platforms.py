@@ -12,7 +12,6 @@ from scenarios.world import World
 from unit.queues import Queue, nodes
 
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.action import ActionKind
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
@@ -91,7 +90,7 @@ def test_what_the_platform_cannot_do_is_refused_by_name_to_those_who_ask_for_it(
     with lesser(directory, nothing) as world:
         [job] = running(world, 1)
         vjob = world.context.ledger.vjob(job)
-        requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+        requests = world.requests()
         with pytest.raises(RefusedError, match="libvirt cannot save a VM"):
             requests.suspend(0, vjob.display_id)
         with pytest.raises(RefusedError, match="libvirt cannot move a VM that runs"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scenarios import test_node_gone
-from scenarios.test_node_gone import events, host, requests, running, ticks
+from scenarios.test_node_gone import ticks
 from scenarios.world import NODES, KilledError, World
 
 from rmsplugin.adapters.platform.base import Converge, VMPower
@@ -18,10 +18,10 @@ S, K = VJobState, OperationKind
 
 def writing(world: World, converge: Converge) -> tuple[int, str, str]:
     """A running vjob of one VM that writes its memory fast, its node, and another one."""
-    job = running(world)
+    job = world.running()
     world.hypervisor.converge = converge
     world.hypervisor.set_writing(f"vjob{job}-0", True)
-    return job, host(world, job), next(node for node in reversed(NODES) if node != host(world, job))
+    return job, world.host(job), next(node for node in reversed(NODES) if node != world.host(job))
 
 
 def begun_again(world: World, job: int, dead: str) -> None:
@@ -45,7 +45,7 @@ def test_it_arrives_where_something_is_done_for_it(world: World, converge: Conve
     job, _, to = writing(world, converge)
     world.ask(job, K.MIGRATE, to)
     ticks(world, 2)
-    assert (host(world, job), world.hypervisor.where(f"vjob{job}-0")) == (to, [to])
+    assert (world.host(job), world.hypervisor.where(f"vjob{job}-0")) == (to, [to])
     assert world.context.ledger.vjob(job).losses == 0
 
 
@@ -57,9 +57,9 @@ def test_it_is_aborted_when_its_time_is_over_and_runs_on_where_it_was(world: Wor
     bound_s = world.settings.hypervisor.migrate_timeout_s
     assert bound_s <= world.time - began < bound_s + 60
     assert world.hypervisor.list_vms(here)[f"vjob{job}-0"].power is VMPower.RUNNING
-    assert (world.state(job), host(world, job)) == (S.RUNNING, here)
+    assert (world.state(job), world.host(job)) == (S.RUNNING, here)
     assert not world.context.ledger.vms(job)[0].destination
-    assert "did not end within" in events(world, "migrate-failed")[0]
+    assert "did not end within" in world.events("migrate-failed")[0]
 
 
 def test_a_drained_node_is_left_asleep_by_what_does_not_migrate_in_time(world: World) -> None:
@@ -69,10 +69,10 @@ def test_a_drained_node_is_left_asleep_by_what_does_not_migrate_in_time(world: W
         ticks(world, 1)
         if world.hypervisor.where(f"vjob{job}-0") != [here]:
             break
-    assert events(world, "migrate-failed")
+    assert world.events("migrate-failed")
     assert world.hypervisor.where(f"vjob{job}-0") == []
     world.until(job, S.RUNNING)  # where there is room
-    assert host(world, job) != here
+    assert world.host(job) != here
     assert world.context.ledger.vjob(job).losses == 0
 
 
@@ -84,7 +84,7 @@ def test_a_destination_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_pro
     assert world.state(job) is S.RUNNING
     # Half of it is here, and must not be let run: the other half may be running there.
     assert world.hypervisor.list_vms(here)[f"vjob{job}-0"].power is VMPower.HALF
-    requests(world).orders.node_gone(0, to)
+    world.requests().orders.node_gone(0, to)
     begun_again(world, job, to)
 
 
@@ -93,7 +93,7 @@ def test_a_post_copy_that_its_destination_does_not_survive_costs_a_new_start(wor
     broken_off(world, job, to, lambda: world.hypervisor.settle(f"vjob{job}-0", succeed=False))
     world.hypervisor.converge = "abort"
     begun_again(world, job, "")
-    assert "lost it in a post-copy" in events(world, "state-lost")[0]
+    assert "lost it in a post-copy" in world.events("state-lost")[0]
 
 
 def test_a_source_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_proved(world: World) -> None:
@@ -101,7 +101,7 @@ def test_a_source_that_dies_in_a_post_copy_costs_a_new_start_once_it_is_proved(w
     broken_off(world, job, to, lambda: world.kill_node(here))
     ticks(world, 10)
     assert world.context.ledger.vjob(job).losses == 0
-    requests(world).orders.node_gone(0, here)
+    world.requests().orders.node_gone(0, here)
     begun_again(world, job, here)
 
 
@@ -119,7 +119,7 @@ def test_an_engine_that_is_killed_in_a_post_copy_finds_what_has_become_of_it(wor
     if not whole:
         begun_again(world, job, "")
         return
-    assert (host(world, job), world.hypervisor.where(f"vjob{job}-0")) == (to, [to])
+    assert (world.host(job), world.hypervisor.where(f"vjob{job}-0")) == (to, [to])
     assert world.context.ledger.vjob(job).losses == 0
     assert not world.context.ledger.vms(job)[0].destination
 

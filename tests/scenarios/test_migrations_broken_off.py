@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scenarios.test_node_gone import events, host, requests, running, ticks
+from scenarios.test_node_gone import ticks
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.platform.base import VMPower
@@ -18,8 +18,8 @@ RUNNING, PAUSED = VMPower.RUNNING, VMPower.PAUSED
 
 def broken_off(world: World, here: VMPower | None, there: VMPower | None, *, silent: str = "") -> tuple[int, str, str]:
     """A vjob whose migration ends so: how its VM is at its source, and at its destination, one of which is silent."""
-    job = running(world)
-    vm, source = f"vjob{job}-0", host(world, job)
+    job = world.running()
+    vm, source = f"vjob{job}-0", world.host(job)
     to = next(node for node in NODES if node != source)
 
     def leave() -> None:
@@ -65,8 +65,8 @@ def test_of_two_copies_the_newer_one_is_kept_and_runs(
 ) -> None:
     job, source, to = broken_off(world, here, there)
     runs_on(world, job, source if kept_at == "source" else to)
-    assert bool(events(world, "copy-ended")) is (here is not None and there is not None)
-    assert bool(events(world, "migrated")) is (kept_at == "destination")
+    assert bool(world.events("copy-ended")) is (here is not None and there is not None)
+    assert bool(world.events("migrated")) is (kept_at == "destination")
 
 
 def test_a_copy_that_is_just_ending_at_the_destination_is_not_taken_for_the_newer_one(world: World) -> None:
@@ -94,7 +94,7 @@ def test_a_paused_source_runs_on_once_its_silent_destination_is_said_to_be_gone(
     job, source, to = broken_off(world, PAUSED, PAUSED, silent="destination")
     world.kill_node(to)
     ticks(world, 5)
-    requests(world).orders.node_gone(0, to)
+    world.requests().orders.node_gone(0, to)
     ticks(world, 80)
     runs_on(world, job, source)
 
@@ -104,7 +104,7 @@ def test_what_is_paused_at_the_destination_runs_on_once_its_silent_source_is_sai
     ticks(world, 10)
     assert world.hypervisor.list_vms(to)[f"vjob{job}-0"].power is PAUSED, "it may be running where it came from"
     world.kill_node(source)
-    requests(world).orders.node_gone(0, source)
+    world.requests().orders.node_gone(0, source)
     ticks(world, 80)
     runs_on(world, job, to)
 
@@ -112,12 +112,12 @@ def test_what_is_paused_at_the_destination_runs_on_once_its_silent_source_is_sai
 def test_a_copy_on_a_silent_destination_is_ended_when_that_answers_again(world: World) -> None:
     job, source, to = broken_off(world, RUNNING, PAUSED, silent="destination")
     vm = f"vjob{job}-0"
-    assert (host(world, job), world.context.ledger.vms(job)[0].destination) == (source, "")
+    assert (world.host(job), world.context.ledger.vms(job)[0].destination) == (source, "")
     assert sorted(world.hypervisor.where(vm)) == sorted([source, to])
     world.hypervisor.set_reachable(to, True)
     ticks(world, 80)
     runs_on(world, job, source)
-    assert f"second copy of it on {to}" in events(world, "copy-ended")[0]
+    assert f"second copy of it on {to}" in world.events("copy-ended")[0]
 
 
 def test_half_a_listing_lets_no_second_copy_run(world: World) -> None:

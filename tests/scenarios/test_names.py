@@ -19,10 +19,6 @@ S = VJobState
 OWNER, STRANGER, ROOT = 65534, 4711, 0
 
 
-def requests_of(world: World) -> Requests:
-    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-
-
 def array(world: World) -> tuple[Requests, int, dict[str, int]]:
     """An array whose elements 1 to 3 run; returns its id, and the job ids of its elements by name."""
     number = world.submit(vms=1, array=[1, 2, 3])
@@ -35,7 +31,7 @@ def array(world: World) -> tuple[Requests, int, dict[str, int]]:
     assert number in rows.values(), "in Slurm one element has the id of its array"
     for job_id in rows.values():
         world.context.ledger.update_vjob(job_id, script_started=True)
-    return requests_of(world), number, rows
+    return world.requests(), number, rows
 
 
 def names_of(found: Any) -> list[str]:
@@ -99,7 +95,7 @@ def test_elements_that_wait_for_their_turn_are_elements_too(world: World) -> Non
     number = world.submit(vms=3, cpus=2, array=[1, 2, 3])
     for _ in range(20):
         world.tick()
-    requests = requests_of(world)
+    requests = world.requests()
     (row,) = world.context.ledger.vjobs()
     assert names_of(requests.suspend(OWNER, str(number))) == [f"{number}_{index}" for index in (1, 2, 3)]
     waiting = next(name for name in (f"{number}_1", f"{number}_2", f"{number}_3") if name != row.display_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scenarios.test_slowdown import HOUR_S, full, one, reason, short, states, ticks_until
+from scenarios.test_slowdown import HOUR_S, full, one, reason, short, ticks_until
 from scenarios.world import World
 
 from rmsplugin.engine.serve.plan_views import preview_view
@@ -43,10 +43,10 @@ def test_nobody_makes_way_until_they_end(world: World) -> None:
     job = short(world)
     while world.time < 1_000_000 + 4 * HOUR_S:
         world.tick(300.0)
-        assert states(world, *longs, job) == [S.RUNNING] * 3 + [S.WAITING]
+        assert world.states(*longs, job) == [S.RUNNING] * 3 + [S.WAITING]
     assert reason(world, job).endswith(f"; {UNTIL}: nobody makes way")
     ticks_until(world, job, 1200.0)
-    assert states(world, *longs).count(S.SLEEPING) == 1
+    assert world.states(*longs).count(S.SLEEPING) == 1
     told = [event.message for event in world.context.ledger.events() if event.kind == "quiet-hours"]
     assert told == [f"{UNTIL}: no vjob that runs makes way or moves, unless it has to", "quiet hours have ended"]
 

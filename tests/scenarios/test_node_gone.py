@@ -8,42 +8,15 @@ from scenarios.world import NODES, World
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.capacity.capacity import host_capacities
 from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 
 
-def running(world: World, **options: int) -> int:
-    job = world.submit(**{"vms": 1, "memory_mib": 128, **options})
-    world.until(job, S.RUNNING)
-    world.context.ledger.update_vjob(job, script_started=True)
-    return job
-
-
-def sleeping(world: World) -> int:
-    job = running(world)
-    world.ask(job, K.SUSPEND)
-    world.until(job, S.SLEEPING)
-    return job
-
-
 def ticks(world: World, count: int = 8) -> None:
     for _ in range(count):
         world.tick(5.0)
-
-
-def host(world: World, job: int) -> str:
-    return world.context.ledger.vms(job)[0].host
-
-
-def requests(world: World) -> Requests:
-    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-
-
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events() if event.kind == kind]
 
 
 def begun_again(world: World, job: int, dead: str) -> None:
@@ -57,23 +30,23 @@ def begun_again(world: World, job: int, dead: str) -> None:
 
 
 def test_nothing_is_concluded_of_a_dead_node_until_an_operator_says_that_it_is_gone(world: World) -> None:
-    job = running(world)
-    dead = host(world, job)
+    job = world.running()
+    dead = world.host(job)
     world.kill_node(dead)
     ticks(world, 20)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 0)
-    answer = requests(world).orders.node_gone(0, dead)
+    answer = world.requests().orders.node_gone(0, dead)
     assert answer == {"begin_again": [str(job)], "wait": []}
     begun_again(world, job, dead)
-    assert any(f"{dead} is gone" in said for said in events(world, "node-gone"))
+    assert any(f"{dead} is gone" in said for said in world.events("node-gone"))
 
 
 def test_a_node_that_is_gone_is_asked_nothing_until_it_is_back(world: World) -> None:
-    job = running(world)
-    dead = host(world, job)
+    job = world.running()
+    dead = world.host(job)
     world.kill_node(dead)
     world.tick()
-    requests(world).orders.node_gone(0, dead)
+    world.requests().orders.node_gone(0, dead)
     calls = dict(world.neighbours.calls)
     begun_again(world, job, dead)
     ticks(world)
@@ -84,7 +57,7 @@ def test_a_node_that_is_gone_is_asked_nothing_until_it_is_back(world: World) -> 
     ticks(world)
     assert [world.neighbours.calls[each] for each in asked] == [calls.get(each, 0) for each in asked]
     world.revive_node(dead)
-    requests(world).orders.node_back(0, dead)
+    world.requests().orders.node_back(0, dead)
     ticks(world)
     assert world.neighbours.calls[asked[0]] > calls[asked[0]]
     assert world.context.ledger.nodes.left_behind() == {}
@@ -94,15 +67,15 @@ def test_a_node_that_is_gone_is_asked_nothing_until_it_is_back(world: World) -> 
 
 
 def test_more_vjobs_than_the_brake_lets_through_begin_again_at_an_operators_word(world: World) -> None:
-    jobs = [running(world) for _ in range(6)]
+    jobs = [world.running() for _ in range(6)]
     dead = set(NODES) - {NODES[0]}
     for node in dead:
         world.kill_node(node)
     world.tick()
-    lost = [job for job in jobs if host(world, job) in dead]
+    lost = [job for job in jobs if world.host(job) in dead]
     assert len(lost) > 3
     for node in dead:
-        requests(world).orders.node_gone(0, node)
+        world.requests().orders.node_gone(0, node)
     ticks(world)
     assert [world.context.ledger.vjob(job).losses for job in lost] == [1] * len(lost)
     assert world.cycle.brake.held == ()
@@ -110,51 +83,51 @@ def test_more_vjobs_than_the_brake_lets_through_begin_again_at_an_operators_word
 
 @pytest.mark.parametrize("answers", ["libvirt", "agent"])
 def test_a_node_that_answers_is_not_gone_whatever_an_operator_says(world: World, answers: str) -> None:
-    job = running(world)
-    node = host(world, job)
+    job = world.running()
+    node = world.host(job)
     if answers == "libvirt":
         world.nodes.set_reachable(node, False)
     else:
         world.hypervisor.set_reachable(node, False)
     world.tick()
     with pytest.raises(RefusedError, match=f"{node} is not gone: its .*{answers} answers"):
-        requests(world).orders.node_gone(0, node)
+        world.requests().orders.node_gone(0, node)
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 0)
 
 
 def test_only_operators_say_what_has_become_of_nodes_and_only_of_known_ones(world: World) -> None:
     world.tick()
-    for ask in (requests(world).orders.node_gone, requests(world).orders.node_back):
+    for ask in (world.requests().orders.node_gone, world.requests().orders.node_back):
         with pytest.raises(ForbiddenError):
             ask(65534, "n1")
     with pytest.raises(NotFoundError, match="knows a node n9"):
-        requests(world).orders.node_gone(0, "n9")
+        world.requests().orders.node_gone(0, "n9")
     with pytest.raises(NotFoundError, match="n1 is not gone"):
-        requests(world).orders.node_back(0, "n1")
+        world.requests().orders.node_back(0, "n1")
     world.kill_node("n1")
-    requests(world).orders.node_gone(0, "n1")
+    world.requests().orders.node_gone(0, "n1")
     with pytest.raises(RefusedError, match="n1 is gone since"):
-        requests(world).orders.node_gone(0, "n1")
+        world.requests().orders.node_gone(0, "n1")
 
 
 def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_back(world: World) -> None:
-    job = running(world)
-    node = host(world, job)
+    job = world.running()
+    node = world.host(job)
     name = world.context.ledger.vms(job)[0].name
     world.hypervisor.set_reachable(node, False)  # it lives: nobody can reach it
     world.nodes.set_reachable(node, False)
     for other in set(NODES) - {node}:
         world.rms.set_node(other, draining=True)
     world.tick()
-    requests(world).orders.node_gone(0, node)
+    world.requests().orders.node_gone(0, node)
     world.until(job, S.WAITING)
     world.hypervisor.set_reachable(node, True)
     ticks(world)
     assert world.hypervisor.where(name) == [node]  # nobody said that it is back
-    requests(world).orders.node_back(0, node)
+    world.requests().orders.node_back(0, node)
     ticks(world)
-    assert len([said for said in events(world, "stray-stopped") if "which had been gone" in said]) == 1
+    assert len([said for said in world.events("stray-stopped") if "which had been gone" in said]) == 1
     assert world.hypervisor.where(name) == []
     assert world.state(job) is S.WAITING  # its files are still there: nothing is started beside them
     assert world.cycle.seen is not None
@@ -168,37 +141,37 @@ def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_
 
 
 def test_a_vjob_that_sleeps_on_a_node_that_is_gone_waits_says_why_and_resumes_when_it_is_back(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     node = world.context.ledger.vms(job)[0].image_node
     world.kill_node(node)
     world.tick()
-    assert requests(world).orders.node_gone(0, node) == {"begin_again": [], "wait": [str(job)]}
+    assert world.requests().orders.node_gone(0, node) == {"begin_again": [], "wait": [str(job)]}
     world.context.ledger.update_vjob(job, resumes=True)  # the engine itself would resume it
     ticks(world)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.state, vjob.losses) == (S.SLEEPING, 0)
     assert f"is on {node}, and {node} is gone" in vjob.reason
     with pytest.raises(RefusedError, match=f"and {node} is gone"):
-        requests(world).resume(0, str(job), "")
+        world.requests().resume(0, str(job), "")
     world.rms.resume(job)  # by hand
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.SLEEPING, 0)
     world.revive_node(node)
-    requests(world).orders.node_back(0, node)
+    world.requests().orders.node_back(0, node)
     world.until(job, S.RUNNING)
     assert (world.context.ledger.vjob(job).losses, world.context.ledger.vjob(job).script_started) == (0, True)
 
 
 def test_the_job_of_a_vjob_that_sleeps_on_a_node_that_is_gone_can_end(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     node = world.context.ledger.vms(job)[0].image_node
     world.kill_node(node)
     world.tick()
-    requests(world).orders.node_gone(0, node)
+    world.requests().orders.node_gone(0, node)
     world.rms.cancel(job)
     world.until(job, S.TERMINATED)
     world.revive_node(node)
-    requests(world).orders.node_back(0, node)
+    world.requests().orders.node_back(0, node)
     ticks(world, 3)
     assert world.leftovers() == []
 
@@ -234,7 +207,7 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
     ticks(world, 3)
     assert dead
     world.settle()
-    requests(world).orders.node_gone(0, dead[0])
+    world.requests().orders.node_gone(0, dead[0])
     for _ in range(40):
         world.tick(30.0)
         if world.state(job) in (S.RUNNING, S.SLEEPING) and not world.context.ledger.vms(job)[0].destination:
@@ -248,7 +221,7 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
         assert (vjob.state, world.hypervisor.where(vm.name)) == (S.RUNNING, [vm.host])
         assert vm.host != dead[0]
     world.revive_node(dead[0])
-    requests(world).orders.node_back(0, dead[0])
+    world.requests().orders.node_back(0, dead[0])
     world.rms.finish(job) if vjob.state is S.RUNNING else world.rms.cancel(job)
     world.until(job, S.TERMINATED)
     ticks(world, 3)
@@ -256,18 +229,18 @@ def test_a_node_that_dies_in_the_middle_of_anything_costs_a_new_start_at_most(
 
 
 def test_a_node_that_dies_when_the_files_of_a_resume_are_history_costs_a_new_start(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
 
     def die() -> None:
-        world.kill_node(host(world, job))
+        world.kill_node(world.host(job))
         raise UnavailableError("the connection was broken off")
 
     world.hypervisor.hook_next("unpause", Point.BEFORE, die, vm=f"vjob{job}-0")
     world.ask(job, K.RESUME)
     ticks(world, 3)
-    dead = host(world, job)
+    dead = world.host(job)
     assert (world.state(job), world.context.ledger.vms(job)[0].image_node) == (S.RESUMING, "")
-    requests(world).orders.node_gone(0, dead)
+    world.requests().orders.node_gone(0, dead)
     begun_again(world, job, dead)
 
 
@@ -280,8 +253,8 @@ def report(world: World, node: str, *, problem: str = "", hook: str = "epilog", 
 
 
 def test_the_epilog_of_the_room_proves_that_a_silent_node_has_no_vm_of_ours_any_more(world: World) -> None:
-    job = running(world)
-    node = host(world, job)
+    job = world.running()
+    node = world.host(job)
     ticks(world)
     world.kill_node(node)  # its libvirt is dead; the epilog ran before
     ticks(world)
@@ -295,8 +268,8 @@ def test_the_epilog_of_the_room_proves_that_a_silent_node_has_no_vm_of_ours_any_
 
 @pytest.mark.parametrize("what", [{"problem": "cannot end vjob1-0"}, {"hook": "prolog"}, {"age_s": 400.0}])
 def test_an_epilog_that_failed_or_ran_before_the_vm_was_last_seen_proves_nothing(world: World, what: dict) -> None:  # type: ignore[type-arg]
-    job = running(world)
-    node = host(world, job)
+    job = world.running()
+    node = world.host(job)
     world.tick(300.0)
     world.tick(60.0)
     world.kill_node(node)

@@ -66,15 +66,6 @@ def running(world: World, jobs: list[int]) -> list[int]:
     return [job for job in jobs if known.get(job) is S.RUNNING]
 
 
-def host(world: World, job: int) -> str:
-    (vm,) = world.context.ledger.vms(job)
-    return vm.host
-
-
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events(limit=100000) if event.kind == kind]
-
-
 def demanded(world: World) -> dict[str, int]:
     """By node, what the VMs there demand with their hypervisor processes."""
     found: dict[str, int] = {}
@@ -94,7 +85,7 @@ def test_vjobs_that_ask_for_three_times_what_they_need_run_together(make: Make, 
     jobs = [submit(world, 1200, 400) for _ in range(4)]
     ticks(world, 3 * FALLS)
     assert len(running(world, jobs)) == together
-    assert not events(world, "suspend")
+    assert not world.events("suspend")
 
 
 def test_where_context_switches_are_off_memory_is_as_requested(make: Make) -> None:
@@ -175,17 +166,17 @@ def test_balloons_take_back_caches_and_give_them_again(make: Make) -> None:
     world = make(nodes=1)
     first = submit(world, 1500, 300)
     ticks(world)
-    assert not events(world, "balloon"), "there is room for all that it asked for"
+    assert not world.events("balloon"), "there is room for all that it asked for"
     second = submit(world, 1500, 300)
     ticks(world, 2 * FALLS)
     assert len(running(world, [first, second])) == 2
-    taken = events(world, "balloon")
+    taken = world.events("balloon")
     assert taken and all("is asked to do with" in each for each in taken)
     left = world.hypervisor.statistics("n1")
     assert sum(each.memory_current_kib or 0 for each in left.values()) // GIB <= 2 * GIB - 64 - 2 * OVERHEAD
     told = len(taken)
     ticks(world, 4)
-    assert len(events(world, "balloon")) == told, "with the same needs nothing is asked again"
+    assert len(world.events("balloon")) == told, "with the same needs nothing is asked again"
     world.rms.cancel(second)
     ticks(world, 3)
     (alone,) = world.hypervisor.statistics("n1").values()
@@ -196,15 +187,15 @@ def test_a_node_on_which_vms_wait_for_memory_loses_one(make: Make) -> None:
     world = make(nodes=2)
     jobs = [submit(world, 1600, 300) for _ in range(2)]
     ticks(world, 2 * FALLS)
-    if host(world, jobs[0]) != host(world, jobs[1]):
-        world.ask(jobs[1], OperationKind.MIGRATE, host(world, jobs[0]))
+    if world.host(jobs[0]) != world.host(jobs[1]):
+        world.ask(jobs[1], OperationKind.MIGRATE, world.host(jobs[0]))
         ticks(world, 1)
-    short = host(world, jobs[0])
+    short = world.host(jobs[0])
     world.nodes.bounds.pressure[short] = 50.0
     ticks(world, 6)
     del world.nodes.bounds.pressure[short]
     ticks(world, 1)
-    assert host(world, jobs[0]) != host(world, jobs[1])
+    assert world.host(jobs[0]) != world.host(jobs[1])
     assert running(world, jobs) == jobs
 
 
@@ -328,7 +319,7 @@ def blocked(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, lis
         small.append(submit(world, 1100, 300, name="small"))
         ticks(world)
     world.rms.cancel(small.pop())
-    beside, *others = [job for job in small if host(world, job) == host(world, large)]
+    beside, *others = [job for job in small if world.host(job) == world.host(large)]
     for job in others:
         world.rms.cancel(job)
     ticks(world, 20)  # nobody is exempt from suspension any more
@@ -349,12 +340,12 @@ def reserved(make: Make, reserving_s: float = 3600) -> tuple[World, int, int, li
 
 def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
     world, large, beside, small, node = reserved(make)
-    (told,) = events(world, "node-reserved")
+    (told,) = world.events("node-reserved")
     assert all(way in told for way in ("compaction", "reservation", "suspension"))
     assert running(world, [large, beside, *small]) == [large, beside, *small], "nobody is suspended meanwhile"
-    assert host(world, large) == host(world, beside)
+    assert world.host(large) == world.host(beside)
 
-    here = [job for job in small if host(world, job) == node]
+    here = [job for job in small if world.host(job) == node]
     world.rms.cancel(here[0])
     late = submit(world, 1100, 300, name="small")
     ticks(world, 2)
@@ -363,15 +354,15 @@ def test_the_blocking_problem_ends_with_a_reserved_node(make: Make) -> None:
     for job in here[1:]:
         world.rms.cancel(job)
     ticks(world, 3)
-    assert host(world, large) == node
+    assert world.host(large) == node
     (held,) = world.context.ledger.reservations.read().held
     assert held.guests == {f"vjob{large}-0"}
     world.until(late, S.RUNNING)
-    assert host(world, late) == host(world, beside), "small ones flow on elsewhere"
+    assert world.host(late) == world.host(beside), "small ones flow on elsewhere"
     world.rms.cancel(large)
     ticks(world, 3)
     assert not world.context.ledger.reservations.read().held
-    assert events(world, "node-released")
+    assert world.events("node-released")
 
 
 def test_a_reserved_node_without_room_in_time_is_told_as_a_full_cluster_and_the_last_in_the_queue_sleeps(
@@ -379,15 +370,15 @@ def test_a_reserved_node_without_room_in_time_is_told_as_a_full_cluster_and_the_
 ) -> None:
     world, large, beside, small, node = reserved(make, reserving_s=300)
     ticks(world, 8)
-    assert not events(world, "cluster-full"), "240 s are not over yet"
+    assert not world.events("cluster-full"), "240 s are not over yet"
     assert running(world, [large, beside, *small]) == [large, beside, *small]
     ticks(world, 4)
-    (told,) = events(world, "cluster-full")
+    (told,) = world.events("cluster-full")
     assert told == f"{node} is released: it has no room after 300 s; the cluster is truly full"
     assert not world.context.ledger.reservations.read().held, "nobody reserves for as long again"
     assert world.state(small[-1]) is S.SLEEPING or world.state(beside) is S.SLEEPING
     ticks(world, 4)
-    assert len(events(world, "cluster-full")) == len(events(world, "node-reserved")) == 1
+    assert len(world.events("cluster-full")) == len(world.events("node-reserved")) == 1
 
 
 def test_a_reservation_survives_the_engine(make: Make) -> None:
@@ -467,7 +458,7 @@ def three_nodes(make: Make, policy: str) -> tuple[World, int, list[int]]:
     ticks(world, 2 * FALLS)
     jobs = [large, gang, *small]
     assert running(world, jobs) == jobs
-    home = host(world, large)
+    home = world.host(large)
     apart, beside = sorted({"n1", "n2", "n3"} - {home})
     homes = {f"vjob{gang}-0": home, f"vjob{gang}-1": beside}
     homes |= {f"vjob{job}-0": node for job, node in zip(small, (beside, apart, apart), strict=True)}
@@ -491,21 +482,21 @@ def three_nodes(make: Make, policy: str) -> tuple[World, int, list[int]]:
 
 def test_on_three_nodes_the_seeds_policy_reserves_one_for_the_grown_vm_of_a_gang(make: Make) -> None:
     world, gang, others = three_nodes(make, "v-reconfiguration")
-    grown, home = f"vjob{gang}-0", host(world, others[0])
+    grown, home = f"vjob{gang}-0", world.host(others[0])
     ticks(world, 2)
     (held,) = world.context.ledger.reservations.read().held
     assert held.node != home and not held.guests
     assert at(world, grown) == home and running(world, [gang, *others]) == [gang, *others]
-    (told,) = events(world, "node-reserved")
+    (told,) = world.events("node-reserved")
     assert "compaction" not in told, "the seed compares no costs"
 
-    for job in [job for job in others[1:] if host(world, job) == held.node]:
+    for job in [job for job in others[1:] if world.host(job) == held.node]:
         world.rms.cancel(job)
     ticks(world, 3)
     assert at(world, grown) == held.node
     (held,) = world.context.ledger.reservations.read().held
     assert held.guests == {grown}
-    assert not events(world, "vjob-suspending")
+    assert not world.events("vjob-suspending")
     world.rms.cancel(gang)
     ticks(world, 3)
     assert not world.context.ledger.reservations.read().held
@@ -513,12 +504,12 @@ def test_on_three_nodes_the_seeds_policy_reserves_one_for_the_grown_vm_of_a_gang
 
 def test_on_three_nodes_migrations_relieve_a_gang_where_nothing_is_reserved(make: Make) -> None:
     world, gang, others = three_nodes(make, "load-sharing")
-    moved = len(events(world, "migrated"))
+    moved = len(world.events("migrated"))
     ticks(world, 3)
-    assert len(events(world, "migrated")) >= moved + 2, "those in the way, and one of the two"
-    assert at(world, f"vjob{gang}-0") != host(world, others[0])
+    assert len(world.events("migrated")) >= moved + 2, "those in the way, and one of the two"
+    assert at(world, f"vjob{gang}-0") != world.host(others[0])
     assert running(world, [gang, *others]) == [gang, *others]
-    assert not events(world, "node-reserved") and not events(world, "vjob-suspending")
+    assert not world.events("node-reserved") and not world.events("vjob-suspending")
 
 
 def test_a_smaller_vm_is_not_expected_to_need_more_than_it_has(make: Make) -> None:

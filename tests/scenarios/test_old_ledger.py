@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenarios.test_absence import events, running, sleeping, ticks, unharmed
+from scenarios.test_absence import ticks, unharmed
 from scenarios.world import World
 
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.reconcile import RmsAct
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -52,7 +51,7 @@ def running_since(world: World, jobs: int = 1) -> list[int]:
 
 def resumed_since(world: World, meanwhile: Callable[[int], object] = lambda job: None) -> int:
     """A job that sleeps in the ledger, and runs on another node."""
-    job = sleeping(world)
+    job = world.sleeping()
     was = world.context.ledger.vms(job)[0].image_node
 
     def resume() -> None:
@@ -109,7 +108,7 @@ def test_vm_whose_job_waits_in_slurm_too_is_ended(world: World) -> None:
     [job] = running_since(world)
     world.rms.requeue(job)
     world.until(job, S.RUNNING)
-    assert events(world, "stray-stopped")
+    assert world.events("stray-stopped")
     assert len(world.hypervisor.where(f"vjob{job}-0")) == 1
 
 
@@ -149,7 +148,7 @@ def test_vjob_that_was_suspended_since_keeps_its_saved_state(world: World, then:
         job = world.submit(vms=1, memory_mib=128)
         ticks(world, 2)
     else:
-        job = running(world)
+        job = world.running()
 
     def suspend() -> None:
         world.context.ledger.plans.clear_pause()
@@ -169,7 +168,7 @@ def test_vjob_that_was_suspended_since_keeps_its_saved_state(world: World, then:
 
 def suspended_since(world: World) -> tuple[int, list[str]]:
     """A job that runs in the ledger, and sleeps; and the files of its saved states."""
-    job = running(world)
+    job = world.running()
 
     def suspend() -> None:
         world.ask(job, K.SUSPEND)
@@ -183,17 +182,12 @@ def states(world: World) -> list[str]:
     return [path for node in world.sizes for path in world.files.paths(node)]
 
 
-def as_root(world: World) -> Requests:
-    """What users and operators ask the service for."""
-    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-
-
 @pytest.mark.parametrize("looks", [0, 1, 2, 5])
 def test_nothing_by_hand_touches_a_vjob_that_is_held_back(world: World, looks: int) -> None:
     job, files = suspended_since(world)
     for _ in range(looks):
         world.tick(10)
-    asked = as_root(world)
+    asked = world.requests()
     for act in (
         lambda: asked.suspend(0, str(job)),
         lambda: asked.resume(0, str(job), ""),
@@ -232,7 +226,7 @@ def test_saved_states_that_the_ledger_does_not_know_are_taken_over_when_an_opera
     boots = [call for call in world.hypervisor.calls if call[0] == "boot"]
     confirm(world, job)
     world.tick(10)
-    assert events(world, "taken-over")
+    assert world.events("taken-over")
     world.until(job, S.RUNNING)
     vjob = world.context.ledger.vjob(job)
     assert (vjob.losses, vjob.script_started, world.rms.job(job).restarts) == (0, True, 0)
@@ -241,7 +235,7 @@ def test_saved_states_that_the_ledger_does_not_know_are_taken_over_when_an_opera
 
 
 def test_state_is_offered_where_the_backup_was_made_during_the_suspend(world: World) -> None:
-    job = running(world)
+    job = world.running()
     world.rms.suspend(job)
     seen = world.context.ledger
 
@@ -286,7 +280,7 @@ def test_saved_state_that_is_there_twice_is_not_offered(world: World) -> None:
 
 
 def test_lost_states_of_many_are_held_back(world: World) -> None:
-    jobs = [sleeping(world) for _ in range(4)]
+    jobs = [world.sleeping() for _ in range(4)]
     for job in jobs:
         [vm] = world.context.ledger.vms(job)
         world.files.damage(vm.image_node, f"/store/{vm.name}.state")

@@ -21,20 +21,6 @@ from rmsplugin.model.vjob import VJobState
 S, K = VJobState, OperationKind
 
 
-def running(world: World, **options: int) -> int:
-    job = world.submit(**options)
-    world.until(job, S.RUNNING)
-    world.context.ledger.update_vjob(job, script_started=True)
-    return job
-
-
-def sleeping(world: World, **options: int) -> int:
-    job = running(world, **options)
-    world.ask(job, K.SUSPEND)
-    world.until(job, S.SLEEPING)
-    return job
-
-
 def calls(world: World, method: str) -> list[tuple[str, ...]]:
     return [call for call in world.hypervisor.calls if call[0] == method]
 
@@ -52,7 +38,7 @@ def events(world: World) -> str:
 
 
 def test_saves_are_begun_in_the_order_of_host_names_one_second_apart(world: World) -> None:
-    job = running(world, vms=3, memory_mib=128)
+    job = world.running(vms=3, memory_mib=128)
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
     operation = world.context.ledger.operation(2)
@@ -62,7 +48,7 @@ def test_saves_are_begun_in_the_order_of_host_names_one_second_apart(world: Worl
 
 
 def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World) -> None:
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
     order = [name for name, argument in world.rms.calls if name in ("suspend", "resume") and argument == job]
@@ -72,7 +58,7 @@ def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World
 
 @pytest.mark.parametrize("dies", ["before its save", "in its save"])
 def test_state_of_an_earlier_suspend_is_never_taken_for_that_of_a_later_one(world: World, dies: str) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.nodes.fail_next("drop_state", UnavailableError("no answer"))
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -89,7 +75,7 @@ def test_state_of_an_earlier_suspend_is_never_taken_for_that_of_a_later_one(worl
 
 
 def test_seal_whose_answer_is_lost_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     seal, unanswered = world.nodes.seal, [f"vjob{job}-1"]
 
     def answer_is_lost(node: str, vm: str, **options: bool) -> Digest:
@@ -112,7 +98,7 @@ def test_seal_whose_answer_is_lost_loses_nothing(world: World, monkeypatch: pyte
 
 
 def test_one_save_that_fails_leaves_all_vms_running_and_no_file(world: World) -> None:
-    job = running(world, vms=3, memory_mib=128)
+    job = world.running(vms=3, memory_mib=128)
     world.hypervisor.fail_next("save", NoSpaceError("no space left in the store of n2"), vm=f"vjob{job}-1")
     world.ask(job, K.SUSPEND)
     world.until(job, S.RUNNING)
@@ -124,7 +110,7 @@ def test_one_save_that_fails_leaves_all_vms_running_and_no_file(world: World) ->
 
 
 def test_one_restore_that_fails_leaves_all_vms_asleep_and_every_file(world: World) -> None:
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     before = {path for node in NODES for path in world.files.paths(node)}
     world.hypervisor.fail_next("restore", OperationFailedError("qemu does not start"), vm=f"vjob{job}-1")
     world.ask(job, K.RESUME)
@@ -137,8 +123,8 @@ def test_one_restore_that_fails_leaves_all_vms_asleep_and_every_file(world: Worl
 
 
 def test_a_corrupt_state_is_not_restored_and_only_its_vjob_begins_again(world: World) -> None:
-    neighbour = running(world, vms=1)
-    job = sleeping(world, vms=2)
+    neighbour = world.running(vms=1)
+    job = world.sleeping(vms=2)
     vm = world.context.ledger.vms(job)[0]
     world.files.damage(vm.image_node, f"/store/{vm.name}.state")
     world.ask(job, K.RESUME)
@@ -152,7 +138,7 @@ def test_a_corrupt_state_is_not_restored_and_only_its_vjob_begins_again(world: W
 
 
 def test_a_vm_that_dies_takes_its_vjob_to_the_start(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     world.hypervisor.kill_vm(f"vjob{job}-1")
     world.until(job, S.WAITING, S.STARTING)
     world.until(job, S.RUNNING)
@@ -161,7 +147,7 @@ def test_a_vm_that_dies_takes_its_vjob_to_the_start(world: World) -> None:
 
 
 def test_a_node_out_of_reach_is_not_a_lost_vm(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     world.hypervisor.set_reachable("n1", False)
     for _ in range(5):
         world.tick()
@@ -275,7 +261,7 @@ def test_a_smaller_vjob_behind_a_blocked_one_starts(world: World) -> None:
 
 
 def test_a_remote_resume_copies_the_state_and_removes_it_everywhere(world: World) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     [vm] = world.context.ledger.vms(job)
     target = next(node for node in NODES if node != vm.image_node)
     world.ask(job, K.RESUME, target)
@@ -285,7 +271,7 @@ def test_a_remote_resume_copies_the_state_and_removes_it_everywhere(world: World
 
 
 def test_scontrol_suspend_and_resume_by_hand_are_followed(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     world.rms.suspend(job)
     world.until(job, S.SLEEPING)
     world.rms.resume(job)
@@ -294,7 +280,7 @@ def test_scontrol_suspend_and_resume_by_hand_are_followed(world: World) -> None:
 
 
 def test_a_job_that_was_requeued_by_hand_does_not_start_again_in_the_second_of_its_requeue(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     world.rms.requeue_by_admin(job)
     for _ in range(10):
         world.tick()
@@ -305,7 +291,7 @@ def test_a_job_that_was_requeued_by_hand_does_not_start_again_in_the_second_of_i
 
 @pytest.mark.parametrize("noticed", [True, False], ids=["noticed before", "not noticed"])
 def test_a_job_that_was_requeued_while_it_slept_is_resumed(world: World, noticed: bool) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.rms.requeue_by_admin(job)
     if noticed:
         for _ in range(4):
@@ -319,7 +305,7 @@ def test_a_job_that_was_requeued_while_it_slept_is_resumed(world: World, noticed
 
 
 def test_an_unreachable_controller_changes_nothing(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
     world.rms.fail_next("snapshot", UnavailableError("slurmctld does not answer"))
     world.tick()
     assert world.cycle.report.problems == ["slurmctld does not answer"]
@@ -374,7 +360,7 @@ def test_elements_of_an_array_become_vjobs_of_their_own(world: World) -> None:
 
 
 def test_a_resume_that_is_interrupted_after_its_files_are_history_never_goes_back_to_sleeping(world: World) -> None:
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     world.hypervisor.fail_next("unpause", UnavailableError("n1 does not answer"), vm=f"vjob{job}-1")
     world.ask(job, K.RESUME, "n1")
     world.until(job, S.RESUMING)
@@ -390,7 +376,7 @@ def test_a_resume_that_is_interrupted_after_its_files_are_history_never_goes_bac
 
 
 def test_a_suspend_that_is_undone_before_its_state_is_sealed_restores_no_older_one(world: World) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.nodes.fail_next("drop_state", UnavailableError("n1 does not answer"))
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -403,7 +389,7 @@ def test_a_suspend_that_is_undone_before_its_state_is_sealed_restores_no_older_o
 
 
 def test_an_interrupted_undo_of_a_suspend_leaves_no_paused_vm_beside_its_state(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
 
     def lost() -> None:
         raise UnavailableError("the connection broke after the restore")
@@ -427,7 +413,7 @@ def test_an_interrupted_undo_of_a_suspend_leaves_no_paused_vm_beside_its_state(w
 
 
 def test_what_is_asked_for_by_hand_is_a_plan_of_one_step(world: World) -> None:
-    job = sleeping(world, memory_mib=512)
+    job = world.sleeping(vms=2, memory_mib=512)
     vjob = world.context.ledger.vjob(job)
     assert not vjob.resumes, "who suspends by hand resumes by hand"
     world.ask(job, K.RESUME)
@@ -444,7 +430,7 @@ def test_what_is_asked_for_by_hand_is_a_plan_of_one_step(world: World) -> None:
 
 
 def test_what_is_refused_by_hand_leaves_no_plan(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping(vms=2)
     before = len(world.context.ledger.plans.plans(99))
     world.ask(job, K.SUSPEND)
     world.ask(job, K.MIGRATE)
@@ -453,7 +439,7 @@ def test_what_is_refused_by_hand_leaves_no_plan(world: World) -> None:
 
 
 def test_what_is_under_way_by_hand_counts_with_the_steps_of_context_switches(world: World) -> None:
-    job, found = running(world), []
+    job, found = world.running(vms=2), []
     plans = world.context.ledger.plans
     world.hypervisor.hook_next("save", Point.DURING, lambda: found.extend(plans.open_steps()))
     world.ask(job, K.SUSPEND)

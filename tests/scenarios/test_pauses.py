@@ -20,7 +20,6 @@ from scenarios.test_slowdown import (
     pass_time,
     reason,
     short,
-    states,
     ticks_until,
     whole,
 )
@@ -146,7 +145,7 @@ def test_who_needs_the_memory_of_one_that_is_paused_has_it_saved_or_moved(world:
     large = [one(world, time_limit_s=HOUR_S, memory_mib=700, partition="urgent") for _ in world.sizes]
     for each in large:
         ticks_until(world, each, 400)
-    assert states(world, *longs, job) == [S.SLEEPING] * 4
+    assert world.states(*longs, job) == [S.SLEEPING] * 4
     for each in large:
         world.rms.finish(each)
     for each in longs:
@@ -159,7 +158,7 @@ def test_memory_that_is_free_elsewhere_takes_one_that_is_paused(world: World) ->
     longs, _, _ = served(world)
     large = one(world, time_limit_s=HOUR_S, memory_mib=600, partition="urgent")
     ticks_until(world, large, 400)
-    assert states(world, *longs).count(S.PAUSED) == 2
+    assert world.states(*longs).count(S.PAUSED) == 2
     assert [call[0] for call in world.hypervisor.calls if call[0] == "save"] == []
 
 
@@ -196,7 +195,7 @@ def test_where_memory_is_observed_nobody_is_paused(directory: Path) -> None:
         longs = full(world)
         job = short(world)
         ticks_until(world, job, 1000)
-        assert states(world, *longs).count(S.SLEEPING) == 1
+        assert world.states(*longs).count(S.SLEEPING) == 1
 
 
 # -- what others do meanwhile -----------------------------------------------------------------------------------------

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from scenarios.test_absence import events, running, sleeping, ticks
+from scenarios.test_absence import ticks
 from scenarios.world import World
 
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy, record_requeue
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -35,7 +34,7 @@ def delivers_its_end(world: World, job: int) -> None:
 
 @pytest.mark.parametrize("delivered", [False, True], ids=["nobody saw its end", "its end was delivered"])
 def test_script_that_requeues_itself_and_ends_is_run_again(world: World, delivered: bool) -> None:
-    job = running(world)
+    job = world.running()
     world.context.ledger.update_vjob(job, script_started=True)
     assert tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
@@ -47,11 +46,11 @@ def test_script_that_requeues_itself_and_ends_is_run_again(world: World, deliver
     vjob = world.context.ledger.vjob(job)
     assert (vjob.script_started, vjob.finished, vjob.losses) == (False, False, 0)
     assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
-    assert not events(world, "reattached")
+    assert not world.events("reattached")
 
 
 def test_script_that_requeues_itself_and_goes_on_is_run_again(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     world.until(job, S.WAITING, S.STARTING)
@@ -60,7 +59,7 @@ def test_script_that_requeues_itself_and_goes_on_is_run_again(world: World) -> N
 
 
 def test_script_that_requeues_itself_and_loses_its_vm_is_run_again(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     world.hypervisor.kill_vm(f"vjob{job}-0")
@@ -71,7 +70,7 @@ def test_script_that_requeues_itself_and_loses_its_vm_is_run_again(world: World)
 
 
 def test_script_that_requeues_itself_while_it_is_suspended_is_run_again(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
@@ -81,17 +80,17 @@ def test_script_that_requeues_itself_while_it_is_suspended_is_run_again(world: W
 
 
 def test_requeue_that_slurm_refuses_is_none(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     tell(world, job, RequeuedBy.NOBODY)
     world.rms.requeue_by_admin(job)
     ticks(world, 10)
-    assert events(world, "reattached")
+    assert world.events("reattached")
     assert boots(world) == 1
 
 
 def test_script_that_ends_after_somebody_elses_requeue_and_before_its_next_run_is_run_again(world: World) -> None:
-    job = running(world)
+    job = world.running()
     assert not tell(world, job, RequeuedBy.OTHERS)
     world.rms.requeue_by_admin(job)
     ends(world, job)
@@ -101,11 +100,11 @@ def test_script_that_ends_after_somebody_elses_requeue_and_before_its_next_run_i
 
 
 def test_script_that_runs_on_is_attached_to_and_its_end_is_that_of_the_next_run(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.OTHERS)
     world.rms.requeue_by_admin(job)
     ticks(world, 10)
-    assert events(world, "reattached")
+    assert world.events("reattached")
     ends(world, job)
     world.rms.lose_node(world.rms.job(job).batch_host)
     ticks(world, 10)
@@ -114,16 +113,16 @@ def test_script_that_runs_on_is_attached_to_and_its_end_is_that_of_the_next_run(
 
 
 def test_script_that_ended_while_its_front_was_lost_is_not_run_again(world: World) -> None:
-    job = running(world)
+    job = world.running()
     ends(world, job)
     world.rms.lose_node(world.rms.job(job).batch_host)
     ticks(world, 10)
-    assert events(world, "reattached")
+    assert world.events("reattached")
     assert (world.rms.job(job).restarts, boots(world)) == (1, 1)
 
 
 def test_what_an_old_wrapper_tells_late_is_not_heard(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     world.until(job, S.WAITING, S.STARTING)
@@ -134,7 +133,7 @@ def test_what_an_old_wrapper_tells_late_is_not_heard(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["requeuehold", "requeue, then hold by its user", "requeue, then hold by an admin"])
 def test_hold_of_a_requeued_vjob_lasts_until_it_is_released(world: World, how: str) -> None:
-    job = running(world)
+    job = world.running()
     if how == "requeuehold":
         world.rms.requeue_held(job)
     else:
@@ -151,7 +150,7 @@ def test_hold_of_a_requeued_vjob_lasts_until_it_is_released(world: World, how: s
 
 
 def test_hold_of_a_vjob_that_is_requeued_while_it_sleeps_lasts_until_it_is_released(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     world.context.ledger.update_vjob(job, resumes=True)
     world.rms.requeue_held(job)
     for _ in range(8):
@@ -164,7 +163,7 @@ def test_hold_of_a_vjob_that_is_requeued_while_it_sleeps_lasts_until_it_is_relea
 
 
 def test_script_that_requeues_and_holds_itself_is_run_again_when_it_is_released(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_held(job)
     for _ in range(8):
@@ -177,7 +176,7 @@ def test_script_that_requeues_and_holds_itself_is_run_again_when_it_is_released(
 
 
 def test_hold_that_comes_while_a_requeued_vjob_starts_again_is_not_lifted(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     world.until(job, S.WAITING)
@@ -192,7 +191,7 @@ def test_hold_that_comes_while_a_requeued_vjob_starts_again_is_not_lifted(world:
 
 def attaches(world: World, job: int) -> bool:
     """Whether the wrapper of the job's run that Slurm has started gets into the VMs."""
-    requests = Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
+    requests = world.requests()
     uid, run = world.context.ledger.vjob(job).uid, world.rms.job(job).restarts
     return requests.access(uid, str(job), wrapper=True, run=run)["state"] == "running"
 
@@ -209,7 +208,7 @@ def slurm_starts_it_again(world: World, job: int) -> None:
 def test_script_that_requeues_itself_is_run_again_where_slurm_was_faster_than_the_engine(
     world: World, delivered: bool
 ) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     ends(world, job)
@@ -225,7 +224,7 @@ def test_script_that_requeues_itself_is_run_again_where_slurm_was_faster_than_th
 
 @pytest.mark.parametrize("ended", [False, True], ids=["it goes on", "it has ended"])
 def test_somebody_elses_requeue_where_slurm_was_faster_than_the_engine(world: World, ended: bool) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.OTHERS)
     world.rms.requeue_by_admin(job)
     if ended:
@@ -242,7 +241,7 @@ def test_somebody_elses_requeue_where_slurm_was_faster_than_the_engine(world: Wo
 
 
 def test_job_that_requeues_itself_is_behind_the_gate_before_slurm_has_cleaned_up(world: World) -> None:
-    job = running(world)
+    job = world.running()
     tell(world, job, RequeuedBy.SCRIPT)
     world.rms.requeue_by_admin(job)
     assert world.rms.job(job).completing
@@ -252,7 +251,7 @@ def test_job_that_requeues_itself_is_behind_the_gate_before_slurm_has_cleaned_up
 
 
 def test_wrapper_of_a_vjob_that_was_requeued_asleep_attaches_once_it_is_resumed(world: World) -> None:
-    job = sleeping(world)
+    job = world.sleeping()
     world.context.ledger.update_vjob(job, resumes=True)
     world.rms.requeue_by_admin(job)
     world.until(job, S.RUNNING)
@@ -264,7 +263,7 @@ def test_wrapper_of_a_vjob_that_was_requeued_asleep_attaches_once_it_is_resumed(
 @pytest.mark.parametrize("code", [3, 4])
 def test_script_that_ends_with_a_code_of_requeue_exit_is_run_again(world: World, code: int, faster: bool) -> None:
     world.rms.requeue_exits = frozenset({3})
-    job = running(world)
+    job = world.running()
     ends(world, job)
     world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=code)
     if not faster:

@@ -98,10 +98,6 @@ def served(world: World, job: int) -> None:
     world.until(job, S.TERMINATED)
 
 
-def states(world: World, *jobs: int) -> list[VJobState]:
-    return [world.state(job) for job in jobs]
-
-
 def whole(world: World, *jobs: int) -> None:
     """Each began once, lost nothing, and Slurm knows it as one run."""
     for job in jobs:
@@ -147,7 +143,7 @@ def test_where_preempt_mode_is_off_nobody_makes_way(world: World) -> None:
     longs = full(world)
     job = short(world)
     never(world, job, 3 * HOUR_S)
-    assert states(world, *longs) == [S.RUNNING] * 3
+    assert world.states(*longs) == [S.RUNNING] * 3
     world.rms.finish(longs[0])
     world.until(job, S.RUNNING)
 
@@ -159,7 +155,7 @@ def test_preempt_exempt_time_protects(world: World) -> None:
     never(world, job, 0.9 * HOUR_S)
     assert "exempt" in reason(world, job) or "nobody has to make way" in reason(world, job)
     ticks_until(world, job, 0.3 * HOUR_S)
-    assert states(world, *longs).count(S.SLEEPING) == 1
+    assert world.states(*longs).count(S.SLEEPING) == 1
 
 
 def test_who_was_started_a_moment_ago_is_exempt_for_ten_switches(world: World) -> None:
@@ -175,7 +171,7 @@ def test_a_higher_tier_needs_not_to_have_waited_and_a_lower_one_never_has(world:
     longs = full(world)
     urgent = one(world, partition="urgent", time_limit_s=50 * HOUR_S)
     ticks_until(world, urgent, 30)
-    assert states(world, *longs).count(S.SLEEPING) == 1
+    assert world.states(*longs).count(S.SLEEPING) == 1
     pass_time(world, HOUR_S)
     for _ in range(20):
         last = short(world)
@@ -196,7 +192,7 @@ def test_a_job_does_not_wait_while_it_is_held_or_depends_on_another(world: World
     world.rms.release(job) if how == "held" else world.rms.cancel(before)
     world.tick(1)
     world.tick(1)
-    assert states(world, *longs, job) == [S.RUNNING] * 3 + [S.WAITING], "20 h do not count"
+    assert world.states(*longs, job) == [S.RUNNING] * 3 + [S.WAITING], "20 h do not count"
     ticks_until(world, job, 300)
     assert world.context.ledger.vjob(job).standing.accrues_from > world.time - 400
 
@@ -238,7 +234,7 @@ def test_where_order_counts_nobody_makes_way_for_who_is_behind_in_slurms_queue(d
         by_shares(world)
         longs = full(world, user="alice")
         never(world, short(world, user="bob"), 2 * HOUR_S)
-        assert states(world, *longs) == [S.RUNNING] * 3
+        assert world.states(*longs) == [S.RUNNING] * 3
 
 
 def test_a_priority_that_is_set_by_hand_counts_whole_however_old_the_job_is(world: World) -> None:
@@ -255,7 +251,7 @@ def test_a_priority_that_is_set_by_hand_counts_whole_however_old_the_job_is(worl
         world.tick(HOUR_S / 2)
     world.rms.preempt_exempt_s = None
     ticks_until(world, second, 60)
-    assert states(world, first, *jobs) == [S.WAITING, S.RUNNING, S.RUNNING, S.SLEEPING]
+    assert world.states(first, *jobs) == [S.WAITING, S.RUNNING, S.RUNNING, S.SLEEPING]
 
 
 def test_time_alone_has_the_engine_decide_and_until_then_nothing_is_done(world: World) -> None:
@@ -275,7 +271,7 @@ def test_time_alone_has_the_engine_decide_and_until_then_nothing_is_done(world: 
         cycles += 1
         assert cycles < 1000
     assert cycles > 5
-    assert states(world, *longs).count(S.SLEEPING) == 1
+    assert world.states(*longs).count(S.SLEEPING) == 1
     more = world.context.ledger._rows("select count(*) as number from decisions")[0]["number"] - decisions
     assert more <= 12, "a decision is recorded where it changed"
     assert len([call for call in world.rms.calls if call[0] not in ("snapshot", "pulse", "job", "jobs")]) - calls < 20
@@ -290,4 +286,4 @@ def test_a_preview_says_what_the_policy_of_the_settings_would_do(world: World) -
     assert view["policy"] == "slowdown"
     assert view["decision"][str(job)]["state"] == "running"
     assert "expansion" in view["decision"][str(job)]["reason"]
-    assert states(world, *longs, job) == [S.RUNNING] * 3 + [S.WAITING], "it only looks"
+    assert world.states(*longs, job) == [S.RUNNING] * 3 + [S.WAITING], "it only looks"

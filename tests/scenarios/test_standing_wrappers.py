@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scenarios.test_operations import events, running, sleeping
+from scenarios.test_operations import events
 from scenarios.world import FRONTS, World
 
 from rmsplugin.adapters.rms.base import JobState
@@ -35,7 +35,7 @@ def until(world: World, condition: Callable[[], bool], ticks: int) -> None:
 
 
 def test_the_wrapper_goes_on_after_a_save_that_fails_at_once(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     world.hypervisor.fail_next("save", NoSpaceError("no space left"), vm=f"vjob{job}-1")
     world.ask(job, K.SUSPEND)
     world.until(job, S.RUNNING)
@@ -43,7 +43,7 @@ def test_the_wrapper_goes_on_after_a_save_that_fails_at_once(world: World) -> No
 
 
 def test_the_wrapper_goes_on_after_a_pause_that_fails_or_ends_at_once(world: World) -> None:
-    job = running(world, vms=2)
+    job = world.running(vms=2)
     world.ask(job, K.PAUSE)
     while world.state(job) is not S.PAUSED:
         world.cycle_beside(0.01)
@@ -53,7 +53,7 @@ def test_the_wrapper_goes_on_after_a_pause_that_fails_or_ends_at_once(world: Wor
 
 
 def test_a_long_suspend_that_fails_is_no_silence_of_the_wrapper(world: World) -> None:
-    job = running(world, vms=1)
+    job = world.running(vms=1)
 
     def fail(*_: object, **__: object) -> None:
         world.pass_time(200)
@@ -69,7 +69,7 @@ def test_a_long_suspend_that_fails_is_no_silence_of_the_wrapper(world: World) ->
 
 
 def test_a_resume_that_never_reached_the_front_is_told_once_more(world: World) -> None:
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     world.rms.resumes_lost = 2
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -83,7 +83,7 @@ def test_a_resume_that_never_reached_the_front_is_told_once_more(world: World) -
 
 
 def test_a_wrapper_that_never_goes_on_is_missed_as_any_other(world: World) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.rms.resumes_lost = 1000
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -94,7 +94,7 @@ def test_a_wrapper_that_never_goes_on_is_missed_as_any_other(world: World) -> No
 
 @pytest.mark.parametrize("failing", ["suspend", "resume"])
 def test_slurm_that_does_not_answer_meanwhile_leaves_no_job_suspended(world: World, failing: str) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.rms.resumes_lost = 1
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -105,7 +105,7 @@ def test_slurm_that_does_not_answer_meanwhile_leaves_no_job_suspended(world: Wor
 
 
 def test_a_front_that_is_lost_while_its_wrapper_is_let_go_on_leaves_no_hold(world: World) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.rms.resumes_lost = 1
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)
@@ -126,7 +126,7 @@ def test_a_front_that_is_lost_while_its_wrapper_is_let_go_on_leaves_no_hold(worl
 
 def live(world: World, kill_at: int | None) -> int:
     """A resume that is lost; from then on the engine is killed at some instant. Returns how many there were."""
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     world.rms.resumes_lost = 1
     world.ask(job, K.RESUME)
     world.until(job, S.RUNNING)

@@ -60,17 +60,13 @@ def calls(world: World, method: str) -> int:
     return sum(call[0] == method for call in world.hypervisor.calls)
 
 
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events() if event.kind == kind]
-
-
 def test_the_first_vm_boots_and_is_saved_and_the_later_ones_are_restored(world: World) -> None:
     ends(world, runs(world))
     assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (1, 1, 1)
     ends(world, runs(world))
     ends(world, runs(world))
     assert (calls(world, "boot"), calls(world, "save"), calls(world, "restore")) == (1, 1, 3)
-    assert len(events(world, "template-made")) == 1
+    assert len(world.events("template-made")) == 1
 
 
 def test_vms_with_disks_start_from_templates_too(disk_world: World) -> None:
@@ -148,7 +144,7 @@ def test_while_one_vm_makes_the_template_the_others_of_its_kind_boot(world: Worl
     job = runs(world, vms=3)
     nodes = {vm.host for vm in world.context.ledger.vms(job)}
     assert calls(world, "boot") == 3
-    assert len(events(world, "template-made")) == len(nodes)
+    assert len(world.events("template-made")) == len(nodes)
     ends(world, job)
 
 
@@ -182,7 +178,7 @@ def test_a_template_that_fails_is_dropped_and_the_vm_boots_in_the_same_start(
     job = runs(world)
     assert world.rms.job(job).restarts == 0, "the job does not notice"
     assert calls(world, "boot") == 2
-    assert str(error) in events(world, "template-failed")[0]
+    assert str(error) in world.events("template-failed")[0]
     assert sum(world.nodes.templates.kept(node) for node in world.sizes) == 0
     ends(world, job)
 
@@ -192,10 +188,10 @@ def test_a_template_that_cannot_be_made_costs_its_vm_a_boot(world: World, method
     world.hypervisor.fail_next(method, OperationFailedError("no"))
     job = runs(world)
     assert world.rms.job(job).restarts == 0
-    assert len(events(world, "template-failed")) == 1
+    assert len(world.events("template-failed")) == 1
     ends(world, job)
     ends(world, runs(world))
-    assert calls(world, "restore") == 0 and len(events(world, "template-failed")) == 1, "not tried again at once"
+    assert calls(world, "restore") == 0 and len(world.events("template-failed")) == 1, "not tried again at once"
 
 
 def test_a_guest_that_does_not_wait_is_booted(world: World) -> None:

@@ -11,7 +11,6 @@ from scenarios.world import NODES, World
 
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.ledger.rows import OperationKind, SetAsideState, VMRow
-from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
 
@@ -43,15 +42,6 @@ def local(directory: Path) -> Iterator[World]:
     assert world.hypervisor.violations == []
 
 
-def sleeping(world: World, **options: int) -> int:
-    job = world.submit(**options)
-    world.until(job, S.RUNNING)
-    world.context.ledger.update_vjob(job, script_started=True)
-    world.ask(job, K.SUSPEND)
-    world.until(job, S.SLEEPING)
-    return job
-
-
 def ticks(world: World, count: int = 8) -> None:
     for _ in range(count):
         world.tick()
@@ -70,19 +60,11 @@ def path_of(world: World, vm: VMRow) -> str:
     return world.context.state_path(vm)
 
 
-def events(world: World, kind: str) -> list[str]:
-    return [event.message for event in world.context.ledger.events() if event.kind == kind]
-
-
-def service(world: World) -> Requests:
-    return Requests(world.context, world.executor, world.placing, world.cycle, lambda: None)
-
-
 # -- lost, or not ------------------------------------------------------------------------------------------------------
 
 
 def test_a_restore_that_a_node_refuses_deletes_nothing(world: World) -> None:
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     before = states(world)
     world.hypervisor.fail_next("restore", CorruptStateError("unknown machine type"), vm=f"vjob{job}-1")
     world.ask(job, K.RESUME)
@@ -97,7 +79,7 @@ def test_a_restore_that_a_node_refuses_deletes_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
 def test_a_state_that_is_damaged_or_gone_from_its_store_is_lost(world: World, how: str) -> None:
-    job = sleeping(world, vms=1)
+    job = world.sleeping(vms=1)
     [vm] = world.context.ledger.vms(job)
     (world.files.damage if how == "damaged" else world.files.drop)(holder(world, vm), path_of(world, vm))
     world.ask(job, K.RESUME)
@@ -108,7 +90,7 @@ def test_a_state_that_is_damaged_or_gone_from_its_store_is_lost(world: World, ho
 
 
 def test_a_copy_that_is_damaged_on_its_way_is_no_lost_state(local: World) -> None:
-    job = sleeping(local, vms=1)
+    job = local.sleeping(vms=1)
     [vm] = local.context.ledger.vms(job)
     local.nodes.fail_next("send", CorruptStateError("what arrived is not what was saved"))
     target = next(node for node in NODES if node != vm.image_node)
@@ -120,7 +102,7 @@ def test_a_copy_that_is_damaged_on_its_way_is_no_lost_state(local: World) -> Non
 
 
 def test_a_shared_store_that_is_not_mounted_loses_nothing(shared: World) -> None:
-    job = sleeping(shared, vms=2)
+    job = shared.sleeping(vms=2)
     before = states(shared)
     for node in NODES:
         shared.files.mount(node, False)
@@ -137,7 +119,7 @@ def test_a_shared_store_that_is_not_mounted_loses_nothing(shared: World) -> None
 
 
 def test_another_store_in_the_place_of_the_right_one_loses_nothing(shared: World) -> None:
-    job = sleeping(shared, vms=1)
+    job = shared.sleeping(vms=1)
     for node in NODES:
         shared.files.mount(node, False)
         shared.files.mark(node, "/shared", "f" * 32)
@@ -148,7 +130,7 @@ def test_another_store_in_the_place_of_the_right_one_loses_nothing(shared: World
 
 
 def test_nothing_is_saved_where_the_store_is_not_mounted(shared: World) -> None:
-    job = sleeping(shared, vms=1)
+    job = shared.sleeping(vms=1)
     shared.ask(job, K.RESUME)
     shared.until(job, S.RUNNING)
     for node in NODES:
@@ -163,7 +145,7 @@ def test_nothing_is_saved_where_the_store_is_not_mounted(shared: World) -> None:
 
 
 def test_a_store_that_is_unmounted_in_the_middle_of_a_save_loses_nothing(shared: World) -> None:
-    job = sleeping(shared, vms=1)
+    job = shared.sleeping(vms=1)
     shared.ask(job, K.RESUME)
     shared.until(job, S.RUNNING)
     shared.nodes.fail_next("seal", NotFoundError("no state to seal"))
@@ -185,24 +167,24 @@ def test_a_store_that_is_unmounted_in_the_middle_of_a_save_loses_nothing(shared:
 
 
 def test_a_new_store_is_taken_for_one_only_when_an_operator_says_so(local: World) -> None:
-    job = sleeping(local, vms=1)
+    job = local.sleeping(vms=1)
     [vm] = local.context.ledger.vms(job)
     local.files.wipe(vm.image_node, "/store")
     local.ask(job, K.RESUME)
     local.until(job, S.SLEEPING)
     assert local.context.ledger.vjob(job).losses == 0
     with pytest.raises(ForbiddenError):
-        service(local).orders.new_store(STRANGER, vm.image_node)
+        local.requests().orders.new_store(STRANGER, vm.image_node)
     with pytest.raises(NotFoundError, match="n9"):
-        service(local).orders.new_store(ROOT, "n9")
-    service(local).orders.new_store(ROOT, vm.image_node)
+        local.requests().orders.new_store(ROOT, "n9")
+    local.requests().orders.new_store(ROOT, vm.image_node)
     local.ask(job, K.RESUME)
     local.until(job, S.RUNNING)
     assert local.context.ledger.vjob(job).losses == 1
 
 
 def test_a_store_of_before_markers_is_set_up_only_where_its_states_are_seen(shared: World) -> None:
-    job = sleeping(shared, vms=1)
+    job = shared.sleeping(vms=1)
     shared.files._markers.clear()  # as an older release left it
     shared.context.ledger._db.execute("delete from stores")
     for node in NODES:
@@ -252,7 +234,7 @@ def test_a_job_that_never_slept_ends_whatever_its_store(local: World) -> None:
 
 def half_lost(world: World) -> int:
     """A vjob that runs again from its beginning, because one of its two states was damaged; both were put aside."""
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     vm = world.context.ledger.vms(job)[1]
     intact = world.files.get(holder(world, vm), path_of(world, vm))
     world.files.damage(holder(world, vm), path_of(world, vm))
@@ -277,21 +259,21 @@ def test_a_restart_puts_saved_states_aside(world: World) -> None:
     assert len([path for path in states(world) if f"/aside-{aside.id}.vjob{job}-" in path]) == 2
     assert (aside.display_id, aside.complete, len(aside.vms)) == (str(job), True, 2)
     assert "is not what was saved" in aside.reason
-    assert "2 saved states were put aside" in events(world, "put-aside")[0]
-    [shown] = service(world).put_aside.page(OWNER)["states"]
+    assert "2 saved states were put aside" in world.events("put-aside")[0]
+    [shown] = world.requests().put_aside.page(OWNER)["states"]
     assert (shown["states"], shown["vms"], shown["bytes"]) == (2, 2, 512 << 20)
-    assert service(world).put_aside.page(STRANGER)["states"] == []
-    assert len(service(world).put_aside.page(ROOT)["states"]) == 1
+    assert world.requests().put_aside.page(STRANGER)["states"] == []
+    assert len(world.requests().put_aside.page(ROOT)["states"]) == 1
 
 
 def test_states_that_are_not_whole_are_not_taken_back(world: World) -> None:
     job = half_lost(world)
     with pytest.raises(CorruptStateError):
-        service(world).put_aside.take_back(OWNER, 1)
+        world.requests().put_aside.take_back(OWNER, 1)
     with pytest.raises(ForbiddenError):
-        service(world).put_aside.take_back(STRANGER, 1)
+        world.requests().put_aside.take_back(STRANGER, 1)
     with pytest.raises(NotFoundError, match="rmsplugin states"):
-        service(world).put_aside.take_back(OWNER, 2)
+        world.requests().put_aside.take_back(OWNER, 2)
     ticks(world)
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 1)
 
@@ -299,7 +281,7 @@ def test_states_that_are_not_whole_are_not_taken_back(world: World) -> None:
 def test_states_are_taken_back_and_the_vjob_goes_on_from_there(world: World) -> None:
     job = half_lost(world)
     mend(world)
-    service(world).put_aside.take_back(OWNER, 1)
+    world.requests().put_aside.take_back(OWNER, 1)
     world.until(job, S.SLEEPING)
     ticks(world)
     vjob = world.context.ledger.vjob(job)
@@ -321,11 +303,11 @@ def test_a_vjob_that_sleeps_can_go_back_and_forth_between_its_states(world: Worl
     mend(world)
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
-    service(world).put_aside.take_back(ROOT, 1)
+    world.requests().put_aside.take_back(ROOT, 1)
     world.until(job, S.SLEEPING)
     [later] = world.context.ledger.set_aside.all()
     assert later.losses == 1
-    service(world).put_aside.take_back(ROOT, later.id)
+    world.requests().put_aside.take_back(ROOT, later.id)
     world.until(job, S.SLEEPING)
     assert world.context.ledger.vjob(job).losses == 1
     [again] = world.context.ledger.set_aside.all()
@@ -340,7 +322,7 @@ def test_the_address_of_another_vm_is_not_taken_back(world: World) -> None:
     [aside] = world.context.ledger.set_aside.all()
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     with pytest.raises(RefusedError, match=aside.vms[0].address):
-        service(world).put_aside.take_back(OWNER, 1)
+        world.requests().put_aside.take_back(OWNER, 1)
     assert world.state(job) is S.RUNNING
 
 
@@ -350,19 +332,19 @@ def test_an_address_that_is_given_away_while_states_are_taken_back_leaves_them_a
     other = world.submit(vms=1)
     world.until(other, S.RUNNING)
     [aside] = world.context.ledger.set_aside.all()
-    service(world).put_aside.take_back(OWNER, 1)  # what it is about to end still has the address
+    world.requests().put_aside.take_back(OWNER, 1)  # what it is about to end still has the address
     world.context.ledger.update_vm(f"vjob{other}-0", address=aside.vms[0].address)
     world.until(job, S.RUNNING)
     assert [each.id for each in world.context.ledger.set_aside.all()] == [1]
-    assert len(events(world, "not-taken-back")) == 1
+    assert len(world.events("not-taken-back")) == 1
     assert world.context.ledger.vjob(job).taking_back == 0
 
 
 def test_dropped_states_are_gone(world: World) -> None:
     job = half_lost(world)
     with pytest.raises(ForbiddenError):
-        service(world).put_aside.drop(STRANGER, 1)
-    service(world).put_aside.drop(OWNER, 1)
+        world.requests().put_aside.drop(STRANGER, 1)
+    world.requests().put_aside.drop(OWNER, 1)
     assert world.context.ledger.set_aside.all() == []
     assert states(world) == set()
     assert world.state(job) is S.RUNNING
@@ -385,7 +367,7 @@ def test_states_go_when_their_job_ends(world: World, waits: bool) -> None:
 def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     """Lose one state of two, mend it, take both back, killed once on the way. Returns whether it came to be killed."""
     world = World(directory)
-    job = sleeping(world, vms=2)
+    job = world.sleeping(vms=2)
     vm = world.context.ledger.vms(job)[1]
     world.intact = world.files.get(vm.image_node, path_of(world, vm))  # type: ignore[attr-defined]
     world.files.damage(vm.image_node, path_of(world, vm))
@@ -405,12 +387,12 @@ def put_aside_and_take_back(directory: Path, kill_at: int) -> bool:
     mend(world)
     while world.life.dead or world.context.ledger.set_aside.all():
         if not world.life.dead and world.state(job) is S.RUNNING and job not in world.executor.busy():
-            world.alive(lambda: service(world).put_aside.take_back(ROOT, 1))
+            world.alive(lambda: world.requests().put_aside.take_back(ROOT, 1))
         world.tick()
     world.until(job, S.SLEEPING)
     assert len(states(world)) == 2
     assert {path for path in states(world) if "aside" in path} == set()
-    assert events(world, "restart-failed") == []
+    assert world.events("restart-failed") == []
     assert world.hypervisor.violations == []
     return first.dead
 

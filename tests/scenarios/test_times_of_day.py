@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
-from scenarios.test_node_gone import host, running, sleeping
 from scenarios.world import NODES, World
 
 from rmsplugin.engine.ledger.rows import RunState, ScheduledRun
@@ -50,7 +49,7 @@ def states(world: World) -> set[str]:
 
 
 def ended(world: World) -> int:
-    job = running(world, memory_mib=64)
+    job = world.running(memory_mib=64)
     world.rms.finish(job)
     world.until(job, S.TERMINATED)
     return job
@@ -59,7 +58,7 @@ def ended(world: World) -> int:
 @pytest.mark.parametrize("shared", [False, True])
 def test_the_sweep_removes_states_of_ended_vjobs_alone(directory: Path, shared: bool) -> None:
     world = World(directory, shared=shared)
-    asleep, gone = sleeping(world), ended(world)
+    asleep, gone = world.sleeping(), ended(world)
     leave_state(world, f"vjob{gone}-0", of=asleep)
     leave_state(world, "vjob4711-0", of=asleep)
     world.tick()
@@ -74,7 +73,7 @@ def test_the_sweep_removes_states_of_ended_vjobs_alone(directory: Path, shared: 
 
 
 def test_a_silent_node_is_told_and_the_others_are_swept(world: World) -> None:
-    asleep, gone = sleeping(world), ended(world)
+    asleep, gone = world.sleeping(), ended(world)
     node = leave_state(world, f"vjob{gone}-0", of=asleep)
     world.pass_time(2 * HOUR_S)
     world.tick()
@@ -90,7 +89,7 @@ def test_a_silent_node_is_told_and_the_others_are_swept(world: World) -> None:
 
 
 def test_a_store_that_is_not_mounted_is_left_alone(world: World) -> None:
-    asleep, gone = sleeping(world), ended(world)
+    asleep, gone = world.sleeping(), ended(world)
     node = leave_state(world, f"vjob{gone}-0", of=asleep)
     world.files._markers.clear()
     world.pass_time(2 * HOUR_S)
@@ -129,7 +128,7 @@ def test_cycles_go_on_beside_a_job_that_hangs(world: World) -> None:
     thread = threading.Thread(target=runs.run, args=[ScheduledJob("slow", "", "* * * * *", hangs)])
     thread.start()
     assert begun.wait(PATIENCE_S)
-    job = running(world)
+    job = world.running()
     assert thread.is_alive() and world.state(job) is S.RUNNING
     assert world.context.ledger.schedule.running()[0].job == "slow"
     go_on.set()
@@ -139,7 +138,7 @@ def test_cycles_go_on_beside_a_job_that_hangs(world: World) -> None:
 
 
 def test_an_engine_that_is_killed_in_a_sweep_at_any_instant_loses_nothing_and_says_so(world: World) -> None:
-    asleep, gone = sleeping(world), ended(world)
+    asleep, gone = world.sleeping(), ended(world)
     name, kept = f"vjob{gone}-0", {f"vjob{asleep}-0"}
     world.pass_time(2 * HOUR_S)
     world.tick()
@@ -163,7 +162,7 @@ def test_an_engine_that_is_killed_in_a_sweep_at_any_instant_loses_nothing_and_sa
     assert not killed and seen == {RunState.DONE, RunState.INTERRUPTED}
     told = [event for event in world.context.ledger.events() if event.kind == "schedule-interrupted"]
     assert told and told[0].message == "sweep: the engine ended meanwhile"
-    assert host(world, running(world)) in NODES
+    assert world.host(world.running()) in NODES
 
 
 def test_before_the_first_look_nothing_is_done(world: World) -> None:

@@ -30,6 +30,7 @@ from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.configuration import Configuration
@@ -441,9 +442,39 @@ class World:
             self.hypervisor.set_demand(vm_name(job, index), geometry.cpus_of(index) if computing else 0.0)
         return job
 
+    def running(self, **options: Any) -> int:
+        """A vjob that runs, whose script has started; options as of ``submit``, with one VM where they say nothing."""
+        job = self.submit(**{"vms": 1, **options})
+        self.until(job, VJobState.RUNNING)
+        self.alive(lambda: self.context.ledger.update_vjob(job, script_started=True))
+        return job
+
+    def sleeping(self, **options: Any) -> int:
+        """A vjob that ran and was suspended; options as of ``running``."""
+        job = self.running(**options)
+        self.ask(job, OperationKind.SUSPEND)
+        self.until(job, VJobState.SLEEPING)
+        return job
+
     def state(self, job: int) -> VJobState:
         """State of the vjob in the ledger."""
         return self.context.ledger.vjob(job).state
+
+    def states(self, *jobs: int) -> list[VJobState]:
+        """States of these vjobs in the ledger."""
+        return [self.state(job) for job in jobs]
+
+    def host(self, job: int) -> str:
+        """The node of the vjob's first VM, by the ledger."""
+        return self.context.ledger.vms(job)[0].host
+
+    def events(self, kind: str = "") -> list[str]:
+        """What the ledger's events say, oldest first: those of a kind, or all."""
+        return [event.message for event in self.context.ledger.events(limit=100_000) if kind in ("", event.kind)]
+
+    def requests(self) -> Requests:
+        """What users and operators ask the service for."""
+        return Requests(self.context, self.executor, self.placing, self.cycle, lambda: None)
 
     def until(self, job: int, *states: VJobState, ticks: int = 60) -> None:
         """Tick until the vjob is in one of the states with nothing under way."""
