@@ -39,7 +39,7 @@ def _backups(settings: Settings, backups: dict[str, str]) -> Iterator[Finding]:
     elif strange:
         yield warning(
             "backup controller",
-            f"{some(strange)} is not in engine.trusted_hosts: the engine does not take its hooks, and {late}",
+            f"{some(strange)} is not in engine.trusted_hosts: the engine refuses what its hooks report, and {late}",
             f"add {some(strange)} to trusted_hosts in [engine]",
         )
     else:
@@ -66,7 +66,7 @@ def _fronts(settings: Settings, facts: SlurmFacts, hosts: set[str]) -> Iterator[
         if hosts & {_short(front), _short(facts.nodes[front].get("NodeHostName", ""))} - {""}:
             yield warning(
                 f"front {front}",
-                "is a host of slurmctld: each vjob has a process of its user's there, beside the engine and its keys",
+                "is a host of slurmctld: wrappers run there as the vjobs' users, beside the engine and its keys",
                 "take another host as front",
             )
 

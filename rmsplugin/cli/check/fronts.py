@@ -43,8 +43,8 @@ def _partition(settings: Settings, facts: SlurmFacts, name: str, row: Row) -> It
     if both:
         yield error(
             subject,
-            f"has {some(both)}, which {settings.partition[name].hosts} has as VM hosts: Slurm would count each vjob "
-            "twice, and no room is ever free of wrappers",
+            f"has {some(both)}, which are VM hosts of {settings.partition[name].hosts}: Slurm would "
+            "count each vjob twice, and rooms would find no node without wrappers",
             f"{_EXAMPLE} for a service host, and Nodes=front1 instead of the VM hosts in PartitionName={name}",
         )
         return
@@ -101,7 +101,7 @@ def _usable(subject: str, facts: SlurmFacts, fronts: tuple[str, ...]) -> Iterato
     unusable = [name for name in fronts if any(word in facts.nodes[name].get("State", "") for word in _NOT_USABLE)]
     for name in unusable:
         row = facts.nodes[name]
-        reason, remedy = row.get("Reason", ""), f"mend it; then scontrol update NodeName={name} State=RESUME"
+        reason, remedy = row.get("Reason", ""), f"mend the node; then scontrol update NodeName={name} State=RESUME"
         if "INVAL" in row.get("State", "") or "Low " in reason:
             remedy = (
                 f"SlurmdParameters=config_overrides in the slurm.conf of {name}, and "
@@ -121,17 +121,18 @@ def _size(subject: str, facts: SlurmFacts, fronts: tuple[str, ...], hosts: tuple
     if cpus < wanted:
         yield warning(
             subject,
-            f"its fronts have {cpus} CPUs in Slurm, its VM hosts {wanted}: not all of these can be used",
-            f"CPUs={wanted} or more, in all, on the fronts' NodeName lines: it is a number for Slurm to count with",
+            f"its fronts have {cpus} CPUs in Slurm, its VM hosts {wanted}: vjobs cannot use all CPUs of the VM hosts",
+            f"CPUs={wanted} or more, in all, on the fronts' NodeName lines: Slurm only counts with this number",
         )
     memory, running = facts.memory_mib(fronts), facts.memory_mib(hosts)
     if memory < 2 * running:
         left = max(0, memory - running)
         yield warning(
             subject,
-            f"its fronts have {memory} MiB in Slurm, its VM hosts {running}: {left} MiB for vjobs that sleep, "
-            "which keep theirs",
-            f"RealMemory={2 * running} or more, in all, on the fronts' NodeName lines: it is a number to count with",
+            f"its fronts have {memory} MiB in Slurm, its VM hosts {running}: {left} MiB are left "
+            "for sleeping vjobs, which keep their memory in Slurm",
+            f"RealMemory={2 * running} or more, in all, on the fronts' NodeName lines: Slurm only "
+            "counts with this number",
         )
 
 
@@ -142,7 +143,8 @@ def _other_users(settings: Settings, facts: SlurmFacts, fronts: tuple[str, ...])
         shared = [front for front in fronts if name in partitions_of(facts.nodes[front])]
         yield warning(
             f"partition {name}",
-            f"has {some(shared)}, on which wrappers run: its jobs find CPUs and memory there that are only numbers",
+            f"has {some(shared)}, on which wrappers run: the CPUs and memory that Slurm counts "
+            "there are only numbers, and its jobs would not find them",
             f"take {some(shared)} out of its Nodes in slurm.conf, or close it to users (AllowGroups)",
         )
 
@@ -154,9 +156,12 @@ def _registration(facts: SlurmFacts, fronts: tuple[str, ...]) -> Iterator[Findin
     slurmd = words(facts.config.get("SlurmdParameters", ""))
     slurmctld = words(facts.config.get("SlurmctldParameters", ""))
     if "config_overrides" in slurmd:
-        yield ok("SlurmdParameters", "has config_overrides: fronts may say more than their hosts have")
+        yield ok("SlurmdParameters", "has config_overrides: fronts may have more in Slurm than their hosts really have")
     elif any(word.startswith("node_reg_mem_percent=") for word in slurmctld):
-        yield ok("SlurmctldParameters", "has node_reg_mem_percent: fronts may say more memory than their hosts have")
+        yield ok(
+            "SlurmctldParameters",
+            "has node_reg_mem_percent: fronts may have more memory in Slurm than their hosts really have",
+        )
     else:
         yield warning(
             "SlurmctldParameters",

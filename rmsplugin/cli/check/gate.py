@@ -20,7 +20,7 @@ def judge_gate(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     if total < 1:
         yield error(
             "Licenses",
-            f"has no {gate} (slurm.gate), by which vjobs wait for the engine: they are refused at submission",
+            f"has no {gate} (slurm.gate), the licence for which vjobs wait: they are refused at submission",
             f"Licenses={gate}:1 in slurm.conf, beside the site's own licences; then restart slurmctld",
         )
         return
@@ -30,7 +30,7 @@ def judge_gate(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         if name != settings.slurm.gate_reservation and reserved(row, gate):
             yield error(
                 f"reservation {name}",
-                f"has {gate}: jobs that may use it start without the engine's leave",
+                f"has {gate}: jobs that may use this reservation start without the engine's leave",
                 f"scontrol delete ReservationName={name}, or make it anew without Licenses={gate}",
             )
 
@@ -42,7 +42,7 @@ def _reservation(settings: Settings, facts: SlurmFacts, total: int) -> Iterator[
     if row is None:
         yield error(
             subject,
-            f"is not there: nothing keeps {gate} from being free, so vjobs start without the engine's leave",
+            f"is not there: the licence {gate} is free, so vjobs start without the engine's leave",
             "start the engine, which makes it: systemctl start rmsplugin-engine",
         )
         return
@@ -50,8 +50,7 @@ def _reservation(settings: Settings, facts: SlurmFacts, total: int) -> Iterator[
     if held < total:
         yield error(
             subject,
-            f"holds {held} of the {total} licences {gate}: so many vjobs start without the engine's leave "
-            f"as licences are left",
+            f"holds {held} of the {total} licences {gate}: for each one left a vjob starts without the engine's leave",
             f"Licenses={gate}:1 in slurm.conf, restart slurmctld; {anew}",
         )
     strangers = [user for user in words(row.get("Users", "")) if user != settings.engine.user]
@@ -59,8 +58,8 @@ def _reservation(settings: Settings, facts: SlurmFacts, total: int) -> Iterator[
     if strangers or settings.engine.user not in words(row.get("Users", "")):
         yield error(
             subject,
-            f"is for {', '.join(strangers) or 'nobody'}: it has to be {settings.engine.user}'s only, "
-            "or others' jobs use it to start without the engine's leave",
+            f"is for {', '.join(strangers) or 'nobody'}: it has to be for {settings.engine.user} "
+            "alone, or jobs of others start in it without the engine's leave",
             anew,
         )
     yield from _time(subject, row, facts.now)
@@ -82,8 +81,8 @@ def _time(subject: str, row: Row, now: float) -> Iterator[Finding]:
     elif left_s < _SOON_S:
         yield warning(
             subject,
-            f"ends in {max(0.0, left_s) / 86400:.0f} days: the engine, which renews it half a year before, does not "
-            "run, or is refused",
+            f"ends in {max(0.0, left_s) / 86400:.0f} days: the engine renews it half a year before; "
+            "so the engine does not run, or Slurm refuses",
             "rmsplugin status says why; until the engine runs: "
             f"scontrol update {subject.replace('reservation ', 'ReservationName=')} Duration=365-0",
         )

@@ -58,14 +58,15 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         names = ", ".join(facts.held[:10]) + (", ..." if len(facts.held) > 10 else "")
         yield error(
             "engine",
-            f"holds back what it would do to {len(facts.held)} vjobs ({names}): what is not seen may be there",
-            "see `rmsplugin confirm`; mend what hides it, or say that it is so: rmsplugin confirm --yes",
+            f"holds back what it would do to {len(facts.held)} vjobs ({names}): something of them "
+            "is not seen, but may be there",
+            "see `rmsplugin confirm`; mend what hides it, or confirm that it is gone: rmsplugin confirm --yes",
         )
     if facts.paused:
         yield warning(
             "engine",
             f"is {facts.paused}: no context switch, start or resume is begun",
-            "when whatever it was paused for is over: rmsplugin unpause",
+            "once the reason for the pause is over: rmsplugin unpause",
         )
     if facts.munge:
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
@@ -83,7 +84,7 @@ def _checkpoints(settings: Settings, nodes: tuple[str, ...]) -> Iterator[Finding
     if disks:
         yield warning(
             "checkpoints",
-            f"none are made of VMs of the image(s) {', '.join(disks)}, which have disks: such vjobs begin again",
+            f"none are made of VMs with disks (images: {', '.join(disks)}): a vjob that loses such a VM begins again",
             "use an image of kind kernel where checkpoints matter",
         )
     if len(nodes) < 2 and settings.nodes.shared_store is None:
@@ -117,7 +118,7 @@ def _private(file: FileFact, user: str, make: str) -> Iterator[Finding]:
     elif file.owner != user or file.mode & 0o077:
         yield error(
             file.path,
-            f"belongs to {file.owner} with mode {file.mode:04o}; it has to be {user}'s alone",
+            f"belongs to {file.owner} with mode {file.mode:04o}; it has to belong to {user} alone",
             f"chown {user} {file.path}; chmod go= {file.path}",
         )
     else:
@@ -177,7 +178,8 @@ def _pool(settings: Settings, cpus: int) -> Iterator[Finding]:
     elif cpus and size < cpus:
         yield warning(
             subject,
-            f"{size} addresses for nodes of {cpus} CPUs in all: sleeping VMs keep theirs, so vjobs may wait for one",
+            f"{size} addresses for nodes of {cpus} CPUs in all: sleeping VMs keep their addresses, "
+            "so vjobs may wait for one",
             "give more addresses to network.pool",
         )
     else:

@@ -33,14 +33,14 @@ def _locks(mount: Mount) -> Iterator[Finding]:
         yield warning(
             _subject(mount),
             f"with {option} a lock holds within one VM only: files that two VMs write under a lock are damaged",
-            "give it vers=4.2 without that, if the server has version 4 of NFS; else tell users",
+            "give it vers=4.2 and leave that option out, if the server has version 4 of NFS; else warn users",
         )
         return
     if _VERSION_3.intersection(given):
         yield warning(
             _subject(mount),
             "with version 3 of NFS locks need rpcbind and rpc.statd in the guests, which our images do not run",
-            "give it vers=4.2, which carries them itself",
+            "give it vers=4.2, which carries locks itself",
         )
 
 
@@ -48,6 +48,6 @@ def _rights(mount: Mount) -> Iterator[Finding]:
     for option in {"suid", "dev"}.intersection(mount.options.split(",")):
         yield warning(
             _subject(mount),
-            f"{option} lets what lies there make a user root of a VM",
+            f"{option} lets files there make a user root of a VM",
             f"take {option} out of its options, unless programs there need it",
         )

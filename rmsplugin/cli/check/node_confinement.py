@@ -17,7 +17,7 @@ def judge_filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterat
         yield warning(
             subject,
             "network.filter is empty: root in a guest can take the address of any VM or node",
-            "take the line out of the settings, which means rmsplugin-guest; see docs/operator-guide.md, section 5",
+            "remove the line from the settings: the default is rmsplugin-guest; see docs/operator-guide.md, section 5",
         )
     elif wanted == NODE_FILTER:
         return  # the node agent says whether it can
@@ -54,7 +54,7 @@ def judge_own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Fi
     if not agent.vm_hook:
         yield warning(
             subject,
-            "has no hook that looks whether a VM is filtered: the engine alone sees to it",
+            "has no hook that checks whether a VM is filtered: only the engine checks it",
             "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
         )
 
@@ -88,8 +88,8 @@ def judge_confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> I
     if agent.kvm_closed:
         yield warning(
             subject,
-            f"QEMU runs with uid {info.account_uid}, which cannot open /dev/kvm: VMs are emulated, and libvirt "
-            "starts a QEMU to ask what it can do each time that it looks",
+            f"QEMU runs with uid {info.account_uid}, which cannot open /dev/kvm: VMs are emulated, "
+            "and libvirt starts a QEMU at each look, to learn what it can do",
             "give that account the group of /dev/kvm (Debian: usermod -a -G kvm libvirt-qemu) and restart libvirtd",
         )
     if agent.writable_images and not info.confined_by:

@@ -44,7 +44,8 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
         yield error(
             subject,
             f"libvirt: {info}",
-            f"as {settings.engine.user}, `virsh -c '{uri}' version` has to work: libvirtd there? certificates?",
+            f"`virsh -c '{uri}' version` has to work as {settings.engine.user}: does libvirtd run "
+            "there, do the certificates match?",
         )
         return
     yield ok(subject, f"{info.hypervisor}: {info.cpus} CPUs, {info.memory_mib} MiB")
@@ -91,7 +92,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
     if agent.vm_hook is False:
         yield error(
             subject,
-            "libvirt has no hook that refuses what is no VM of ours: root of any node from which VMs come is root here",
+            "libvirt has no hook that refuses VMs other than ours: root of any node that sends VMs is root here",
             "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
         )
     yield from judge_own_filter(settings.network.filter, subject, agent)
@@ -171,7 +172,9 @@ def _node_key(subject: str, found: Any) -> Iterator[Finding]:
 def _clock(subject: str, skew_s: float) -> Iterator[Finding]:
     if abs(skew_s) >= _SKEW_ERROR_S:
         yield error(
-            subject, f"its clock is off by {skew_s:+.0f} s: munge will refuse it", "run chrony or ntpd everywhere"
+            subject,
+            f"its clock is off by {skew_s:+.0f} s: munge will refuse its credentials",
+            "run chrony or ntpd everywhere",
         )
     elif abs(skew_s) >= _SKEW_WARNING_S:
         yield warning(subject, f"its clock is off by {skew_s:+.1f} s", "run chrony or ntpd everywhere")

@@ -28,8 +28,9 @@ def judge_rooms(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         elif name in settings.slurm.partitions:
             yield error(
                 f"partition {name}",
-                "is a vjob partition and its own hosts: its nodes would host VMs without rooms, beside native jobs",
-                f"a second partition, {_line(settings, 'vmhosts')}, named by hosts; fronts in {name}",
+                "is a vjob partition and its own hosts partition: its nodes would host VMs without "
+                "rooms, beside native jobs",
+                f"make a second partition, {_line(settings, 'vmhosts')}, and name it in hosts; put fronts into {name}",
             )
         else:
             yield from _partition(settings, facts, name, row)
@@ -83,7 +84,7 @@ def _closed(settings: Settings, facts: SlurmFacts, subject: str, row: Row) -> It
         return
     members = {member for group in words(groups) for member in facts.groups.get(group, ())}
     if user not in members:
-        yield error(subject, f"has AllowGroups={groups}, which {user} is not in: no room can be had", remedy)
+        yield error(subject, f"has AllowGroups={groups}, which {user} is not in: the engine gets no room", remedy)
     elif members - {user, "root"}:
         others = sorted(members - {user, "root"})
         yield warning(subject, f"has AllowGroups={groups}, with {some(others)} in it, who can take its nodes", remedy)
@@ -121,7 +122,8 @@ def _overlap(settings: Settings, facts: SlurmFacts, name: str, row: Row) -> Iter
     if rooms == "hold":
         yield warning(
             subject,
-            f"rooms = hold, but {some(natives)} has {some(shared)}, too: the engine keeps them also while no vjob runs",
+            f"rooms = hold, but {some(natives)} has {some(shared)}, too: the engine keeps these "
+            "nodes even while no vjob runs",
             f'rooms = "elastic" in [hosts.{name}]; or take these nodes out of {some(natives)}',
         )
     if not faults:
@@ -186,7 +188,8 @@ def _two_partitions(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         if len(found) > 1:
             yield error(
                 f"node {name}",
-                f"is in {' and '.join(found)}: the engine holds it with one room, whose partition's settings count",
+                f"is in {' and '.join(found)}: the engine holds it with one room, and the settings "
+                "of that room's partition count",
                 "leave it in one hosts partition; vjob partitions may name the same one",
             )
 
@@ -196,8 +199,8 @@ def _account(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     if not facts.config.get("AccountingStorageType", "").endswith("slurmdbd"):
         yield warning(
             "accounting",
-            "there is none: a vjob whose job ended, and was forgotten by slurmctld, while the engine was down is not "
-            "ended until an operator confirms it",
+            "there is none: where slurmctld forgets an ended job while the engine is down, the "
+            "vjob is not ended until an operator confirms it",
             "run slurmdbd, and set AccountingStorageType=accounting_storage/slurmdbd",
         )
     enforced = set(words(facts.config.get("AccountingStorageEnforce", "").lower()))
@@ -213,7 +216,8 @@ def _account(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     elif not facts.associations:
         yield error(
             "accounting",
-            f"has no association of {user}, and AccountingStorageEnforce refuses jobs without: no room can be had",
+            f"has no association of {user}, and AccountingStorageEnforce refuses jobs without one: "
+            "the engine gets no room",
             f"sacctmgr add user {user} account=root",
         )
     elif enforced & {"limits", "safe", "all"}:

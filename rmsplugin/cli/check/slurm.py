@@ -22,9 +22,9 @@ OLDEST_RELEASE = (22, 5)
 
 _HOOKS = {
     "PrologSlurmctld": "VMs boot in it",
-    "EpilogSlurmctld": "the engine learns later of what happened, in its next cycle",
-    "Prolog": "nothing sees that a node can host VMs before its room is used",
-    "Epilog": "nothing ends VMs that are left on a node when its room ends, nor is it known that there are none",
+    "EpilogSlurmctld": "the engine learns what happened only in its next cycle",
+    "Prolog": "nothing checks that a node can host VMs before its room is used",
+    "Epilog": "nothing ends VMs that are left on a node when its room ends, and nothing proves that there are none",
 }
 
 
@@ -64,7 +64,7 @@ def _controller(facts: SlurmFacts) -> Iterator[Finding]:
     if names and facts.host.partition(".")[0] not in {name.partition(".")[0] for name in names}:
         yield warning(
             "this host",
-            f"is {facts.host}, not the controller: what is said of files here does not count",
+            f"is {facts.host}, not the controller: findings about files on this host do not count",
             f"run the check on {' or '.join(names)}",
         )
 
@@ -133,7 +133,7 @@ def _selection(config: Row) -> Iterator[Finding]:
     elif "MEMORY" not in parameters:
         yield warning(
             "SelectTypeParameters",
-            f"is {parameters or 'not set'}: Slurm does not count memory, of vjobs neither",
+            f"is {parameters or 'not set'}: Slurm does not count memory, not even that of vjobs",
             "SelectTypeParameters=CR_Core_Memory in slurm.conf; restart slurmctld",
         )
     else:
@@ -151,7 +151,7 @@ def _preemption(config: Row) -> Iterator[Finding]:
             "slurmctld",
         )
     else:
-        yield ok("PreemptMode", f"{mode} with {kind}: Slurm stops and continues no wrapper by turns")
+        yield ok("PreemptMode", f"{mode} with {kind}: Slurm does not stop and continue wrappers by turns")
 
 
 def _times(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _times(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]:
     if kill_wait is not None and kill_wait < 5:
         yield warning(
             "KillWait",
-            f"is {kill_wait} s: too short for the wrapper to pass SIGTERM on and bring the last output",
+            f"is {kill_wait} s: too short for the wrapper to pass SIGTERM on and to bring the last output",
             "KillWait=30 in slurm.conf",
         )
     elif kill_wait is not None:
@@ -175,9 +175,9 @@ def _times(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]:
     append = config.get("JobFileAppend", "0").startswith("1")
     yield ok(
         "JobFileAppend",
-        "is 1: a requeued job's output goes on in its files"
+        "is 1: the output of a requeued job is appended to its files"
         if append
-        else "is 0: Slurm empties a requeued job's output files, and the wrapper writes them again from the start",
+        else "is 0: Slurm empties the output files of a requeued job, and the wrapper writes them again from the start",
     )
 
 

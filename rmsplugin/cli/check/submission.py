@@ -175,8 +175,8 @@ def _least(settings: Settings) -> Iterator[Finding]:
             yield warning(
                 f"image.{name}",
                 "has no overhead_mib: its kernel and tools take their memory from what jobs asked for",
-                f"overhead_mib in [image.{name}], by so much as the engine's events memory-short say is lacking; then "
-                f"adapt max_vm_memory_mib and image_memory_mib in {SITE_FILE}",
+                f"raise overhead_mib in [image.{name}] by what the engine's events memory-short "
+                f"name; then adapt max_vm_memory_mib and image_memory_mib in {SITE_FILE}",
             )
 
 
