@@ -129,8 +129,8 @@ def _size(subject: str, facts: SlurmFacts, fronts: tuple[str, ...], hosts: tuple
         left = max(0, memory - running)
         yield warning(
             subject,
-            f"its fronts have {memory} MiB in Slurm, its VM hosts {running}: {left} MiB are left "
-            "for sleeping vjobs, which keep their memory in Slurm",
+            f"its fronts have {memory} MiB in Slurm, its VM hosts {running}: {left} MiB "
+            "for vjobs that sleep, which keep their memory in Slurm",
             f"RealMemory={2 * running} or more, in all, on the fronts' NodeName lines: Slurm only "
             "counts with this number",
         )

@@ -118,7 +118,7 @@ def _private(file: FileFact, user: str, make: str) -> Iterator[Finding]:
     elif file.owner != user or file.mode & 0o077:
         yield error(
             file.path,
-            f"belongs to {file.owner} with mode {file.mode:04o}; it has to belong to {user} alone",
+            f"belongs to {file.owner} with mode {file.mode:04o}; it has to be {user}'s alone",
             f"chown {user} {file.path}; chmod go= {file.path}",
         )
     else:

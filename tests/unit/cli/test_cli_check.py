@@ -380,7 +380,7 @@ def test_a_node_without_the_machine_type_is_told_its_newest() -> None:
         ("vers=3,nolock", ["with nolock a lock holds within one VM only"]),
         ("vers=4.1,local_lock=flock", ["with local_lock=flock a lock holds within one VM only"]),
         ("vers=3", ["rpc.statd"]),
-        ("vers=4.2,suid", ["suid lets what lies there make a user root"]),
+        ("vers=4.2,suid", ["suid lets files there make a user root"]),
         ("vers=4.2,dev", ["dev lets"]),
         ("vers=4.2", []),
         ("vers=4.2,local_lock=none,nosuid,nodev", []),
