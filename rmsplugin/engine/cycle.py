@@ -141,7 +141,7 @@ class Cycle:
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""
         found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
-        what = "which slurm.partitions does not have: they are kept as they are, and none is started or resumed there"
+        what = "which is not in slurm.partitions: they are kept as they are, and none is started or resumed there"
         return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:

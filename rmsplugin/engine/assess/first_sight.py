@@ -109,7 +109,7 @@ class FirstSight:
             if others.get(job.job_id) is job and job.state is not JobState.ENDED:
                 vjob = vjobs[job.job_id]
                 if vjob.state is VJobState.WAITING and not self._context.ledger.set_aside.of_vjob(job.job_id):
-                    why = "Slurm has given the id of its job to another one; nothing of it had begun"
+                    why = "Slurm has given the id of its job to another job; nothing of this vjob had begun"
                     self._context.ledger.transition(job.job_id, VJobState.TERMINATED, why)
                     continue
                 why = why_other(vjob, job)

@@ -83,6 +83,6 @@ class JobIdentity:
 def why_other(vjob: VJobRow, job: RmsJob) -> str:
     """The sentence about a job that has the id of another job's vjob."""
     return (
-        f"its id is that of an earlier job, whose vjob is {vjob.state} yet; when that has ended (see `rmsplugin "
-        f"confirm`), an operator releases job {job.display_id}"
+        f"its id is that of an earlier job, whose vjob is still {vjob.state}; once that vjob has "
+        f"ended (see `rmsplugin confirm`), an operator has to release job {job.display_id}"
     )

@@ -33,7 +33,7 @@ def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
     try:
         geometry = Geometry.parse(match[1])
     except ValueError as error:
-        raise RefusedError(f"its first line cannot be read: {error}") from None
+        raise RefusedError(f"the first line of its script cannot be read: {error}") from None
     if geometry.image not in context.settings.image:
         raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(context.settings.image))}")
     return geometry, script_digest(script)

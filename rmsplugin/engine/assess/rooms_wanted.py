@@ -80,7 +80,7 @@ class RoomAhead:
         ]
         candidates = [candidate(self._context, seen, waiting, resting) for waiting in asking]
         return {
-            name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: nobody makes way for it meanwhile"
+            name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: no vjob makes way for it meanwhile"
             for name, nodes in places_beyond(candidates, free, ahead).items()
         }
 

@@ -81,7 +81,9 @@ def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapaci
     strange = stray_nodes(context, seen)
     for name in vm_hosts(context.settings, seen.rms):
         why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
-        why_not = why_not or ("VMs run there that nobody has booked; see `rmsplugin confirm`" * (name in strange))
+        why_not = why_not or (
+            "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
+        )
         found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
     vjobs, now = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}, context.clock.now()
     for row in context.ledger.live_vms():

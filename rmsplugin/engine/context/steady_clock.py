@@ -56,7 +56,7 @@ class SteadyClock:
         if abs(ahead_s) < _TOLD_S:
             return ""
         how = f"set {'back' if ahead_s > 0 else 'forward'} by about {abs(ahead_s) / 60:.0f} minutes"
-        return f"the clock of this host was {how}: the engine goes by its own, and takes the new time over slowly"
+        return f"the clock of this host was {how}: the engine keeps its own time, and approaches the new one slowly"
 
     def _look(self) -> float:
         """Advance this clock to now. Returns the host's time."""

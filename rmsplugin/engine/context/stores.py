@@ -49,8 +49,9 @@ class Stores:
             raise NoStoreError(f"the store of saved states on {node} shows no marker: is it mounted?")
         if marker != known:
             raise NoStoreError(
-                f"the store of saved states on {node} is another one than before: is the right one mounted? If it is a "
-                f"new one and what was in the old one is lost: rmsplugin confirm --new-store {name} --yes"
+                f"the store of saved states on {node} is another one than before: is the right one "
+                "mounted? If it is a new one, and the states in the old one are lost: rmsplugin "
+                f"confirm --new-store {name} --yes"
             )
         self._ready.add(node)
 

@@ -103,7 +103,9 @@ def take_account(context: Context, job_id: int, told: Account) -> bool:
         context.guests.configure(vm.address, vm.host_key_public, config, timeout_s=_CONFIGURE_S)
     with context.ledger.transaction():
         context.ledger.update_vjob(job_id, account=text)
-        context.ledger.event("account", f"its user is as on its front: {account.described()}", vjob=vjob.display_id)
+        context.ledger.event(
+            "account", f"the guests now have its user as its front has: {account.described()}", vjob=vjob.display_id
+        )
     return True
 
 

@@ -281,7 +281,7 @@ class Placing:
                 if not why and hosts[node].free.centi_cpus < centi_cpus:
                     why = f"{max(0.0, hosts[node].free.cpus):g} CPUs are free there, {centi_cpus / 100:g} are needed"
                 if why:
-                    raise RefusedError(f"{node} has its memory: {why}; it goes on when its turn comes")
+                    raise RefusedError(f"its memory is on {node}: {why}; it goes on when its turn comes")
             there = {vm.name: vm.host for vm in vms}
             return self._begin_alone(vjob, OperationKind.UNPAUSE, reason, requested_by, there)
 
@@ -387,7 +387,7 @@ class Placing:
         free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
         if to and to not in allowed:
             names = ", ".join(sorted(allowed)) or "none"
-            raise RefusedError(f"{to} is no node that vjob {vjob.display_id} may use; it may use: {names}")
+            raise RefusedError(f"vjob {vjob.display_id} may not use {to}; it may use: {names}")
         if to and to not in free:
             why = _why_shut(host_capacities(self._context, seen), self.closed(seen), to)
             raise RefusedError(f"{to} takes no VMs now: {why}")

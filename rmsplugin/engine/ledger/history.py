@@ -93,4 +93,6 @@ def _require_schema(path: Path, connection: sqlite3.Connection) -> None:
         raise LedgerError(f"{path} is no ledger of rmsplugin's")
     if applied != known:
         release = "a newer" if applied - known else "an older"
-        raise LedgerError(f"{path} is of {release} release than this rmsplugin ({__version__}); use the command of its")
+        raise LedgerError(
+            f"{path} is of {release} release than this rmsplugin ({__version__}); use that release's command"
+        )

@@ -69,7 +69,7 @@ def backup(path: Path, copy: Path | None = None) -> Path:
         raise OperationFailedError(f"{path} cannot be copied to {copy}: {error}") from error
     if not health.whole:
         copy.unlink()
-        raise OperationFailedError(f"no copy is kept of {path}, for it is no good: {health.sentence}")
+        raise OperationFailedError(f"no copy is kept of {path}, since the copy is not whole: {health.sentence}")
     return copy
 
 

@@ -35,7 +35,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_FULL: "no space is left on its disk",
     sqlite3.SQLITE_IOERR: "its disk fails, or is full",
     sqlite3.SQLITE_CANTOPEN: "its files cannot be opened",
-    sqlite3.SQLITE_READONLY: "it must not be written",
+    sqlite3.SQLITE_READONLY: "it is read-only",
     sqlite3.SQLITE_CORRUPT: "it is damaged: see `rmsplugin ledger check`",
     sqlite3.SQLITE_NOTADB: "it is damaged: see `rmsplugin ledger check`",
 }

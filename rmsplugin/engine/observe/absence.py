@@ -33,7 +33,7 @@ class Jobs:
     unknown: Mapping[int, str] = field(default_factory=dict)  # why nothing is proved of the job
 
 
-_TAKEN = "Slurm has given the id of its job to another one, and nothing proves that its own has ended"
+_TAKEN = "Slurm has given the id of its job to another job, and nothing proves that its own job has ended"
 
 #: By the state of a vjob: the states of its job that agree with it, so that the engine has nothing to conclude.
 _FITTING = {
@@ -77,7 +77,7 @@ def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], o
         missing -= found.keys()
         ended = context.accounting.ended(missing) if missing else {}
     except RmspluginError as error:
-        why = f"its job is in no answer of slurmctld's, and nothing proves that it has ended: {error}"
+        why = f"slurmctld's answers do not have its job, and nothing proves that it has ended: {error}"
     return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why) | taken)
 
 

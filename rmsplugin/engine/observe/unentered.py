@@ -39,8 +39,9 @@ def _is_stuck(error: str, failures: int) -> bool:
     return failures >= _FAILURES and BEING_ENTERED in error
 
 
-_WHY = "slurmctld lets nobody change the job, since it takes it for being entered into the accounting"
+_WHY = "slurmctld lets nobody change the job, since it believes that the job is just being entered into the accounting"
 _WHAT = (
-    "if slurmdbd works, a slurmctld that was killed has left it so; stop slurmdbd, submit any job, and start slurmdbd "
-    "when slurmctld's log has DBD_SEND_MULT_JOB_START failure (operator guide, Troubleshooting)"
+    "if slurmdbd works, a slurmctld that was killed has left the job in this state: stop slurmdbd, "
+    "submit any job, and start slurmdbd when slurmctld's log has DBD_SEND_MULT_JOB_START failure "
+    "(operator guide, Troubleshooting)"
 )

@@ -103,7 +103,7 @@ class Fencing:
         at_once = sorted([*silent, *self._lately(others, silent, settings.fence_after_s)])
         most = max(_MOST_NODES, int(_SHARE * (len(seen.vms) + len(seen.unreachable))))
         if len(at_once) > most:
-            return [f"{', '.join(at_once)} are silent at once: none is fenced, more likely it is the network"]
+            return [f"{', '.join(at_once)} are silent at once: none is fenced, since the network is the likelier cause"]
         failures = self._context.ledger.nodes.fence_failures()
         for node in silent:
             failed = failures.get(node)

@@ -183,11 +183,13 @@ def _requeued(vjob: VJobRow, job: RmsJob) -> Directive | None:
     meant = _is_meant(vjob, job)
     held = job.held and not job.held_for_launch
     if job.completing and meant and vjob.begins_anew and not (held or job.gated):
-        return Directive(RmsAct.GATE, "requeued by its script: behind the gate before Slurm can start it")
+        return Directive(RmsAct.GATE, "requeued by its script: put behind the gate before Slurm can start it")
     if job.completing and (meant or held):
         return None  # its last wrapper may have output to deliver
     if held and not job.gated:
-        return Directive(RmsAct.GATE, "requeued and held: behind the gate, so that a hold is known to be a hand's")
+        return Directive(
+            RmsAct.GATE, "requeued and held: put behind the gate, so that a later hold is known to be a person's"
+        )
     if meant and vjob.begins_anew:
         return Directive(OperationKind.RESTART, "its job was requeued, and its script begins anew")
     if held and not meant:
@@ -231,10 +233,10 @@ def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.R
     if job.state is not JobState.PENDING or job.completing:
         return None
     if not job.gated and job.held_by_user:
-        return Directive(RmsAct.GATE, "requeued and held while it sleeps: behind the gate until it is released")
+        return Directive(RmsAct.GATE, "requeued and held while it sleeps: put behind the gate until it is released")
     if not job.gated:
         # A gate alone is not enough: Slurm holds a suspended job that is requeued, and nobody else would release it.
-        return Directive(RmsAct.REQUEUE, "requeued while it sleeps: behind the gate until it is resumed")
+        return Directive(RmsAct.REQUEUE, "requeued while it sleeps: put behind the gate until it is resumed")
     if vjob.begins_anew and _is_meant(vjob, job):
         return Directive(OperationKind.RESTART, "its job was requeued, and its script begins anew")
     return None
@@ -242,7 +244,7 @@ def _sleeping(vjob: VJobRow, job: RmsJob, wakes: OperationKind = OperationKind.R
 
 def _seen_asleep(vms: Sequence[VMRow], job: RmsJob, where: Mapping[str, str]) -> Directive:
     """The act if VMs of a sleeping vjob are seen: the ledger was restored from a backup older than the resume."""
-    reason = f"its VMs are seen although it sleeps, as the ledger has it: {_places(where)}"
+    reason = f"its VMs are seen, although it sleeps according to the ledger: {_places(where)}"
     hosts = {vm.name: where[vm.name] for vm in vms if vm.name in where}
     if job.state is JobState.RUNNING and len(hosts) == len(vms):
         return Directive(OperationKind.RESUME, reason, hosts=hosts)
@@ -261,6 +263,6 @@ def _waiting(vjob: VJobRow, job: RmsJob, where: Mapping[str, str]) -> Directive 
             return Directive(RmsAct.GATE, "waits for the engine")
         return None
     if where or job.state is JobState.SUSPENDED:
-        reason = f"its job has run although it waits, as the ledger has it: {_places(where) or 'it is suspended'}"
+        reason = f"its job has run, although it waits according to the ledger: {_places(where) or 'it is suspended'}"
         return Directive(RmsAct.REQUEUE, reason, absence=True, disputed=True)
     return Directive(RmsAct.REQUEUE, "it was started by another hand than the engine's")

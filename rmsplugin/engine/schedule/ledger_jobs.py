@@ -35,8 +35,8 @@ def back_up(path: Path, directory: Path, keep: int) -> str:
         free = shutil.disk_usage(directory).free
         if free < size + _LEFT_FREE:
             raise OperationFailedError(
-                f"{directory} has {free // _MIB} MiB free: a copy may take {-(-size // _MIB)}, and "
-                f"{_LEFT_FREE // _MIB} are left free"
+                f"{directory} has {free // _MIB} MiB free: a copy may take {-(-size // _MIB)} MiB, and "
+                f"{_LEFT_FREE // _MIB} MiB have to stay free"
             )
         copy = ledger_care.backup(path, directory / f"ledger-{stamp()}.sqlite")
         backups = sorted(directory.glob("ledger-2*Z.sqlite"))

@@ -45,7 +45,7 @@ class Door(enum.Enum):
     ANY = "any"
     LOGIN = "login hosts"
     WRAPPER = "the front where the vjob's job runs, and login hosts"
-    ACCESS = "likewise if it is of a wrapper, else login hosts"
+    ACCESS = "for a wrapper the front where the vjob's job runs; login hosts"
     FRONT = "the front where the vjob's job runs: its hooks"
     ROOM = "the node of the room: its hooks"
     TRUSTED = "the controller"

@@ -102,7 +102,7 @@ class Doors:
     def require_node(self, origin: Origin, node: str, what: str) -> None:
         """Raise ForbiddenError unless the request comes from this node of Slurm's. May wait for names."""
         if not (origin.here or self._is_node(origin, node)):
-            raise ForbiddenError(f"{what} is told by {node} itself, and {origin} is not its address{_AS_SLURM_SAYS}")
+            raise ForbiddenError(f"only {node} itself may tell {what}, and {origin} is not its address{_AS_SLURM_SAYS}")
 
     def require_room(self, origin: Origin, node: str, room: int) -> None:
         """As ``require_node``, for reports of the room's hooks; a room of another node is refused, too."""

@@ -285,7 +285,7 @@ class Requests:
             if len(self._changes) > _CHANGES_OF:
                 del self._changes[next(iter(self._changes))]
         if changes > _CHANGES_MAX:
-            raise RefusedError(f"it was said {changes} times, and differently, how the script of this vjob ended")
+            raise RefusedError(f"how the script of this vjob ended was reported {changes} times, each time differently")
 
     def usage(self, uid: int, display_id: str) -> list[dict[str, Any]]:
         """The usage up to now of the processes of the caller's own vjob, or of elements of his job array.
@@ -358,7 +358,7 @@ class Requests:
             return None
         if any(user != user_name(uid) for user in users):
             raise ForbiddenError(
-                "you are told of your own jobs only; reports of other users' are for operators (engine.operators)"
+                "you are told of your own jobs only; reports on other users' jobs are for operators (engine.operators)"
             )
         return uid
 

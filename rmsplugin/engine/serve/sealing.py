@@ -78,7 +78,7 @@ def seal_response(identity: CallerIdentity, status: int, body: Mapping[str, Any]
     payload = json.dumps({"nonce": identity.nonce, "status": status, "body": body}).encode()
     if len(payload) > _ANSWER_MAX:
         raise AnswerTooLargeError(
-            f"the answer has {len(payload)} bytes, and over the network {_ANSWER_MAX} fit into a MUNGE credential; "
-            "ask for less, or ask on the controller"
+            f"the answer has {len(payload)} bytes, and over the network at most {_ANSWER_MAX} fit "
+            "into a MUNGE credential; ask for less, or ask on the controller"
         )
     return munge.encode(payload, restrict_uid=identity.uid, socket=munge_socket)

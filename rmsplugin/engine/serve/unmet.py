@@ -27,7 +27,7 @@ def find_unmet(context: Context, seen: Observation | None, display_id: str) -> R
     except NotFoundError:
         raise NotFoundError(f"no vjob {display_id}") from None
     if job.partition not in context.settings.slurm.partitions:
-        raise NotFoundError(f"no vjob {display_id}: this job is in partition {job.partition}, which has none")
+        raise NotFoundError(f"no vjob {display_id}: this job is in partition {job.partition}, which has no vjobs")
     return job
 
 

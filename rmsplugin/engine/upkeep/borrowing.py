@@ -153,7 +153,7 @@ class Borrowing:
                 node in occupied or node not in seen.vms for node in job.nodes
             ):
                 continue
-            said += self._cancel(job, "it is no room that the settings know, or one too many")
+            said += self._cancel(job, "the settings know no such room, or it is one too many")
         return said
 
     def _cancel(self, job: RmsJob | Room, why: str) -> list[str]:

@@ -121,8 +121,8 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
         free = context.nodes.free_bytes(node, shared=context.shared)
         if free < needed:
             raise NoSpaceError(
-                f"the store on {node} has {free >> 20} MiB free, and {needed >> 20} MiB are needed for a checkpoint "
-                "beside what suspends of the VMs there may need"
+                f"the store on {node} has {free >> 20} MiB free, and {needed >> 20} MiB are needed "
+                "for a checkpoint and for suspends of the VMs there"
             )
         if context.shared:
             return {}
@@ -137,8 +137,9 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
     found = choose_targets({vm.name: vm.host for vm in vms}, memory_mib, free_on)
     if found is None:
         raise OperationFailedError(
-            "no other node answers that has room for a copy: a checkpoint on the VM's own node alone would be lost "
-            f"with it (asked: {', '.join(intended.targets) or 'there is none'})"
+            "no other node answers that has room for a copy: a checkpoint on the VM's own node "
+            "alone would be lost with that node (asked: "
+            f"{', '.join(intended.targets) or 'there is none'})"
         )
     return found
 

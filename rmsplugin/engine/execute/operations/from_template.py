@@ -111,7 +111,7 @@ def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -
         if task.context.nodes.await_guest(vm.host, vm.name, template, timeout_s=_LOOK_S):
             task.check_cancelled()
             return
-    raise OperationFailedError(f"its guest does not say within {within_s:g} s that it waits")
+    raise OperationFailedError(f"its guest did not say within {within_s:g} s that it waits")
 
 
 def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:

@@ -180,7 +180,7 @@ def _why_unusable(task: Task, checkpoint: Checkpoint, vm: CheckpointVM, node: st
         return str(error)
     except NotFoundError as error:
         context.stores.require(node)
-        return f"{error}, its store is there"
+        return f"{error}, although its store is there"
     return ""
 
 

@@ -40,7 +40,10 @@ def go_on(task: Task) -> None:
     Once Slurm may have suspended the job, this insists until it is resumed: otherwise a user would seem to have
     suspended it.
     """
-    task.event("stands-still", "Slurm says that its job runs, and its wrapper stands still: Slurm is told once more")
+    task.event(
+        "stands-still",
+        "Slurm says that its job runs, but its wrapper stands still: the engine has Slurm suspend and resume the job",
+    )
     try:
         suspend_job(task.context, task.job_id)
     except RefusedError:

@@ -19,4 +19,4 @@ def require_gone(task: Task, vm: VMRow) -> None:
         if look:
             task.pause(APART_S)
         if not nowhere(task.context, vm):
-            raise OperationFailedError(f"{vm.name} is there, although {vm.host} did not list it")
+            raise OperationFailedError(f"{vm.name} is on {vm.host}, which did not list it")

@@ -71,7 +71,7 @@ def power_of(task: Task, vm: VMRow, node: str) -> VMPower | None:
 
 def _end(task: Task, vm: VMRow, node: str) -> None:
     end_vm(task.context, node, vm)
-    what = f"a migration of {vm.name} that broke off had left a second copy of it on {node}, which was ended"
+    what = f"a migration of {vm.name} that broke off had left a second copy of it on {node}; the copy was ended"
     task.event("copy-ended", what, vm=vm.name, node=node)
 
 

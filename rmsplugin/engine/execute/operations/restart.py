@@ -103,7 +103,7 @@ def _why_lost(losses: int, *, held: bool) -> str:
         return "its state was lost; it starts again from the beginning"
     lost = f"its state was lost soon after its start, {losses} times in a row"
     if held:
-        return f"{lost}: its job is held; an operator's `scontrol release` has it start once more"
+        return f"{lost}: its job is held; `scontrol release` by an operator starts it once more"
     return f"{lost}; it starts again from the beginning, later each time"
 
 

@@ -117,7 +117,7 @@ def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
     except NotFoundError as error:
         context.stores.require(holder)
         raise LostStateError(
-            f"the saved state of {vm.name} on {holder} is lost, its store is there: {error}"
+            f"the saved state of {vm.name} on {holder} is lost, although its store is there: {error}"
         ) from error
 
 
