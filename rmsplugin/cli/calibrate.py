@@ -28,8 +28,8 @@ _FIELDS = (
     Field("count", "how often it was measured", text_of("count"), right=True),
     Field("median", "seconds that it took", _seconds_of("median_s"), right=True),
     Field("p95", "95 of 100 took no longer", _seconds_of("p95_s"), right=True),
-    Field("error", "by how much the present model is wrong, the median", _seconds_of("error_s"), right=True),
-    Field("fitted", "the same of the fitted one", _seconds_of("fitted_error_s"), right=True),
+    Field("error", "median error of the present model", _seconds_of("error_s"), right=True),
+    Field("fitted", "median error of the fitted model", _seconds_of("fitted_error_s"), right=True),
     Field("note", "why it was not fitted", text_of("note")),
 )
 
@@ -42,18 +42,18 @@ def add_command(commands: options.Commands) -> None:
         "fit section [durations] of the settings to what the ledger has measured, on the controller",
         _calibrate,
         """
-        For root and engine.user, on the engine's host, whether or not the engine runs; it only reads FILE (default: the
+        For root and engine.user, on the engine's host, whether or not the engine runs. It only reads FILE (default: the
         ledger in engine.state_dir).
 
-        It prints the section, to be put into the settings in the place of the present one; above it, as comments, how
-        often each action was measured, the median and the 95th percentile of its seconds, and the median ERROR of the
-        present model and of the FITTED one, in seconds.
-
+        It prints the section, which takes the place of the present one in the settings. Comments above it say how often
+        each action was measured, the median and the 95th percentile of its seconds, and the median ERROR of the present
+        model and of the FITTED one, in seconds.
         An action is an operation on a vjob from its record to its end, with all that belongs to it: Slurm, digests, the
-        guest. Memory of other VMs that moved through the same node at the same time counts as its own. It is fitted
-        by least absolute deviations: single measurements, however wrong, do not matter. Of an action that was measured
-        fewer than 10 times (--least) the present values stay. Where all VMs are of one size, what grows with the memory
-        cannot be told from what does not, and both values are scaled. Exit status 1: nothing was measured so often.
+        guest. Memory of other VMs that moved through the same node at the same time counts as its own. The fit is by
+        least absolute deviations: single measurements, however wrong, do not matter. An action that was measured fewer
+        than 10 times (--least) keeps its present values. Where all VMs are of one size, the part that grows with memory
+        cannot be told from the constant part, and both values are scaled. Exit status 1: no action was measured often
+        enough.
 
         examples:
           rmsplugin calibrate
@@ -68,14 +68,14 @@ def add_command(commands: options.Commands) -> None:
         metavar="TIME",
         type=options.past_time,
         default=0.0,
-        help="only what began since then: YYYY-MM-DD[THH:MM[:SS]], or so long ago: 7d, 12h, 30m (default: all)",
+        help="only what began since then: YYYY-MM-DD[THH:MM[:SS]], or that long ago: 7d, 12h, 30m (default: all)",
     )
     parser.add_argument(
         "--least",
         metavar="N",
         type=options.positive_number,
         default=10,
-        help="so often an action has to have been measured to be fitted (default: 10)",
+        help="fit an action that was measured at least N times (default: 10)",
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 

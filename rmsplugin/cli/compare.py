@@ -78,12 +78,12 @@ def add_command(commands: options.Commands) -> None:
         "replay a trace of jobs under several policies, and show them side by side",
         _compare,
         """
-        As simulate, for each policy; see there for the workload, the policies and the rules. A table has a line for
-        each policy: makespan, utilisation, mean and 95th percentile of wait and completion, mean bounded slowdown, and
-        how often VMs were suspended, resumed and migrated. --csv and --json have all percentiles. Policies are replayed
-        side by side in processes of their own, as many as there are CPUs. --html is a page as that of `rmsplugin
-        report`, of at most 50,000 jobs: completions under all policies, job by job and as distributions; nodes,
-        context switches and the jobs' own times are those of the last policy in the list.
+        The same as simulate, for each policy; simulate --help has the workload, the policies and the rules. A table has
+        a line for each policy: makespan, utilisation, mean and 95th percentile of wait and completion, mean bounded
+        slowdown, and how often VMs were suspended, resumed and migrated. --csv and --json have all percentiles. Each
+        policy is replayed in a process of its own, as many at a time as there are CPUs. --html writes a page like that
+        of `rmsplugin report`, of at most 50,000 jobs: completions under all policies, job by job and as distributions;
+        nodes, context switches and the jobs' own times are those of the last policy in the list.
 
         examples:
           rmsplugin compare --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096
@@ -102,7 +102,10 @@ def add_command(commands: options.Commands) -> None:
         help=f"of {', '.join(POLICIES)}, with commas between them (default: {','.join(_DEFAULT)})",
     )
     parser.add_argument(
-        "--processes", metavar="N", type=options.workers, help="replay so many policies at a time (default: one a CPU)"
+        "--processes",
+        metavar="N",
+        type=options.workers,
+        help="number of policies replayed at a time (default: one a CPU)",
     )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--json", action="store_true", help="all of it as JSON")
@@ -110,7 +113,8 @@ def add_command(commands: options.Commands) -> None:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write a page for a browser, which needs no network (rmsplugin[html]): the last policy beside the others",
+        help="write a page for a browser; the page needs no network (rmsplugin[html]): the last policy "
+        "beside the others",
     )
     parser.set_defaults(refuse=parser.error)
 

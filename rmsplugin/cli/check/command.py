@@ -25,7 +25,7 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "check",
-        "look at everything that the plugin needs, and say how to mend what is wrong",
+        "look at everything that the plugin needs, and tell how to mend what is wrong",
         _check,
         """
         Run it on the controller as root (it goes on as engine.user) or as engine.user. It changes nothing. The exit
@@ -36,7 +36,7 @@ def add_command(commands: options.Commands) -> None:
           sudo rmsplugin check --quick --json
         """,
     )
-    parser.add_argument("--quick", action="store_true", help="do not try the ways between all pairs of nodes")
+    parser.add_argument("--quick", action="store_true", help="do not try the connections between all pairs of nodes")
     parser.add_argument("--json", action="store_true", help="the findings as JSON")
 
 

@@ -19,7 +19,7 @@ def add_command(commands: options.Commands) -> None:
         "ledger",
         "check the engine's ledger, copy it, or ask it, on the controller",
         """
-        For root and engine.user, on the engine's host, whether or not the engine runs. All of them only read the
+        For root and engine.user, on the engine's host, whether or not the engine runs. All three commands only read the
         ledger. `rmsplugin ledger COMMAND --help` describes each.
 
         examples:
@@ -42,7 +42,7 @@ def _add_check(commands: options.Commands) -> None:
         _check,
         """
         Reads all of FILE (default: the ledger in engine.state_dir): pages, indexes, references, release of the
-        schema. It says in a sentence what it found, and exits with 0 if the ledger is whole, 1 if it is damaged or of
+        schema. One sentence says what was found. The exit status is 0 if the ledger is whole, 1 if it is damaged or of
         a newer release, 2 if it cannot be read.
 
         examples:
@@ -60,9 +60,9 @@ def _add_backup(commands: options.Commands) -> None:
         "copy the engine's ledger, on the controller",
         _backup,
         """
-        Writes a copy, as the ledger is at one moment, to FILE (default: ledger-backup-TIME.sqlite beside it),
-        readable for its owner only, for it holds private keys. A file that is there already is not overwritten. What
-        is in a backup gets older: the operator guide says what to mind before the engine is started with one.
+        Writes a copy of the ledger as it is at one moment to FILE (default: ledger-backup-TIME.sqlite beside the
+        ledger). Only its owner can read the copy, since it holds private keys. An existing file is not overwritten. A
+        backup ages: the operator guide says what to mind before the engine is started with one.
 
         examples:
           rmsplugin ledger backup

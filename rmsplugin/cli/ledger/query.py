@@ -34,20 +34,21 @@ def add_command(commands: options.Commands) -> None:
         "ask the engine's ledger in SQL, on the controller",
         _query,
         """
-        For root and engine.user, on the engine's host, whether or not the engine runs, which is not held up: the
-        ledger holds private keys, so nobody else can read its file. Private keys are not shown to them either: they
-        are NULL, and standard error says so.
+        For root and engine.user, on the engine's host, whether or not the engine runs. A query does not hold the engine
+        up. Nobody else can read the ledger's file, since it holds private keys. A query does not show these: they are
+        NULL, and standard error says so.
 
-        SQL is one statement of SQLite's that returns rows. It only reads: what changes something, ATTACH, and pragmas
-        but those that describe tables are refused. --tables says what there is. Times are seconds since the epoch:
-        datetime(submitted, 'unixepoch', 'localtime') makes one readable. Tables and columns may change with a release.
+        SQL is one statement in SQLite's SQL that returns rows. The ledger is only read: statements that change
+        something, ATTACH, and pragmas other than those that describe tables are refused. --tables lists the tables.
+        Times are seconds since the epoch: datetime(submitted, 'unixepoch', 'localtime') makes one readable. Tables and
+        columns may change with a release.
 
         A VALUE of -p that is a number is bound as one, any other as text; cast(:NAME as text) makes a number text.
-        In the table and with --csv, NULL is empty and a blob in hexadecimal. --json has an object with the rows, and
-        whether there were more; a blob is an object as sqlite-utils writes it: "$base64", "encoded".
+        In the table and with --csv, NULL is empty and a blob is in hexadecimal. --json prints an object: the rows, and
+        whether there were more. There a blob is an object as sqlite-utils writes it: "$base64", "encoded".
 
-        exit status: 2 where SQL is wrong or refused, or the ledger cannot be read; 1 where it takes too long, or the
-        ledger is locked or damaged.
+        exit status: 2 where SQL is wrong or refused, or the ledger cannot be read; 1 where the query takes too long, or
+        the ledger is locked or damaged.
 
         examples:
           rmsplugin ledger query --tables
@@ -59,14 +60,14 @@ def add_command(commands: options.Commands) -> None:
     )
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("sql", metavar="SQL", nargs="?", help="what to ask")
-    asked.add_argument("--tables", action="store_true", help="list the tables with their columns")
+    asked.add_argument("--tables", action="store_true", help="list the tables and their columns")
     parser.add_argument(
         *("-p", "--param"),
         metavar=("NAME", "VALUE"),
         nargs=2,
         action="append",
         default=[],
-        help="what :NAME in SQL stands for; may be given for several",
+        help="value of :NAME in SQL; may be given several times",
     )
     parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger (default: the engine's own)")
     parser.add_argument(
@@ -74,14 +75,14 @@ def add_command(commands: options.Commands) -> None:
         metavar="N",
         type=options.positive_number,
         default=_LIMIT,
-        help="show so many rows at most, and say when there are more (default: %(default)s)",
+        help="show at most N rows, and say when there are more (default: %(default)s)",
     )
     parser.add_argument(
         "--timeout",
         metavar="S",
         type=options.positive_seconds,
         default=_TIMEOUT_S,
-        help="give up after so many seconds (default: %(default)s)",
+        help="give up after this time, in seconds (default: %(default)s)",
     )
     parser.add_argument("--noheader", action="store_true", help="leave the line of titles out")
     form = parser.add_mutually_exclusive_group()

@@ -20,10 +20,11 @@ FIELDS = (
     Field("vjob", "the vjob", text_of("vjob"), right=True),
     Field(
         "what",
-        "what would be done: stop, restart, requeue, forget; or suspend: it sleeps in saved states that were found",
+        "the act held back: stop, restart, requeue, forget; or suspend: the vjob sleeps in saved "
+        "states that were found",
         text_of("what"),
     ),
-    Field("why", "why it is not done: there is no proof, or there are too many at once", _proof),
+    Field("why", "why the act is held back: there is no proof, or there are too many at once", _proof),
     Field("reason", "what is not seen", text_of("reason")),
 )
 
@@ -33,23 +34,23 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "confirm",
-        "list what the engine holds back because something is not seen, or say that it is so",
+        "list the acts that the engine holds back because something is not seen, or confirm them",
         _confirm,
         """
         The engine ends no vjob whose job slurmctld does not know, unless accounting says that the job has ended. And
-        when more vjobs than 3, or 5 % of all, seem to have lost their VMs or their wrappers at once, it does
-        nothing to them: more likely than that is a fault of what was seen. What it holds back is listed here, in
-        `rmsplugin status` and by `rmsplugin check`. When what was missing is seen again, it is forgotten.
+        when more vjobs than 3, or 5 % of all, seem to have lost their VMs or their wrappers at once, the engine does
+        nothing to them: a fault of what was seen is more likely. The acts held back are listed here, in `rmsplugin
+        status` and by `rmsplugin check`. When the missing thing is seen again, the act is forgotten.
 
-        Nor does anything else touch these vjobs meanwhile: no context switch, no suspend, resume or migrate by hand.
-        Where the ledger was restored from a backup, and whole saved states of a vjob are found that it does not know,
-        they are offered: `suspend` has the vjob sleep in them, and go on from there.
+        Nothing else touches these vjobs meanwhile: no context switch, no suspend, resume or migrate by hand. A ledger
+        that was restored from a backup may not know whole saved states that are found. These are offered: `suspend` has
+        the vjob sleep in them, and go on from there.
 
-        With --yes, for operators, the engine does it: to the vjobs that are named, or to all that are listed.
+        With --yes, for operators, the engine acts: on the vjobs that are named, or on all that are listed.
 
-        A store of saved states is known by a marker file. Where it is missing, nothing is saved, and nothing is
-        concluded of the states that should be there: mount the store. If it is a new one (a new disk), and the states
-        are lost, say so with --new-store and the name of the node, or `shared` for nodes.shared_store.
+        A store of saved states is known by a marker file. Where the marker is missing, nothing is saved, and nothing is
+        concluded about the states that should be there: mount the store. If the store is a new one (a new disk), and
+        the states are lost, say so with --new-store and the name of the node, or `shared` for nodes.shared_store.
 
         examples:
           rmsplugin confirm
@@ -64,9 +65,10 @@ def add_command(commands: options.Commands) -> None:
         "--new-store",
         metavar="NODE",
         type=options.node_name,
-        help="the store of this node (or the one called `shared`) is a new one: what was in the old one is lost",
+        help="confirm that the store of this node (or the one called `shared`) is new, and the states "
+        "in the old one are lost",
     )
-    parser.add_argument("--yes", action="store_true", help="it is so: do what is held back")
+    parser.add_argument("--yes", action="store_true", help="confirm: do what is held back")
     add_table_options(parser, FIELDS, "vjob,what,why,reason")
     parser.set_defaults(misused=parser.error)
 

@@ -60,16 +60,18 @@ FIELDS = (
         text_of("state"),
     ),
     Field(
-        "policy", "who decided: a policy; by hand; or forced: a node that has to be left, scontrol", text_of("policy")
+        "policy",
+        "a policy; by hand; or forced: VMs have to leave a node, or scontrol suspended or resumed a job",
+        text_of("policy"),
     ),
     Field("steps", "steps that are done, of all", _progress, right=True),
     Field("cost", "what the plan costs, in MiB", text_of("cost_mib"), right=True),
-    Field("bound", "what any plan would cost at least, in MiB", text_of("lower_bound_mib"), right=True),
-    Field("expected", "how long it was expected to take", _duration_of("expected_s"), right=True),
-    Field("took", "how long it took, or has taken until now", _duration_of("took_s"), right=True),
+    Field("bound", "the proven least cost of any plan, in MiB", text_of("lower_bound_mib"), right=True),
+    Field("expected", "the time that it was expected to take", _duration_of("expected_s"), right=True),
+    Field("took", "the time that it took, or has taken until now", _duration_of("took_s"), right=True),
     Field("decided", "seconds that deciding and planning took", _decided, right=True),
     Field("decision", "what was decided, in a sentence", text_of("sentence")),
-    Field("note", "what went wrong, and what stands in for the answer", _note),
+    Field("note", "what went wrong, and what took the place of the answer", _note),
 )
 
 STEP_FIELDS = (
@@ -99,8 +101,8 @@ def add_command(commands: options.Commands) -> None:
         "list the cycles that decided a context switch: what, when, what it cost and took; or the steps of one",
         _cycles,
         f"""
-        Cycles that found nothing to do are not listed. With NUMBER its steps are, and how far they are; the fields
-        (--format) are then, by default {_STEP_COLUMNS}:
+        Cycles that found nothing to do are not listed. With NUMBER the steps of that cycle are listed, and how far they
+        are. The fields (--format) are then, by default {_STEP_COLUMNS}:
 
         {{steps}}
 
@@ -118,7 +120,7 @@ def add_command(commands: options.Commands) -> None:
         "--limit",
         metavar="LIMIT",
         type=options.positive_number,
-        help="at most so many, the newest (default: 20)",
+        help="at most the newest N (default: 20)",
     )
     add_table_options(cycles, FIELDS, _CYCLE_COLUMNS)
     cycles.set_defaults(misused=cycles.error)

@@ -18,8 +18,8 @@ from rmsplugin.cli.shared.table import (
 
 FIELDS = (
     Field("time", "when it was decided", time_of("time")),
-    Field("cycle", "number of the context switch that came of it, if one did", text_of("cycle"), right=True),
-    Field("state", "the state that the vjob shall be in", text_of("state")),
+    Field("cycle", "number of the context switch that followed, if one did", text_of("cycle"), right=True),
+    Field("state", "the state decided for the vjob", text_of("state")),
     Field("code", "why, in a word", text_of("code")),
     Field("reason", "why, in a sentence", text_of("reason")),
 )
@@ -30,10 +30,10 @@ def add_command(commands: options.Commands) -> None:
     decisions = options.add_command(
         commands,
         "decisions",
-        "show what the engine decided of a vjob, and why, oldest first",
+        "show what the engine decided about a vjob, and why, oldest first",
         _decisions,
         """
-        One line for each time that the decision, or the reason for it, was another one than before.
+        One line for each change of the decision, or of the reason for it.
 
         examples:
           rmsplugin decisions 12

@@ -60,16 +60,16 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin events --since 0 --json
         """,
     )
-    events.add_argument("-f", "--follow", action="store_true", help="go on showing events as they happen")
-    events.add_argument("--vjob", metavar="JOBID", type=options.job_id, help="only those of this vjob")
-    events.add_argument("--since", metavar="N", type=options.whole_number, default=0, help="only those after event N")
+    events.add_argument("-f", "--follow", action="store_true", help="follow: show further events as they happen")
+    events.add_argument("--vjob", metavar="JOBID", type=options.job_id, help="only events of this vjob")
+    events.add_argument("--since", metavar="N", type=options.whole_number, default=0, help="only events after number N")
     events.add_argument(
         "-n",
         "--limit",
         metavar="LIMIT",
         type=options.positive_number,
         default=100,
-        help="at most so many, the newest (default: %(default)s)",
+        help="at most the newest N (default: %(default)s)",
     )
     add_table_options(events, FIELDS, "id,time,vjob,vm,node,kind,message")
 

@@ -23,24 +23,24 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "node",
-        "say that a node is gone, or back, or have its power cut",
+        "say that a node is gone or back, or have its power cut",
         _node,
         """
-        For operators. While a node is silent the engine concludes nothing: its VMs may run. So vjobs with VMs there
-        wait until the node answers, or until somebody who can know says what became of it.
+        For operators. While a node is silent the engine concludes nothing: its VMs may run. Vjobs with VMs there wait
+        until the node answers, or until somebody who can know says what became of it.
 
-        gone: the node is dead: it is powered off, or burnt; no VM runs there any more. Vjobs with VMs there go on
-        from their checkpoints, or begin again from the start. Vjobs whose saved states are only there are not lost:
-        they wait, for the disk may come back. Nothing is started there, and nothing asked of it, until it is back. A
-        node whose libvirt or node agent answers is refused, whatever you say: drain it, or power it off first.
+        gone: the node is dead (powered off, or burnt); no VM runs there any more. Vjobs with VMs there go on from their
+        checkpoints, or begin again from the start. Vjobs whose saved states are only there are not lost: they wait,
+        since the disk may come back. The engine starts nothing there and asks the node nothing until it is back. The
+        command is refused while the node's libvirt or node agent answers: drain the node, or power it off first.
 
-        back: the node is there again. VMs and files that were left behind there are removed, then it takes VMs again;
-        saved states that lie there can be used.
+        back: the node is there again. VMs and files that were left behind there are removed. Then the node takes VMs
+        again, and saved states that lie there can be used.
 
-        fence: run nodes.fence for the node, and nodes.fence_status if there is one; when the node is off, it counts as
-        gone. Whatever runs there ends.
+        fence: run nodes.fence for the node, and nodes.fence_status if it is set. Once the node is off, it counts as
+        gone. Everything that runs there ends.
 
-        gone and fence ask for --yes: without it they only say what would become of which vjobs.
+        gone and fence need --yes: without it they only say what would become of which vjobs.
 
         examples:
           rmsplugin node gone n3
@@ -49,9 +49,11 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin node fence n3 --yes
         """,
     )
-    parser.add_argument("what", metavar="gone|back|fence", choices=("gone", "back", "fence"), help="what is said of it")
+    parser.add_argument(
+        "what", metavar="gone|back|fence", choices=("gone", "back", "fence"), help="what to say of the node, or to do"
+    )
     parser.add_argument("node", metavar="NODE", type=options.node_name, help="the node")
-    parser.add_argument("--yes", action="store_true", help="it is so: vjobs with VMs there are lost")
+    parser.add_argument("--yes", action="store_true", help="confirm: vjobs with VMs there are lost")
     parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
     parser.set_defaults(misused=parser.error)
 

@@ -29,8 +29,8 @@ FIELDS = (
         "Slurm's word for its state; `unreachable` when its libvirt does not answer; `gone` when somebody said so",
         text_of("state"),
     ),
-    Field("gonesince", "since when it is gone, by an operator's word or by fencing", time_of("gone_since")),
-    Field("goneby", "who said that it is gone", text_of("gone_by")),
+    Field("gonesince", "since when the node is gone, by an operator's word or by fencing", time_of("gone_since")),
+    Field("goneby", "who said that the node is gone", text_of("gone_by")),
     Field("vms", "number of VMs on it", text_of("vms"), right=True),
     Field("cpus", "CPUs that VMs may take", text_of("cpus"), right=True),
     Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),
@@ -43,16 +43,23 @@ FIELDS = (
         text_of("room"),
     ),
     Field("roomjob", "the room's job in Slurm", text_of("room_job"), right=True),
-    Field("since", "since when the engine has the node", time_of("since")),
+    Field("since", "since when the engine has the node for VMs", time_of("since")),
     Field("until", "when Slurm takes the node back; a room's time limit is extended long before", time_of("until")),
     Field("features", "its active features, for `sbatch -C`", text_of("features")),
-    Field("reservedfor", "the VM that it is reserved for, which has outgrown its node", text_of("reserved_for")),
-    Field("reservedsince", "since when it is reserved", time_of("reserved_since")),
-    Field("guests", "the VMs that have moved there since; it is reserved until they have ended", text_of("guests")),
+    Field(
+        "reservedfor",
+        "the VM for which the node is reserved: one that has outgrown its own node",
+        text_of("reserved_for"),
+    ),
+    Field("reservedsince", "since when the node is reserved", time_of("reserved_since")),
+    Field(
+        "guests", "the VMs that have moved there since; the node is reserved until they have ended", text_of("guests")
+    ),
     Field(
         "reason",
-        "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the kind of action that "
-        "the engine begins there no more for a while, because several in a row failed; or for whom it is reserved",
+        "why no VM may come now: drained, unreachable, no room, or what its room waits for; or the "
+        "kind of action that the engine begins no more on the node for a while, because several in "
+        "a row failed; or the VM for which the node is reserved",
         text_of("reason"),
     ),
 )
@@ -63,10 +70,10 @@ def add_command(commands: options.Commands) -> None:
     nodes = options.add_command(
         commands,
         "nodes",
-        "list the nodes that may host VMs: whether the engine has them, what of them is taken",
+        "list the nodes that may host VMs: whether the engine has them, and what of them is taken",
         _nodes,
         """
-        A node hosts VMs while the engine has a room there: a job of its own by which Slurm gives it the whole node.
+        A node hosts VMs while the engine has a room there: a Slurm job of the engine's that has the whole node.
 
         examples:
           rmsplugin nodes

@@ -20,10 +20,10 @@ def add_command(commands: options.Commands) -> None:
         "have the engine begin no context switch, start or resume until `unpause`",
         tell,
         """
-        For operators. What is under way is finished, steps that have not begun are skipped, and what keeps vjobs alive
-        goes on: ended jobs are cleaned up, nodes that are drained or taken back are emptied. `suspend`, `resume` and
-        `migrate` by hand work as ever. A pause outlives a restart of the engine. `rmsplugin status` shows it, and
-        `rmsplugin check` warns of it.
+        For operators. Steps under way are finished, and steps that have not begun are skipped. The engine still keeps
+        vjobs alive: ended jobs are cleaned up, nodes that are drained or taken back are emptied. `suspend`, `resume`
+        and `migrate` by hand work as ever. A pause outlives a restart of the engine. `rmsplugin status` shows the
+        pause, and `rmsplugin check` warns of it.
 
         examples:
           rmsplugin pause

@@ -25,7 +25,11 @@ def _took(row: Row) -> str:
 FIELDS = (
     Field("job", "its name", text_of("job")),
     Field("what", "what it does", text_of("what")),
-    Field("cron", "when: minute, hour, day of month, month, day of week; of quiet hours both ends", text_of("cron")),
+    Field(
+        "cron",
+        "the times: minute, hour, day of month, month, day of week; for quiet hours of both ends",
+        text_of("cron"),
+    ),
     Field("next", "its next run", time_of("next")),
     Field("last", "its last run", time_of("last")),
     Field("took", "how long that took", _took, right=True),
@@ -34,8 +38,8 @@ FIELDS = (
         "waiting (for its first run), running, done, failed, interrupted (the engine ended meanwhile), or off",
         text_of("state"),
     ),
-    Field("failures", "how often in a row it has failed", text_of("failures"), right=True),
-    Field("result", "what came of the last run, or why it is off", text_of("result")),
+    Field("failures", "how often it has failed in a row", text_of("failures"), right=True),
+    Field("result", "result of the last run, or why it is off", text_of("result")),
 )
 _COLUMNS = "job,cron,next,last,took,state,result"
 
@@ -45,12 +49,13 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "schedule",
-        "show what the engine does at times of day: when next, when last, and what came of it",
+        "show what the engine does at times of day: the next run, the last one, and its result",
         _schedule,
         """
-        The times are in section [schedule] of the settings, in its time zone. What was missed while no engine ran, or
-        because the host's clock was set, is done once. What fails is told as an event, too, and tried again at its next
-        time; from the second failure in a row on it rests for two minutes, then longer, up to six hours.
+        The times are in section [schedule] of the settings, in its time zone. A job that was missed while no engine
+        ran, or because the host's clock was set, is done once. A job that fails is told as an event, too, and tried
+        again at its next time. From the second failure in a row on it rests for two minutes, then longer, up to six
+        hours.
 
         examples:
           rmsplugin schedule

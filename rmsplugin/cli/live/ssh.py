@@ -29,8 +29,8 @@ def add_command(commands: options.Commands) -> None:
         "log in to a VM of a vjob, or run a command there",
         _ssh,
         """
-        COMMAND is what to run there; without one, a login shell. For the vjob's user, and root. The exit
-        status is that of ssh. The host key is verified.
+        For the vjob's user, and root. COMMAND runs there; without one, a login shell. The exit status is that of ssh.
+        The host key is verified.
 
         examples:
           rmsplugin ssh 12

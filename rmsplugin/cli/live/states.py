@@ -46,13 +46,13 @@ def add_command(commands: options.Commands) -> None:
         "list saved states that were put aside, let a vjob go back to them, or drop them",
         _states,
         """
-        When one saved state of a vjob is lost, the vjob begins again from the start. The other states, and one that
-        is damaged, are not deleted but put aside, until the Slurm job ends. Users see their own, operators all.
+        When one saved state of a vjob is lost, the vjob begins again from the start. Its other states, and damaged
+        ones, are not deleted but put aside until the Slurm job ends. Users see their own states, operators all.
 
-        --take-back reads all of them first, and refuses them if one is missing or damaged. Then it throws away what
-        the vjob has done since (states of that are put aside in turn), and lets it sleep in the old states;
+        --take-back first reads all states under that number, and refuses if one is missing or damaged. Then the vjob
+        loses the work done since then (saved states of that work are put aside in turn), and sleeps in the old states;
         `rmsplugin resume` lets it go on from there. The file of a state that was put aside is
-        aside-NUMBER.VM.state in the store: one that is damaged can be mended from a backup before.
+        aside-NUMBER.VM.state in the store: mend a damaged one from a backup before.
 
         examples:
           rmsplugin states
@@ -64,7 +64,7 @@ def add_command(commands: options.Commands) -> None:
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--take-back", metavar="NUMBER", type=options.positive_number, help="let the vjob go back to these"
+        "--take-back", metavar="NUMBER", type=options.positive_number, help="let the vjob go back to these states"
     )
     what.add_argument("--drop", metavar="NUMBER", type=options.positive_number, help="delete these")
     add_table_options(parser, FIELDS, "number,vjob,user,time,vms,states,size,nodes,reason")

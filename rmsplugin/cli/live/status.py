@@ -23,7 +23,7 @@ def add_command(commands: options.Commands) -> None:
     status = options.add_command(
         commands,
         "status",
-        "say whether the engine runs, what its last cycle did, and how far the last context switch is",
+        "tell whether the engine runs, what its last cycle did, and how far the last context switch is",
         _status,
         """
         examples:

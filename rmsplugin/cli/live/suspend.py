@@ -11,7 +11,7 @@ def add_command(commands: options.Commands) -> None:
     parser = operation.add_operation(
         commands,
         "suspend",
-        "save the VMs of a running vjob to files and free what they take",
+        "save the VMs of a running vjob to files, and free their CPUs and memory",
         """
         For the vjob's user and for operators. The Slurm job is SUSPENDED meanwhile. The id of a job array means
         all of its elements, as for `scontrol suspend`.

@@ -25,14 +25,14 @@ def add_command(commands: options.Commands) -> None:
         "show what the processes of vjobs have used inside their VMs",
         _usage,
         """
-        Slurm's accounting sees the wrapper of a vjob, and not the processes in its VMs: what `seff` tells of other
-        jobs, this tells of vjobs, of running ones so far. Of a job array all elements are shown that have begun.
-        Users may ask for their own vjobs, operators for all.
+        Slurm's accounting sees the wrapper of a vjob, and not the processes in its VMs. This command tells of vjobs
+        what `seff` tells of other jobs; of a running vjob it tells the usage so far. Of a job array it shows all
+        elements that have begun. Users may ask for their own vjobs, operators for all.
 
-        CPU time is exact. Memory is the most that was seen of all processes together, with files in memory and without
-        what the kernel caches of other files; it is looked at twice a second at first, later every ten seconds. Disk
-        is what was read and written by any call, network file systems and pipes included. They are of the present run
-        of the script; sleeps do not count. Time is the time with running VMs.
+        CPU time is exact. Memory is the most that was seen of all processes together. It includes files that lie in
+        memory, and not the kernel's cache of other files. It is measured twice a second at first, later every ten
+        seconds. Disk counts bytes read and written by any call, network file systems and pipes included. All figures
+        are of the present run of the script; sleeps do not count. Time is the time with running VMs.
 
         examples:
           rmsplugin usage 12

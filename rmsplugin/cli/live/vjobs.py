@@ -80,12 +80,14 @@ FIELDS = (
     Field("memory", "memory of each VM, or of the larger ones", mebibytes_of("memory_mib"), right=True),
     Field("nodes", "where its VMs run", text_of("nodes")),
     Field("ran", "how long it has run since its start; sleeps do not count", _ran, right=True),
-    Field("resumes", "yes: it sleeps because the engine suspended it, and resumes when its turn comes", _resumes),
+    Field("resumes", "yes: the engine suspended it, and resumes it when its turn comes", _resumes),
     Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
-    Field("checkpoint", "age of its newest checkpoint, to which it goes back when its VMs are lost", _age, right=True),
+    Field(
+        "checkpoint", "age of its newest checkpoint; the vjob goes back to it when its VMs are lost", _age, right=True
+    ),
     Field("returns", "how often it went back to a checkpoint", text_of("returns"), right=True),
-    Field("repeated", "how much of its run was repeated by that, at most", _repeated, right=True),
-    Field("operation", "what is being done to it now, and how far that is", bytes_progress),
+    Field("repeated", "the most of its run that was repeated by going back", _repeated, right=True),
+    Field("operation", "the operation on it now, and how far that is", bytes_progress),
     Field("reason", "why it is in this state", text_of("reason")),
 )
 
@@ -95,7 +97,7 @@ def add_command(commands: options.Commands) -> None:
     vjobs = options.add_command(
         commands,
         "vjobs",
-        "list vjobs and say why each is in its state",
+        "list vjobs, and why each is in its state",
         _vjobs,
         """
         examples:
@@ -104,7 +106,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin vjobs --noheader --format=jobid,state,reason%60
         """,
     )
-    vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these, ended ones too")
+    vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these vjobs, ended ones too")
     vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
     vjobs.add_argument(
         "-n",
@@ -114,7 +116,9 @@ def add_command(commands: options.Commands) -> None:
         default=1000,
         help="with --all: the newest N ended vjobs (default: 1000, at most 10000)",
     )
-    vjobs.add_argument("-u", "--user", metavar="USER,...", type=options.names, default=(), help="only these users'")
+    vjobs.add_argument(
+        "-u", "--user", metavar="USER,...", type=options.names, default=(), help="only vjobs of these users"
+    )
     add_table_options(
         vjobs, FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,reason"
     )

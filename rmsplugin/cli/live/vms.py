@@ -32,8 +32,8 @@ FIELDS = (
     Field("imagesize", "size of its saved state", bytes_of("image_bytes"), right=True),
     Field("cpus", "its CPUs", text_of("cpus"), right=True),
     Field("memory", "its memory", mebibytes_of("memory_mib"), right=True),
-    Field("cpudemand", "CPUs that it demands, by observation", text_of("cpus_demand"), right=True),
-    Field("memdemand", "memory that it needs, by what its guest says", mebibytes_of("memory_demand_mib"), right=True),
+    Field("cpudemand", "CPUs that it demands, as observed", text_of("cpus_demand"), right=True),
+    Field("memdemand", "memory that it needs, as its guest says", mebibytes_of("memory_demand_mib"), right=True),
 )
 
 

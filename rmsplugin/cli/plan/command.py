@@ -35,11 +35,10 @@ def add_command(commands: options.Commands) -> None:
         _plan,
         """
         Says which vjobs shall run, where, and which actions in which order lead there at the least cost. It changes
-        nothing. With --live it says what the next cycle of the engine would do, with the policy of the settings, and
-        why; with the steps, and the vjobs that nothing is decided about (operator guide, section 'What the engine
-        decides'). With --instance it needs no engine; the operator guide, section 'Planning offline', describes the
-        file and what --json prints. With --deterministic-limit the same file, seed and number of workers give the same
-        answer.
+        nothing. --live shows what the next cycle of the engine would do with the policy of the settings, and why: the
+        steps, and the vjobs that nothing is decided about (operator guide, section 'What the engine decides').
+        --instance needs no engine; the operator guide, section 'Planning offline', describes the file and the output of
+        --json. With --deterministic-limit the same file, seed and number of workers give the same answer.
 
         examples:
           rmsplugin plan --live
@@ -73,35 +72,36 @@ def add_command(commands: options.Commands) -> None:
         "--heuristic",
         metavar="NAME",
         choices=("ffd",),
-        help="ffd: do not search, take the placement with which the policy proved its decision as the target: First Fit"
-        " Decreasing, as the papers' baseline does; with rjsp-exact, mixed, load-sharing and v-reconfiguration one"
-        " near where the VMs are",
+        help="ffd: do not search; the target is the placement by which the policy proved its decision: "
+        "First Fit Decreasing, as in the papers' baseline; with rjsp-exact, mixed, load-sharing "
+        "and v-reconfiguration one near where the VMs are",
     )
     plan.add_argument(
         "--memory-threshold",
         metavar="SHARE",
         type=options.share,
-        help="plan VMs up to this share of each node's memory, above 0 to 1, where demands are observed; with mixed and"
-        " v-reconfiguration nodes may be reserved for VMs that outgrow theirs, which notes tell (default: 1)",
+        help="plan VMs up to this share of each node's memory, above 0 and at most 1, where demands are "
+        "observed; with mixed and v-reconfiguration nodes may be reserved for VMs that outgrow "
+        "theirs: notes tell of them (default: 1)",
     )
     plan.add_argument(
         "--pause-limit",
         metavar="S",
         type=options.positive_seconds,
-        help="a vjob that makes way is paused for so long, in the memory of its nodes, unless somebody needs that "
-        "(default: it is saved at once)",
+        help="longest pause of a vjob that makes way, in the memory of its nodes, if nobody needs that "
+        "memory (default: it is saved at once)",
     )
     plan.add_argument(
         "--user-share",
         metavar="SHARE",
         type=options.share,
-        help="slowdown: what a user has beyond this part of the cluster makes way for others (default: 1)",
+        help="slowdown: a user's vjobs beyond this part of the cluster make way for those of other users (default: 1)",
     )
     plan.add_argument(
         "--user-share-s",
         metavar="S",
         type=options.positive_seconds,
-        help="slowdown: for those that have waited for so long (default: 3600)",
+        help="slowdown: --user-share makes way only for vjobs that have waited for this time (default: 3600)",
     )
     add_search_options(plan)
     plan.add_argument("--json", action="store_true", help="the answer as JSON")

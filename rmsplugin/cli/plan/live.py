@@ -18,9 +18,9 @@ _TIMEOUT_S = 300.0
 _STEPS = (
     Field("step", "its number", text_of("id"), right=True),
     Field("kind", "what is done", text_of("kind")),
-    Field("vjob", "to which vjob", text_of("vjob")),
+    Field("vjob", "the vjob", text_of("vjob")),
     Field("nodes", "where its VMs go", hosts_of),
-    Field("needs", "the steps that it waits for", text_of("needs")),
+    Field("needs", "the steps for which it waits", text_of("needs")),
 )
 
 _LEFT_OUT = (

@@ -23,8 +23,9 @@ def add_command(commands: options.Commands) -> None:
         "pack the VMs that run onto the fewest nodes, for a configuration in a file",
         _pack,
         """
-        The VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up; vjobs'
-        nodes and exclude are respected. The lower bound is proven. The file is that of `rmsplugin plan`.
+        Solves the VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up.
+        The keys `nodes` and `exclude` of vjobs are respected. The lower bound is proven. The file is that of `rmsplugin
+        plan`.
 
         examples:
           rmsplugin pack --instance cluster.json.gz --json

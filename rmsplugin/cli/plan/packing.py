@@ -20,8 +20,8 @@ from rmsplugin.packing.vmpp import NoPacking, Packing, pack
 _NODES = (
     Field("node", "a node that is used", text_of("node")),
     Field("vms", "how many VMs it hosts", text_of("vms"), right=True),
-    Field("cpu", "what they demand of what it has", text_of("cpu"), right=True),
-    Field("memory_mib", "the same, in MiB", text_of("memory_mib"), right=True),
+    Field("cpu", "the CPUs that they demand, of those that it has", text_of("cpu"), right=True),
+    Field("memory_mib", "the memory that they demand, of its own, in MiB", text_of("memory_mib"), right=True),
     Field("names", "which VMs", text_of("names")),
 )
 

@@ -29,7 +29,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         metavar="S",
         type=options.positive_seconds,
-        help=f"so long a search may take; the best found until then is the answer (default: {_TIME_LIMIT_S:g})",
+        help=f"longest time of a search; the answer is the best found until then (default: {_TIME_LIMIT_S:g})",
     )
     parser.add_argument(
         "--workers",
@@ -37,13 +37,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         type=options.workers,
         help=f"threads of a search (default: one for each CPU, {_MOST_WORKERS} at most; 1 with --deterministic-limit)",
     )
-    parser.add_argument("--seed", metavar="N", type=options.seed, help="of the searches (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=options.seed, help="seed of the searches (default: 0)")
     parser.add_argument(
         "--deterministic-limit",
         metavar="D",
         type=options.positive_amount,
-        help="end a search after so much work, about a second of one CPU each; and not by the clock, unless "
-        "--time-limit is given too",
+        help="end a search by its work, not by the clock (unless --time-limit is given too); the unit "
+        "is about a second of one CPU",
     )
 
 

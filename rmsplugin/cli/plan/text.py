@@ -22,7 +22,7 @@ _ACTIONS = (
     Field("vm", "with which VM", text_of("vm")),
     Field("from", "where it runs, or its saved state lies", text_of("from")),
     Field("to", "where it goes", text_of("to")),
-    Field("cost", "what it costs by itself, in MiB", text_of("cost"), right=True),
+    Field("cost", "its own cost, in MiB", text_of("cost"), right=True),
     Field("note", "what is special about it", text_of("note")),
 )
 

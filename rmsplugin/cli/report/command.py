@@ -37,21 +37,21 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "report",
-        "tell what became of jobs, next to what had become of them without context switches",
+        "tell what became of jobs, and what would have become of them without context switches",
         _report,
         """
         fields of totals (--by user, account, ...), by default {columns}, and with --by class
         {classes}:
         {fields}
 
-        Everybody is told of their own jobs, by the engine; operators (engine.operators) of all. Root and engine.user
-        need no engine where the ledger is, and nobody does where there is a copy of it (--ledger). It only reads. The
-        jobs are those that were there in the time asked for. What is read besides the ledger: `sacct -D` (accounts,
-        time limits) and the nodes of Slurm. Without them it goes on, and says so.
+        The engine tells users of their own jobs, and operators (engine.operators) of all. Root and engine.user need no
+        engine on the host with the ledger; a copy of the ledger (--ledger) needs none for anybody. The report only
+        reads. It has the jobs that were there in the time asked for. Besides the ledger it reads `sacct -D` (accounts,
+        time limits) and the nodes of Slurm. Without these it goes on, and says so.
 
         FCFS and EASY: the same jobs replayed on the same nodes without context switches, each for as long as it really
-        ran. The operator guide, section 'Reports', has the rules. What the report cannot know is said on standard
-        error, and in the JSON (`notes`).
+        ran. The operator guide, section 'Reports', has the rules. Standard error, and `notes` in the JSON, say what the
+        report cannot know.
 
         examples:
           rmsplugin report --since 7d
@@ -76,9 +76,9 @@ def add_command(commands: options.Commands) -> None:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write all of it as one page for a browser, which needs no network (rmsplugin[html])",
+        help="write all of it as one page for a browser; the page needs no network (rmsplugin[html])",
     )
-    parser.add_argument("--email-format", action="store_true", help="a summary for an operator, as text for a mail")
+    parser.add_argument("--email-format", action="store_true", help="a summary for an operator, as the text of a mail")
     parser.set_defaults(misused=parser.error)
 
 
@@ -87,10 +87,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "--since",
         metavar="TIME",
         type=options.past_time,
-        help="the time begins then: YYYY-MM-DD[THH:MM[:SS]], today, yesterday, or so long ago: 7d, 12h, 30m (default: "
-        "with the ledger)",
+        help="begin of the time: YYYY-MM-DD[THH:MM[:SS]], today, yesterday, or that long ago: 7d, 12h, "
+        "30m (default: with the ledger)",
     )
-    parser.add_argument("--until", metavar="TIME", type=options.past_time, help="the time ends then (default: now)")
+    parser.add_argument("--until", metavar="TIME", type=options.past_time, help="end of the time (default: now)")
     for option, what in (("partition", "partitions"), ("user", "users"), ("account", "accounts")):
         parser.add_argument(
             f"--{option}", metavar=f"{option.upper()},...", type=options.names, default=(), help=f"only of these {what}"
@@ -102,20 +102,20 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "--by",
         choices=GROUPS,
         default="job",
-        help="what a line is: a job (default), or a total: of a user, ..., of a class (long, wide), of all",
+        help="what a line stands for: a job (default), or a total: of a user, ..., of a class (long, wide), of all",
     )
 
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger (default: the engine's own)")
     parser.add_argument(
-        "--without-slurm", action="store_true", help="ask Slurm nothing: for a copy of another cluster's"
+        "--without-slurm", action="store_true", help="do not ask Slurm: for a ledger of another cluster"
     )
     parser.add_argument(
         "--nodes",
         metavar="N",
         type=options.positive_number,
-        help="replay on so many equal nodes, not on those of Slurm",
+        help="replay on N equal nodes, not on those of Slurm",
     )
     parser.add_argument("--cpus-per-node", metavar="C", type=options.positive_number, help="CPUs of each of --nodes")
     parser.add_argument(
@@ -222,7 +222,9 @@ def _asked(
     for option in ("without_slurm", "nodes"):
         if getattr(arguments, option):
             where = f"in {settings.engine.state_dir}"
-            raise ReportError(f"--{option.replace('_', '-')} is for who may read the ledger ({where}), or a copy of it")
+            raise ReportError(
+                f"--{option.replace('_', '-')} is for those who may read the ledger ({where}), or a copy of it"
+            )
     return own_report(connect(settings), arguments, lives=lives, show=show)
 
 

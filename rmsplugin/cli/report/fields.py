@@ -52,7 +52,7 @@ def _runs(row: Row) -> str:
 JOB_FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("id"), right=True),
     Field("user", "who submitted it", text_of("user")),
-    Field("account", "its account, by accounting", _account),
+    Field("account", "its account in Slurm's accounting", _account),
     Field("partition", "its partition", text_of("partition")),
     Field("state", "ended, never-ran (ended before it ran), running, sleeping or waiting", text_of("state")),
     Field("vms", "number of its VMs", text_of("vms"), right=True),
@@ -66,13 +66,13 @@ JOB_FIELDS = (
     Field("run", "how long it ran", _span("run_s"), right=True),
     Field("asleep", "how long it slept, suspends and resumes included", _span("asleep_s"), right=True),
     Field("completion", "from its first submission to its end", _span("completion_s"), right=True),
-    Field("slowdown", "bounded slowdown: completion to run time", lambda row: _number(row["slowdown"]), right=True),
     Field(
-        "slowed", "how much less it would have run on CPUs of its own, as far as known", _span("slowed_s"), right=True
+        "slowdown", "bounded slowdown: completion divided by run time", lambda row: _number(row["slowdown"]), right=True
     ),
+    Field("slowed", "the time that sharing CPUs has cost it, as far as known", _span("slowed_s"), right=True),
     Field("suspends", "how often it was suspended", text_of("suspends"), right=True),
     Field("resumes", "how often it was resumed", text_of("resumes"), right=True),
-    Field("migrations", "how many live migrations its VMs made", text_of("migrations"), right=True),
+    Field("migrations", "number of live migrations of its VMs", text_of("migrations"), right=True),
     Field("runs", "how often Slurm submitted it, requeues included", _runs, right=True),
     Field("fcfs", "its completion without context switches, under FCFS", _there("fcfs"), right=True),
     Field("easy", "the same under EASY", _there("easy"), right=True),
@@ -169,7 +169,7 @@ TOTAL_FIELDS = (
             Field(f"{policy}later", f"how many ended later than under {name}", _beside(policy, "later"), right=True),
             Field(
                 f"{policy}paid",
-                "how much later these ended, all together",
+                "how much later all of these together ended",
                 _beside(policy, "paid_s", _shown),
                 right=True,
             ),

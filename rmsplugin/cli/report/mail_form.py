@@ -36,7 +36,7 @@ def _lines(head: Head) -> Iterator[str]:
         yield from _users(head)
     if head.notes:
         yield ""
-        yield "What this report cannot know, or takes for granted:"
+        yield "What this report cannot know, or assumes:"
         yield from (printable(f"- {note.sentence}.") for note in head.notes)
 
 

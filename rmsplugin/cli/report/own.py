@@ -1,4 +1,4 @@
-"""Own: the report of one's own jobs (operators: of all), which the engine makes for who may not read its ledger."""
+"""Own: the report of one's own jobs (operators: of all), made by the engine for users who may not read its ledger."""
 
 from __future__ import annotations
 

@@ -28,26 +28,26 @@ def add_command(commands: options.Commands) -> None:
         _simulate,
         """
         Needs no engine, no cluster and no settings. A job of P processors is P VMs of one CPU. The trace is in the
-        Standard Workload Format 2.2 (SWF), as those of the Parallel Workloads Archive. Lines that cannot be simulated
-        are counted on standard error by their reasons, and the first ones named; --json names up to 1,000 a reason.
-        Exit status 2: nothing of the trace can be simulated, and nothing is written. --ledger: the jobs of a live
+        Standard Workload Format 2.2 (SWF), as those of the Parallel Workloads Archive. Standard error counts the lines
+        that cannot be simulated by their reasons, and names the first ones; --json names up to 1,000 a reason. Exit
+        status 2: nothing of the trace can be simulated, and nothing is written. --ledger simulates the jobs of a live
         cluster that ran and have ended, with the VMs, run times and CPU demands that they really had.
 
-        fcfs: First Come First Serve. easy: the same with EASY backfilling by the requested times. Both suspend nothing.
-        The others are those of the engine, and decided, planned and checked by its own code: easy-preempt, EASY without
-        time limits (whoever fills a hole is suspended when the head's turn comes); rjsp and rjsp-exact, all that run
-        together in queue order; mixed, the same where it is worth a switch; slowdown, the engine's default: who has
-        waited longest for what it still needs goes first; load-sharing and v-reconfiguration, what runs, and whoever
-        has room beside it. Their actions take what [durations] says, and slow down what computes beside them. The same
-        input gives the same output on any machine. The operator guide, section 'Simulating workloads', has the rules,
-        and what --json, --events and --activity look like.
+        fcfs is First Come First Serve. easy is fcfs with EASY backfilling by the requested times. Both suspend nothing.
+        The other policies are the engine's, and its own code decides, plans and checks. easy-preempt: EASY without time
+        limits; a vjob that fills a hole is suspended when the head's turn comes. rjsp and rjsp-exact: all vjobs run
+        that fit together in queue order. mixed: the same where it is worth a switch. slowdown, the engine's default:
+        the vjob that has waited longest for what it still needs goes first. load-sharing and v-reconfiguration: running
+        vjobs run on, and vjobs start that have room beside them. Actions take the times of [durations], and slow down
+        the VMs that compute beside them. The same input gives the same output on any machine. The operator guide,
+        section 'Simulating workloads', has the rules, and the forms of --json, --events and --activity.
 
         --jobs-out has a line for each job, in the order of the queue: job_id,submit,start,end (seconds, as in the
         trace), processors, estimate; under policies that switch also asleep,suspends,migrations. --events has a line of
-        JSON for each beginning and end on a job. --html is a page as that of `rmsplugin report`, of at most 50,000
-        jobs: the nodes over time with suspends, resumes and migrations, utilisation, context switches, all jobs; and,
-        under policies that switch, completions beside those of fcfs and easy. Files are replaced as a whole, when all
-        is computed.
+        JSON for each event of a job, in the order of time. --html writes a page like that of `rmsplugin report`, of at
+        most 50,000 jobs: the nodes over time with suspends, resumes and migrations, utilisation, context switches, all
+        jobs; under policies that switch also completions beside those of fcfs and easy. Files are replaced as a whole,
+        when all is computed.
 
         examples:
           rmsplugin simulate --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policy easy
@@ -72,11 +72,13 @@ def add_command(commands: options.Commands) -> None:
     parser.add_argument(
         "--jobs-out",
         metavar="FILE",
-        help="write when each job starts and ends, as CSV; - prints it, and nothing else, on standard output",
+        help="write the start and end of each job, as CSV; - prints them, and nothing else, on standard output",
     )
-    parser.add_argument("--events", metavar="FILE", help="write what happens to each job and when, as lines of JSON")
     parser.add_argument(
-        "--html", metavar="FILE", help="write a page for a browser, which needs no network (rmsplugin[html])"
+        "--events", metavar="FILE", help="write the events of each job, with their times, as lines of JSON"
+    )
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a page for a browser; the page needs no network (rmsplugin[html])"
     )
     parser.add_argument("--json", action="store_true", help="the summary as JSON")
     parser.set_defaults(refuse=parser.error)

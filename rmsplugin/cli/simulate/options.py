@@ -44,7 +44,7 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
         "--trace-memory",
         metavar="UNIT",
         choices=("kib-per-processor", "bytes-per-job"),
-        help="what the memory in the trace is in: kib-per-processor, as SWF says (default), or bytes-per-job",
+        help="unit of memory in the trace: kib-per-processor, as SWF says (default), or bytes-per-job",
     )
     amounts = (
         ("--nodes", "N", "how many nodes there are, all equal", True),
@@ -79,13 +79,13 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         (
             "--exempt",
             300.0,
-            "easy-preempt, mixed, slowdown, load-sharing, v-reconfiguration suspend nobody for so long after a start "
-            "or resume",
+            "time after a start or resume in which easy-preempt, mixed, slowdown, load-sharing and "
+            "v-reconfiguration suspend no vjob",
         ),
         (
             "--demand-window",
             60.0,
-            "so long a VM has to use less before its demand falls, as decision.demand_window_s",
+            "time for which a VM has to use less before its demand falls, as decision.demand_window_s",
         ),
     )
     group.add_argument(
@@ -100,22 +100,22 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=options.positive_seconds,
         default=0.0,
-        help="a vjob that makes way keeps its memory on its nodes for so long, unless somebody needs that (default: it "
-        "is saved at once)",
+        help="longest time for which a vjob that makes way keeps its memory on its nodes, if nobody "
+        "needs that memory (default: it is saved at once)",
     )
     group.add_argument(
         "--user-share",
         metavar="SHARE",
         type=options.share,
         default=1.0,
-        help="slowdown: what a user has beyond this part of the cluster makes way for others (default: 1)",
+        help="slowdown: a user's vjobs beyond this part of the cluster make way for those of other users (default: 1)",
     )
     group.add_argument(
         "--user-share-s",
         metavar="S",
         type=options.positive_seconds,
         default=3600.0,
-        help="slowdown: for those that have waited for so long (default: 3600)",
+        help="slowdown: --user-share makes way only for vjobs that have waited for this time (default: 3600)",
     )
     for name, seconds, words in times:
         group.add_argument(
@@ -131,17 +131,17 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
         help="how long actions take: section [durations] of the settings, as `rmsplugin calibrate` prints it",
     )
     group.add_argument(
-        "--failure-rate", metavar="R", type=failure_rate, default=0.0, help="part of all actions that fail (default: 0)"
+        "--failure-rate", metavar="R", type=failure_rate, default=0.0, help="share of actions that fail (default: 0)"
     )
     group.add_argument(
-        "--seed", metavar="N", type=options.seed, default=0, help="of failures and searches (default: 0)"
+        "--seed", metavar="N", type=options.seed, default=0, help="seed of failures and searches (default: 0)"
     )
     group.add_argument(
         "--deterministic-limit",
         metavar="L",
         type=options.positive_amount,
         default=_LIMIT,
-        help=f"of each search for a plan, in the solver's unit, about a second of one core (default: {_LIMIT})",
+        help=f"limit of each search for a plan, in the solver's unit, about a second of one core (default: {_LIMIT})",
     )
 
 
@@ -152,12 +152,12 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOW",
         choices=("requested", "observed"),
         default="requested",
-        help="what of its node's memory a VM takes: all that was requested for it (requested, the default), or what it"
-        " used by the trace once it runs, and what is expected of it before (observed)",
+        help="memory of its node that a VM takes: requested (default): all that was requested for it; "
+        "observed: what is expected of it until it runs, then what it used according to the trace",
     )
     shares = (
-        ("--memory-threshold", "of a node's memory, VMs are planned up to this share", THRESHOLD),
-        ("--memory-unknown", "of its request, a VM is expected to need this share until one like it has run", UNKNOWN),
+        ("--memory-threshold", "share of a node's memory up to which VMs are planned", THRESHOLD),
+        ("--memory-unknown", "share of its request that a VM is expected to need until one like it has run", UNKNOWN),
     )
     for name, words, default in shares:
         group.add_argument(
@@ -170,20 +170,21 @@ def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--ask-slurm",
         action="store_true",
-        help="ask Slurm's accounting for their time limits (default: their run times stand for these)",
+        help="ask Slurm's accounting for the jobs' time limits (default: run times stand for them)",
     )
     group.add_argument(
         "--unpreemptible",
         metavar="PARTITION,...",
         type=options.names,
         default=(),
-        help="those of these partitions are never suspended or moved",
+        help="jobs of these partitions are never suspended or moved",
     )
     group.add_argument(
         "--measured",
         action="store_true",
-        help="what is done to a job takes what just that took on the cluster, its VMs demand what was seen, when it "
-        "was, and nothing slows them down, for that is in their times (default: actions take what --durations says)",
+        help="each action takes the time that it took on the cluster; VMs demand what was seen of them, "
+        "at the times when it was seen; nothing slows them down, since that is in their times "
+        "already (default: actions take what --durations says)",
     )
 
 

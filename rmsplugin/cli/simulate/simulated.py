@@ -64,8 +64,9 @@ class Input:
         if not left:
             return ""
         return (
-            f"{left} of {naming} jobs that name a preceding job (field 17) are submitted at their submit times all the "
-            "same: the one that they name is not simulated, or does not stand before them"
+            f"{left} of {naming} jobs that name a preceding job (field 17) are submitted at their "
+            "submit times all the same: the one that they name is not simulated, or does not stand "
+            "before them"
         )
 
     @cached_property

@@ -106,8 +106,8 @@ def test_a_user_is_told_of_their_jobs_and_of_nobody_elses(site: Site) -> None:
         (("--job", "2"), "the ledger has no job of yours 2"),
         (("--job", "1,2"), "the ledger has no job of yours 2"),
         (("--partition", "vlong"), "the ledger has no job of yours of partition 'vlong'"),
-        (("--nodes", "2", "--cpus-per-node", "2"), "--nodes is for who may read the ledger"),
-        (("--without-slurm",), "--without-slurm is for who may read the ledger"),
+        (("--nodes", "2", "--cpus-per-node", "2"), "--nodes is for those who may read the ledger"),
+        (("--without-slurm",), "--without-slurm is for those who may read the ledger"),
     ],
 )
 def test_a_user_who_asks_for_more_is_refused_with_a_sentence(site: Site, words: tuple[str, ...], sentence: str) -> None:
