@@ -20,39 +20,42 @@ class Decision(Section):
         "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "slowdown", "load-sharing", "v-reconfiguration"
     ] = Field("slowdown", description="the rule; option --policy of `rmsplugin plan` tries each offline")
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
-        3600.0, description="mixed: ready for so long, a vjob preempts others by its place in the queue alone"
+        3600.0, description="mixed: time after which a ready vjob preempts others by its place in the queue alone"
     )
     horizon_s: Seconds = Field(
-        3600.0, description="mixed: no context switch is taken to be worth it for longer than this"
+        3600.0, description="mixed: the longest time over which the gain of a context switch counts"
     )
     slurm_priority: Literal["ties", "weight", "order"] = Field(
         "weight",
-        description="slowdown: within a tier, Slurm's priority decides between equals only (`ties`), multiplies the "
-        "expansion by what it says beyond the age of the job (`weight`), or is the order in which vjobs make way "
-        "(`order`)",
+        description="slowdown: what Slurm's priority does within a tier. `ties`: it decides between equals "
+        "only; `weight`: its part beyond the age of the job multiplies the expansion; `order`: it "
+        "is the order in which vjobs make way",
     )
     max_delay: Annotated[float, Field(ge=0, le=1000)] = Field(
-        0.4, description="slowdown: a vjob that has waited for longer than this part of its time limit is overdue, ..."
+        0.4,
+        description="slowdown: a vjob is overdue when it has waited for longer than this part of its time "
+        "limit, and for max_delay_s; it goes first then, and makes way for nobody",
     )
     max_delay_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
-        86400.0, description="... if it has waited at least so long: it goes first, and makes way for nobody"
+        86400.0, description="slowdown: the least wait of an overdue vjob; see max_delay"
     )
     user_share: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0,
-        description="slowdown: what a user's vjobs have beyond this part of the cluster (but for one vjob) makes way "
-        "for those of other users, ... (1: no bound)",
+        description="slowdown: what a user's vjobs have beyond this part of the cluster (one vjob excepted) "
+        "makes way for those of other users that have waited for user_share_s; 1: no bound",
     )
     user_share_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
-        3600.0, description="... that have waited for so long; and none starts beyond it where another's can"
+        3600.0,
+        description="slowdown: the wait after which a vjob may take what another user has beyond user_share. "
+        "No vjob starts beyond that share where another user's vjob can",
     )
     pause_limit_s: Annotated[float, Field(ge=0, le=86400 * 366)] = Field(
         0.0,
-        description="a vjob that makes way keeps its memory on its nodes for so long at most, unless others need that, "
-        "and goes on there at once; 0: it is saved. Where the memory of a partition is observed nobody is paused",
+        description="the longest time for which a vjob that makes way keeps its memory on its nodes, if no "
+        "others need that memory; it goes on there at once. 0: it is saved. Where the memory of a "
+        "partition is observed, no vjob is paused",
     )
-    demand_window_s: Seconds = Field(
-        60.0, description="the demand of a VM falls when nothing more was seen for so long"
-    )
+    demand_window_s: Seconds = Field(60.0, description="time for which a VM has to use less before its demand falls")
 
 
 _Share = Annotated[float, Field(gt=0, le=1)]
@@ -65,35 +68,42 @@ class Memory(Section):
         0.9, description="share of a node's memory up to which VMs are planned there; the rest is for growth meanwhile"
     )
     unknown: _Share = Field(
-        0.5, description="a new VM needs this share of its request, as long as no job of its user and name tells more"
+        0.5,
+        description="share of its request that a new VM is taken to need, until a job of its user and name tells more",
     )
     percentile: _Share = Field(
-        0.9, description="a new VM needs what this share of its user's jobs with its name and request got along with"
+        0.9,
+        description="a new VM is taken to need the memory that was enough for this share of its user's jobs "
+        "with the same name and request",
     )
     faults_per_s: float = Field(
         100.0,
         ge=1,
-        description="a guest that reads so many pages a second from storage, major faults and swap-ins, needs all the "
-        "memory that its balloon leaves it",
+        description="a guest that reads that many pages a second from storage (major faults and swap-ins) "
+        "needs all the memory that its balloon leaves it",
     )
     pressure: float = Field(
         20.0,
         ge=1,
         le=100,
-        description="percent of the last 10 s in which something on a node waited for memory (PSI, some avg10) from "
-        "which on it is short, whatever its VMs need",
+        description="percent of the last 10 s in which something on a node waited for memory (PSI, some "
+        "avg10). From this value on the node is short, whatever its VMs need",
     )
     watch_s: Seconds = Field(
-        5.0, description="seconds between two looks at who waits for memory; what is left of a node is shared out anew"
+        5.0,
+        description="seconds between two looks for VMs that wait for memory; each look shares out anew the "
+        "memory left on a node",
     )
     relief_mib: int = Field(
         64, ge=16, le=1 << 20, description="memory of each node kept back, so that a VM that waits for some can leave"
     )
     reserved_nodes: _Share = Field(
-        0.25, description="share of the nodes reserved at a time at most for VMs that outgrow theirs; one always may be"
+        0.25,
+        description="the most nodes reserved at a time for VMs that outgrow theirs, as a share of all nodes; "
+        "one node always may be",
     )
     reserving_s: Seconds = Field(
-        600.0, description="a reserved node without room after so long is given up: the cluster is truly full"
+        600.0, description="time after which a reserved node without room is given up: the cluster is truly full"
     )
     reserve_until: Literal["room", "empty"] = Field(
         "room",
@@ -106,13 +116,19 @@ class Planning(Section):
     """How the engine searches for the plan of a context switch."""
 
     limit_s: Annotated[float, Field(ge=1, le=3600)] = Field(
-        10.0, description="a proposal that takes longer is given up, and one without a search takes its place"
+        10.0,
+        description="the longest time of a proposal: one that takes longer is given up, and one without a "
+        "search takes its place",
     )
     memory_limit_mib: int = Field(
-        2048, ge=512, le=1 << 20, description="the proposing process that takes more is ended, with the same result"
+        2048,
+        ge=512,
+        le=1 << 20,
+        description="the most memory of the proposing process: one that takes more is ended, and a proposal "
+        "without a search takes its place",
     )
     objective: Literal["cost", "nodes"] = Field(
-        "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on so many"
+        "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on as many"
     )
 
 

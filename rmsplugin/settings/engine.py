@@ -45,8 +45,9 @@ class Engine(Section):
     )
     login_hosts: Hosts = Field(
         (),
-        description="hosts on which users log in, besides the controller: only from there are users' requests taken "
-        "that act on vjobs or tell keys (`rmsplugin ssh`, `suspend`, ...); names, addresses or networks",
+        description="hosts on which users log in, besides the controller: users' requests that act on vjobs or "
+        "return keys (`rmsplugin suspend`, `ssh`, ...) are taken from these hosts only; names, "
+        "addresses or networks",
     )
     addresses: dict[str, Hosts] = Field(
         default_factory=dict,
@@ -56,21 +57,23 @@ class Engine(Section):
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     watch_s: Seconds = Field(
         0.5,
-        description="seconds between two looks at Slurm's queue, more where a look takes long; "
-        "a job that arrives or ends starts a cycle at once, if such cycles have taken less than a fifth of the time, "
-        "of which 3 s are saved up. A vjob that was submitted is seen within 0.03 s, where the engine can see Slurm's "
-        "StateSaveLocation",
+        description="seconds between two looks at Slurm's queue; more where a look takes long. A job that "
+        "arrives or ends starts a cycle at once, if such cycles have taken less than a fifth of "
+        "the time (of which up to 3 s are saved up). A submitted vjob is seen within 0.03 s where "
+        "the engine can see Slurm's StateSaveLocation",
     )
     workers: int = Field(
-        16, ge=1, le=256, description="operations of a group (starts; ends; all others) at the same time"
+        16, ge=1, le=256, description="the most operations at the same time in a group (starts; ends; all others)"
     )
     keep_days: int = Field(90, ge=1, description="days for which the ledger keeps ended vjobs and events")
     stop_wait_s: float = Field(
         30.0,
         ge=0,
         le=3600,
-        description="an engine that is told to end waits so long for what is under way; the rest is taken up again",
+        description="time for which an ending engine waits for operations under way; the rest is taken up "
+        "again at its next start",
     )
     orphan_s: Seconds = Field(
-        30.0, description="a running vjob whose wrapper gave no sign of life for so long has its Slurm job requeued"
+        30.0,
+        description="time without a sign of life from a running vjob's wrapper after which its Slurm job is requeued",
     )

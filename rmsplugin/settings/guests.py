@@ -19,7 +19,7 @@ class Mount(Section):
     source: _MountWord = Field(
         ...,
         description="what mount(8) takes, e.g. 10.0.0.1:/home; {user} stands for the name of the job's user, {home} "
-        "for the path of that user's home, as in 10.0.0.1:{home}: a VM has the home of its user then, and no other",
+        "for the path of that user's home, as in 10.0.0.1:{home}: then a VM has the home of its user, and no other",
     )
     target: _MountWord = Field(..., description="where, an absolute path; {user} and {home} stand for the same")
     type: Annotated[str, Field(pattern=r"^[a-z0-9]+$")] = Field("nfs", description="type of the file system")
@@ -59,8 +59,8 @@ class Guest(Section):
     locale: str = Field(
         "",
         pattern=r"^[A-Za-z0-9_.@-]*$",
-        description="LANG of who logs in to a guest, as in en_US.UTF-8; empty: that of the engine's host "
-        "(/etc/default/locale, /etc/locale.conf). Scripts get what was exported to them",
+        description="LANG of users who log in to a guest, as in en_US.UTF-8; empty: that of the engine's host "
+        "(/etc/default/locale, /etc/locale.conf). Scripts have the environment exported to them",
     )
     resolv_conf: str = Field(
         "host",
@@ -71,15 +71,16 @@ class Guest(Section):
     hosts: str = Field(
         "host",
         pattern=r"^(host|image|/.*)$",
-        description="likewise, what follows the VMs' own names in the guests' /etc/hosts",
+        description="the lines of the guests' /etc/hosts after the VMs' own names: `host`, `image` or a path, "
+        "as for resolv_conf",
     )
     tmp_size: str = Field(
         "",
         pattern=_SIZE,
-        description="the most that a guest's /tmp holds where it lies in memory: percent of the VM's memory, or bytes "
+        description="size of a guest's /tmp where it lies in memory: percent of the VM's memory, or bytes "
         "(50%, 512m, 2g); empty: as the image has it, 50% in the small one",
     )
-    shm_size: str = Field("", pattern=_SIZE, description="likewise of /dev/shm")
+    shm_size: str = Field("", pattern=_SIZE, description="size of a guest's /dev/shm, as for tmp_size")
 
 
 class _AnyImage(Section):
@@ -89,15 +90,15 @@ class _AnyImage(Section):
         0,
         ge=0,
         le=1 << 20,
-        description="what the guest's kernel and tools take of a VM's memory: VMs are larger than requested by so much "
-        "and by what a kernel takes of a larger machine, so that a job has what it asked for; 0: VMs are as large as "
-        "requested, and jobs have less",
+        description="memory that the guest's kernel and tools take. VMs are larger than requested by this, and "
+        "by what a kernel takes of a larger machine: a job has what it asked for. 0: VMs are as "
+        "large as requested, and jobs have less",
     )
     waits: bool = Field(
         False,
-        description="its guests wait for their configuration where its first line is `wait`, as those of "
-        "contrib/guest-image do, and disk images with cloud-init, systemd and QEMU's fw_cfg driver: VMs of it may "
-        "start from templates ([start])",
+        description="guests of this image wait where the first line of their configuration is `wait`: VMs may "
+        "start from templates ([start]). Images of contrib/guest-image wait, and disk images with "
+        "cloud-init, systemd and QEMU's fw_cfg driver",
     )
 
     def vm_mib(self, request_mib: int) -> int:

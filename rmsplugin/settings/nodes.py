@@ -22,8 +22,9 @@ class Hypervisor(Section):
     migrate_host: str = Field(
         "{node}",
         pattern=r"^[A-Za-z0-9.-]*\{node\}[A-Za-z0-9.-]*$",
-        description="the host to which the memory of a VM is sent that migrates to {node}: another name for a network "
-        "of its own. The engine leads migrations: nodes need no way to each other's libvirt, and must have none",
+        description="the host that receives the memory of VMs that migrate to {node}; another name puts "
+        "migrations on a network of their own. The engine leads migrations: nodes need no way to "
+        "each other's libvirt, and must have none",
     )
     domain_type: Literal["auto", "kvm", "qemu"] = Field("auto", description="`auto`: kvm where libvirt offers it")
     machine: str = Field(
@@ -34,14 +35,15 @@ class Hypervisor(Section):
     migrate_tls: bool = Field(True, description="encrypt and authenticate the memory stream of migrations (QEMU's TLS)")
     migrate_converge: Literal["auto-converge", "post-copy", "abort"] = Field(
         "auto-converge",
-        description="for a VM that writes its memory faster than it can be sent: `auto-converge` slows its CPUs down; "
-        "`post-copy` moves it at once and fetches its memory afterwards: a node or network that fails then loses it; "
-        "`abort` does nothing. Past migrate_timeout_s it runs on where it was",
+        description="for a VM that writes its memory faster than it can be sent: `auto-converge` slows its "
+        "CPUs down; `post-copy` moves it at once and fetches its memory afterwards: a node or "
+        "network that fails meanwhile loses the VM; `abort` does nothing. After migrate_timeout_s "
+        "the VM runs on where it was",
     )
     migrate_emulated: Literal["paused", "live"] = Field(
         "paused",
-        description="VMs without KVM: `paused`: they stand still while they are migrated; `live`: they run on, as all "
-        "with KVM do: QEMU before 9.0 now and then loses a write then, and the VM with it",
+        description="VMs without KVM while they are migrated: `paused`: they stand still; `live`: they run on, "
+        "as all with KVM do, but QEMU before 9.0 now and then loses a write, and the VM with it",
     )
     connect_timeout_s: Seconds = Field(10.0, description="bound of a connection to a node")
     boot_timeout_s: Seconds = Field(120.0, description="from creation to a guest that answers")
@@ -69,7 +71,7 @@ class Nodes(Section):
     )
     vm_dir_shared: bool = Field(
         False,
-        description="all nodes mount vm_dir: only then VMs of qcow2 images, whose disks lie there, may change nodes",
+        description="all nodes mount vm_dir. Only then may VMs of qcow2 images change nodes: their disks lie there",
     )
     shared_store: Path | None = Field(
         None, description="a directory that all nodes mount: states are saved there instead"
@@ -89,8 +91,8 @@ class Nodes(Section):
         0.0,
         ge=0,
         le=86400 * 7,
-        description="the engine itself fences a node with VMs whose libvirt and node agent are silent, and that Slurm "
-        "says is DOWN, for so long; 0: never",
+        description="time for which a node with VMs has to be silent (its libvirt and its node agent, and "
+        "Slurm says DOWN) before the engine itself fences it; 0: never",
     )
     memory_overhead_mib: int = Field(128, ge=0, description="memory of the hypervisor for each VM, besides its own")
     memory_reserved_mib: int = Field(0, ge=0, description="memory of each node that no VM may take")
@@ -120,11 +122,14 @@ class Start(Section):
         Path("/var/lib/rmsplugin/templates"), description="templates on each node, not shared; root, mode 0700"
     )
     template_mib: int = Field(
-        2048, ge=0, description="templates of a node take so much at most; the least recently used goes first; 0: none"
+        2048,
+        ge=0,
+        description="space that the templates of a node take at most; the least recently used goes first; 0: none",
     )
-    template_number: int = Field(16, ge=1, description="so many templates a node has at most")
+    template_number: int = Field(16, ge=1, description="the most templates on a node")
     template_answer_s: Seconds = Field(
-        20.0, description="a VM from a template that does not answer within this is booted, and the template dropped"
+        20.0,
+        description="time within which a VM from a template has to answer; else it is booted, and the template dropped",
     )
 
 
@@ -140,10 +145,11 @@ class Network(Section):
     filter: str = Field(
         "rmsplugin-guest",
         pattern=r"^[A-Za-z0-9._-]{0,60}$",
-        description="libvirt's network filter (nwfilter) of each VM's interface; `rmsplugin-guest` lets out what has "
-        "the VM's own addresses, the engine defines it on each node; `nftables`: the same "
-        "rules, made by the node's agent with one `nft` instead of some seventy processes; another name: a filter of "
-        "the site's, which gets the VM's address as $IP; empty: none, and root in a guest can take any address",
+        description="libvirt's network filter (nwfilter) of each VM's interface; `rmsplugin-guest` lets out "
+        "only what has the VM's own addresses; the engine defines this filter on each node. "
+        "`nftables`: the same rules, made by the node's agent with one `nft` instead of some "
+        "seventy processes; another name: a filter of the site's, which gets the VM's address as "
+        "$IP; empty: none, and root in a guest can take any address",
     )
     mac_prefix: str = Field(
         "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"

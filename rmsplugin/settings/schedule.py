@@ -49,7 +49,9 @@ class QuietHours(Section):
     begins: Cron = Field(description="cron expression of the times at which it begins")
     ends: Cron = Field(description="cron expression of the times at which it ends, within 7 days")
     starts: bool = Field(
-        True, description="vjobs start, and are resumed, where there is room as it is; false: none is, either"
+        True,
+        description="vjobs start, and are resumed, where there is room without moving any; false: none starts "
+        "or is resumed",
     )
 
     @model_validator(mode="after")
@@ -69,13 +71,14 @@ class Schedule(Section):
     )
     ledger_backup: CronOrNever = Field(
         "15 2 * * *",
-        description="the ledger is copied, and the copy checked; empty, as for all that follow: never. By default "
-        "each night: a ledger is lost with its disk, and its copies cost little",
+        description="the ledger is copied, and the copy checked; empty, here and for all that follow: never. "
+        "By default each night: a ledger is lost with its disk, and copies cost little",
     )
     backup_dir: Path | None = Field(
         None,
-        description="where the copies lie, which hold private keys; none: `backups` in engine.state_dir. On another "
-        "disk they outlive that of the ledger. The unit of the engine has to be let write there (ReadWritePaths=)",
+        description="directory of the copies, which hold private keys; none: `backups` in engine.state_dir. "
+        "Copies on another disk outlive that of the ledger. The engine's unit has to allow writing "
+        "there (ReadWritePaths=)",
     )
     backup_keep: int = Field(7, ge=1, le=10000, description="the number of copies that are kept")
     ledger_retention: CronOrNever = Field(
@@ -100,8 +103,8 @@ class Schedule(Section):
     )
     sweep: CronOrNever = Field(
         "0 4 * * *",
-        description="saved states of vjobs that ended, and old checkpoints, are removed from the nodes; only what the "
-        "ledger knows that nobody needs",
+        description="saved states of vjobs that ended, and old checkpoints, are removed from the nodes; only "
+        "those of which the ledger knows that nobody needs them",
     )
     gate: CronOrNever = Field(
         "30 4 * * *",

@@ -27,7 +27,8 @@ class Slurm(Section):
         defaults.PROLOG_WAIT_S, description="how long PrologSlurmctld waits for the VMs (the job's limit does not run)"
     )
     start_timeout_s: Seconds = Field(
-        60.0, description="a job that Slurm has not started so long after its gate was opened goes back to waiting"
+        60.0,
+        description="time that Slurm has to start a job after its gate was opened; then the job goes back to waiting",
     )
     gate: str = Field(
         "vjobgate",
@@ -49,12 +50,13 @@ class Partition(Section):
         0.0,
         ge=0,
         le=86400 * 7,
-        description="a vjob whose VMs are lost repeats at most so much of its run; 0: it begins again from its start",
+        description="the most of its run that a vjob repeats when its VMs are lost; 0: it begins again from its start",
     )
     memory: Literal["requested", "observed"] = Field(
         "requested",
-        description="what of its node's memory a VM takes: `requested`: all that was asked for; `observed`: what it is "
-        "seen to need, so that more VMs run; what was asked for is the most it can have. Needs context switches",
+        description="memory of its node that a VM takes: `requested`: all that was asked for; `observed`: what "
+        "it is seen to need, so that more VMs run; what was asked for is the most that it can "
+        "have. `observed` needs context switches",
     )
 
 
@@ -66,20 +68,20 @@ class Hosts(Section):
         description="`hold`: a room on every node, always; `elastic`: as many as the waiting and running vjobs need",
     )
     room_idle_s: float = Field(
-        300.0, ge=0, le=86400 * 7, description="an elastic room without VMs is given back after so long"
+        300.0, ge=0, le=86400 * 7, description="time after which an elastic room without VMs is given back"
     )
     room_time_limit: str = Field(
         "1-00:00:00",
         description="time limit of a room as Slurm takes it: minutes, HH:MM:SS or DAYS-HH:MM:SS; extended in time",
     )
-    rooms_min: int = Field(0, ge=0, description="elastic: keep at least so many rooms")
-    rooms_max: int | None = Field(None, ge=0, description="elastic: have at most so many rooms; none: no bound")
+    rooms_min: int = Field(0, ge=0, description="elastic: the fewest rooms to keep")
+    rooms_max: int | None = Field(None, ge=0, description="elastic: the most rooms to have; none: no bound")
     room_wait_s: float = Field(
         30.0,
         ge=0,
         le=86400,
-        description="elastic: where an idle node would do, a vjob waits so long for a room on it before others make "
-        "way for it",
+        description="elastic: time for which a vjob waits for a room on an idle node that would do, before "
+        "others make way for it",
     )
     store_survives: bool = Field(
         True,
