@@ -10,7 +10,7 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 _NATIVE = _HERE.parents[1] / "rmsplugin/guest_tools/native"
 #: Their own functions are fuzzed, so that they are included in tests/fuzz, not linked; main() is the driver's.
-_INCLUDED = ("main.c", "srun/client.c", "commands/serve.c", "stepd/task_scripts.c")
+_INCLUDED = ("main.c", "srun/client.c", "srun/request.c", "commands/serve.c", "stepd/task_scripts.c")
 #: Nothing that a parser reads is so long that more would be needed: a count that nobody checked is.
 _MOST_MIB = 64
 

@@ -1,6 +1,7 @@
 /* What srun hears of the hub and of the steps in other VMs. */
 
 #include "../../rmsplugin/guest_tools/native/srun/client.c"
+#include "../../rmsplugin/guest_tools/native/srun/request.c"
 
 #include "targets.h"
 

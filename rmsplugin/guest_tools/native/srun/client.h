@@ -6,6 +6,8 @@
 #include "protocol/plan.h"
 #include "options.h"
 
+#include <sys/types.h>
+
 enum task_state { RUNNING, EXITED_WELL, EXITED_BADLY };
 
 struct node {
@@ -61,12 +63,24 @@ struct client {
     int64_t started_ms, first_end_ms, interrupted_ms, kill_ms; /* 0: not yet */
 };
 
+/* ending.c */
 int64_t client_now_ms(void);
 void client_to_all(struct client *client, uint8_t type, uint32_t word); /* to the VMs that have tasks */
 /* End the step, as slurmstepd does: SIGTERM and, so much later, SIGKILL; 0: SIGKILL alone. */
 void client_end(struct client *client, uint32_t grace_s, const char *reason);
 void client_say_aborted(struct client *client);
 void client_say_terminating(const struct client *client);
+
+/* request.c: the step is granted when this returns; it ends the program if it is not */
+void step_create(struct client *client, int signals);
+
+/* start.c */
+void step_start(struct client *client);
+
+/* interrupts.c */
+void client_take_signal(struct client *client, int number, pid_t sender);
+void client_check_times(struct client *client); /* and end the step if one of its limits is over */
+int client_until_next(const struct client *client); /* milliseconds until that is to be called again; -1: never */
 
 /* bcast.c: copy the programs to all VMs, and have the step run the copies; ends the program if that fails */
 void client_bcast(struct client *client);

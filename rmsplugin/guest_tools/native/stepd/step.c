@@ -2,6 +2,7 @@
 
 #include "step.h"
 
+#include "descendants.h"
 #include "task_scripts.h"
 #include "tasks.h"
 

@@ -2,7 +2,7 @@
 
 #include "task_scripts.h"
 
-#include "tasks.h"
+#include "task_environment.h"
 
 #include <ctype.h>
 #include <errno.h>

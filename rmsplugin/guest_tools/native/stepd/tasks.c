@@ -4,9 +4,9 @@
 
 #include "base/names.h"
 #include "protocol/patterns.h"
+#include "task_environment.h"
 #include "task_scripts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -35,25 +35,6 @@ static void set_limits(const struct plan *plan)
     }
 }
 
-static void set_number(const char *name, uint32_t value)
-{
-    char word[16];
-    snprintf(word, sizeof word, "%u", value);
-    setenv(name, word, 1);
-}
-
-void task_environment_of(const struct plan *plan, uint32_t local)
-{
-    /* Words, not setenv: names of any form stay (bash's exported functions). */
-    environ = plan->environment.words;
-    set_number("SLURM_PROCID", plan->tasks[local]);
-    set_number("SLURM_LOCALID", local);
-    set_number("SLURM_NODEID", plan->node);
-    setenv("SLURMD_NODENAME", plan->name, 1);
-    if (plan->cpus > 0)
-        set_number("SLURM_CPUS_ON_NODE", plan->cpus);
-}
-
 static void set_environment(const struct plan *plan, uint32_t local)
 {
     task_environment_of(plan, local);
@@ -65,7 +46,7 @@ static void set_environment(const struct plan *plan, uint32_t local)
     }
     buffer_append(&numbers, "", 1);
     setenv("SLURM_GTIDS", numbers.data, 1);
-    set_number("SLURM_TASK_PID", (uint32_t)getpid());
+    task_number("SLURM_TASK_PID", (uint32_t)getpid());
 }
 
 /* The path where Slurm finds a program: from the directory of the task if it begins with a dot, else the first file in PATH
@@ -117,15 +98,6 @@ static void run(const struct plan *plan, char **words)
     else
         dprintf(STDERR_FILENO, "slurmstepd-%s: error: execve(): %s: %s\n", plan->name, path, strerror(error));
     _exit(error);
-}
-
-void signals_as_usual(void)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    for (int number = 1; number < NSIG; number++)
-        signal(number, SIG_DFL);
-    sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static void become_task(const struct plan *plan, uint32_t local, const int streams[3])
@@ -235,87 +207,4 @@ bool task_start(const struct plan *plan, uint32_t local, struct task *task, char
     task->output[0] = ours[1];
     task->output[1] = ours[2];
     return task->process > 0;
-}
-
-struct process {
-    pid_t number, parent;
-    bool ours, dead;
-};
-
-static bool read_process(const char *name, struct process *process)
-{
-    char path[64], text[512];
-    if (name[0] < '0' || name[0] > '9' || snprintf(path, sizeof path, "/proc/%.20s/stat", name) >= (int)sizeof path)
-        return false;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return false;
-    ssize_t size = read(file, text, sizeof text - 1);
-    close(file);
-    if (size <= 0)
-        return false;
-    text[size] = 0;
-    /* The program's name is in parentheses, and may hold anything. */
-    char *after = strrchr(text, ')');
-    if (after == NULL || strlen(after) < 5)
-        return false;
-    process->number = (pid_t)strtol(name, NULL, 10);
-    process->dead = after[2] == 'Z' || after[2] == 'X';
-    process->parent = (pid_t)strtol(after + 4, NULL, 10);
-    process->ours = process->parent == getpid();
-    return true;
-}
-
-static struct process *read_processes(size_t *count)
-{
-    struct process *found = NULL;
-    *count = 0;
-    DIR *directory = opendir("/proc");
-    if (directory == NULL)
-        return NULL;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        struct process process;
-        if (!read_process(entry->d_name, &process))
-            continue;
-        found = resized(found, *count + 1, sizeof *found);
-        found[(*count)++] = process;
-    }
-    closedir(directory);
-    return found;
-}
-
-static bool mark_children(struct process *processes, size_t count)
-{
-    bool more = false;
-    for (size_t i = 0; i < count; i++)
-        for (size_t parent = 0; !processes[i].ours && parent < count; parent++)
-            if (processes[parent].ours && processes[parent].number == processes[i].parent)
-                more = processes[i].ours = true;
-    return more;
-}
-
-static size_t for_descendants(int number)
-{
-    size_t count, alive = 0;
-    struct process *processes = read_processes(&count);
-    while (mark_children(processes, count))
-        ;
-    for (size_t i = 0; i < count; i++)
-        if (processes[i].ours && !processes[i].dead) {
-            alive++;
-            if (number > 0)
-                kill(processes[i].number, number);
-        }
-    free(processes);
-    return alive;
-}
-
-void signal_descendants(int number)
-{
-    for_descendants(number);
-}
-
-bool has_descendants(void)
-{
-    return for_descendants(0) > 0;
 }

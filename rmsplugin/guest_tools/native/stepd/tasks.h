@@ -23,11 +23,4 @@ struct task {
 /* Start task number `local` of the plan here; returns false, with the reason on `problem`, if no process is possible. */
 bool task_start(const struct plan *plan, uint32_t local, struct task *task, char **problem);
 
-/* In a process of its own: set the variables by which it knows its task, or former task; no signal is ignored or blocked. */
-void task_environment_of(const struct plan *plan, uint32_t local);
-void signals_as_usual(void);
-
-void signal_descendants(int number); /* of this process, which has to be their subreaper */
-bool has_descendants(void);
-
 #endif
