@@ -9,3 +9,4 @@ SOCKET = "/run/rmsplugin/engine.sock"
 USER = "slurm"
 PROLOG_WAIT_S = 120.0
 STORE = "/var/lib/rmsplugin/store"
+PLATFORM = "libvirt"

@@ -2,16 +2,14 @@
 
 The prolog looks whether the node can host VMs. The epilog ends all of our VMs that are left, so that the node is clean
 when Slurm gives it to another job. It also tells the engine: its word that none is left is proof. The hook looks for
-the processes itself and does not ask libvirt, which may be down. Standard library only.
+the processes itself and does not ask the platform, which may be down. Standard library only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,19 +18,15 @@ from typing import TYPE_CHECKING, Any
 from rmsplugin import defaults
 
 if TYPE_CHECKING:
+    from rmsplugin.adapters.platform.node_base import PlatformOnNode, Rooms
     from rmsplugin.client import EngineClient
 
-_LOCAL = "qemu:///system"
-_VIRSH_TIMEOUT_S = 15.0
 _TELL_TIMEOUT_S = 5.0
 #: An engine that does not answer is tried for so long; it may be restarted, or have its ledger repaired, meanwhile.
 _TELL_WITHIN_S = 3600.0
 _LATE_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _KILLED_WITHIN_S = 5.0
-
-#: The form of a VM's name on QEMU's command line, by libvirt.
-_GUEST = re.compile(rb"guest=(vjob[0-9]{1,10}-[0-9]{1,6})(?:,|$)")
 
 
 def run(
@@ -52,8 +46,9 @@ def run(
     if name == "prolog":
         problem = unfit(settings)
     else:
-        ended = end_vms(proc)
-        left = sorted(running_vms(proc))
+        platform = platform_of(settings)
+        ended = end_vms(platform, proc)
+        left = sorted(platform.running_vms(proc))
         problem = f"{', '.join(left)} could not be ended" if left else ""
     if client is not None:
         body = {"hook": name, "node": node, "problem": " ".join(problem.split())[:1000], "ended": ended}
@@ -110,57 +105,28 @@ def unfit(settings: Mapping[str, Any]) -> str:
     store = Path(nodes.get("shared_store") or nodes.get("store") or defaults.STORE)
     if not store.is_dir():
         return f"the store {store} is not there: is it mounted?"
-    try:
-        _virsh("version", check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"libvirt does not answer: {error}"
-    return ""
+    return platform_of(settings).silence()
 
 
-def running_vms(proc: Path = Path("/proc")) -> dict[str, list[int]]:
-    """The process ids of our VMs on this host, by name of the VM."""
-    found: dict[str, list[int]] = {}
-    for entry in proc.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            command = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:  # it has just ended
-            continue
-        if not command[0].rpartition(b"/")[2].startswith(b"qemu"):
-            continue
-        for word in command:
-            match = _GUEST.match(word)
-            if match is not None:
-                found.setdefault(match[1].decode("ascii"), []).append(int(entry.name))
-    return found
+def platform_of(settings: Mapping[str, Any]) -> PlatformOnNode:
+    """The program that runs the VMs of this node."""
+    from rmsplugin.adapters.platform.node_factory import platform_on_node
+
+    return platform_on_node(settings.get("hypervisor", {}).get("platform", defaults.PLATFORM))
 
 
-def end_vms(proc: Path = Path("/proc")) -> list[str]:
-    """End all VMs of ours: by libvirt, so that it knows, and the remaining ones by SIGKILL. Returns their names."""
-    names = sorted(running_vms(proc))
+def end_vms(platform: Rooms, proc: Path = Path("/proc")) -> list[str]:
+    """End all VMs of ours: by the platform, so that it knows, and the rest by SIGKILL. Returns their names."""
+    names = sorted(platform.running_vms(proc))
     for name in names:
-        try:
-            _virsh("destroy", name, check=False)
-        except (OSError, subprocess.SubprocessError):
-            continue
-    for pids in running_vms(proc).values():
+        platform.end_vm(name)
+    for pids in platform.running_vms(proc).values():
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
     deadline = time.monotonic() + _KILLED_WITHIN_S
-    while running_vms(proc) and time.monotonic() < deadline:
+    while platform.running_vms(proc) and time.monotonic() < deadline:
         time.sleep(0.05)
     return names
-
-
-def _virsh(*words: str, check: bool) -> None:
-    subprocess.run(
-        ["virsh", "-c", _LOCAL, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_VIRSH_TIMEOUT_S,
-        check=check,
-    )

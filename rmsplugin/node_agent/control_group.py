@@ -9,11 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rmsplugin.adapters.platform.node_base import Memory, MemoryGroups
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.memory_controllers import MIB, Controller, Version1, Version2
-
-#: libvirt's groups for the partition /rmsplugin (platform/libvirt/domain_xml.py): made by itself, and through systemd.
-_PARTITION, _SLICE = "rmsplugin.partition", "rmsplugin.slice"
 
 _VM = re.compile(r"vjob[0-9]{1,10}-[0-9]{1,6}")
 
@@ -23,29 +21,31 @@ _SYSTEMCTL_TIMEOUT_S = 10
 _RESERVE = 16 * MIB
 
 
-def bound(mib: int, root: Path = Path("/")) -> dict[str, Any]:
+def bound(mib: int, platform: Memory, root: Path = Path("/")) -> dict[str, Any]:
     """Bound the VMs' memory to so much, 0 for leaving it as it is; see ``Nodes.bound_memory``.
 
     Args:
         mib: for all VMs of observed memory together, their hypervisor processes included.
+        platform: puts these VMs into one group.
         root: the directory with the host's /proc, /sys, /run and /etc.
 
     Raises:
         AgentError: more memory is used and cannot be reclaimed; the bound is as it was.
     """
     systemd = (root / "run/systemd/system").is_dir()
+    groups = platform.memory_groups(root)
     try:
-        controller = _controller(root, systemd)
+        controller = _controller(root, groups, systemd)
     except _MissingError as missing:
         return _report(None, str(missing), root)
     if mib:
         try:
-            _make(controller, systemd)
+            _make(controller, groups.of_systemd if systemd else "")
         except OSError as error:
             return _report(None, f"no control group can be made in {controller.top}: {error.strerror}", root)
         controller.set_limit(mib * MIB)
         if systemd:
-            _systemctl("set-property", "--runtime", _SLICE, *controller.properties(mib * MIB))
+            _systemctl("set-property", "--runtime", groups.of_systemd, *controller.properties(mib * MIB))
     limit = controller.limit()
     if limit is None:
         return _report(None, "", root)
@@ -57,14 +57,14 @@ class _MissingError(Exception):
     """This host lacks a requirement."""
 
 
-def _controller(root: Path, systemd: bool) -> Controller:
-    name = _SLICE if systemd else _PARTITION
-    if not _libvirt_uses_memory(root / "etc/libvirt/qemu.conf"):
-        raise _MissingError("cgroup_controllers in libvirt's qemu.conf leaves out memory")
+def _controller(root: Path, groups: MemoryGroups, systemd: bool) -> Controller:
+    name = groups.of_systemd if systemd else groups.plain
+    if groups.fault:
+        raise _MissingError(groups.fault)
     mounted = list(_mounted(root))
     memory = [top for kind, top, options in mounted if kind == "cgroup" and "memory" in options]
     if memory:
-        # libvirt makes a VM's group in each hierarchy that has a controller, by itself or through systemd.
+        # A VM's group is made in each hierarchy that has a controller, by the platform or by systemd.
         others = [top for kind, top, options in mounted if kind == "cgroup" and not _is_named(options)]
         return Version1(memory[0], name, [] if systemd else [top for top in others if top != memory[0]])
     for kind, top, _ in mounted:
@@ -115,25 +115,16 @@ def _members(controller: Controller) -> list[Path]:
 
 
 def _vm_of(member: Path) -> str:
-    """The VM of a group, by the names that libvirt and systemd give to groups; empty for a group of no VM."""
+    """The VM of a group, by the names that platforms and systemd give to groups; empty for a group of no VM."""
     found = _VM.search(member.name.replace("\\x2d", "-"))
     return found[0] if found else ""
 
 
-def _libvirt_uses_memory(qemu_conf: Path) -> bool:
-    """Whether libvirt puts VMs into groups of the memory controller: it does, unless told to use only others."""
-    try:
-        lines = qemu_conf.read_text(errors="replace").splitlines()
-    except OSError:
-        return True
-    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == "cgroup_controllers"]
-    return not values or '"memory"' in values[0]
-
-
-def _make(controller: Controller, systemd: bool) -> None:
-    if systemd and not controller.group.is_dir():
-        _systemctl("set-property", "--runtime", _SLICE, "MemoryAccounting=yes")
-        _systemctl("start", _SLICE)
+def _make(controller: Controller, slice_name: str) -> None:
+    """``slice_name``: the name by which systemd makes the group; "" where it does not."""
+    if slice_name and not controller.group.is_dir():
+        _systemctl("set-property", "--runtime", slice_name, "MemoryAccounting=yes")
+        _systemctl("start", slice_name)
     controller.make()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
+from rmsplugin.errors import CorruptStateError, RmspluginError
+
 Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "failed"]
 
 
@@ -16,8 +18,10 @@ class AgentError(Exception):
         self.kind: Kind = kind
 
     @classmethod
-    def of(cls, error: OSError) -> AgentError:
-        """The agent error for an error of the operating system."""
+    def of(cls, error: OSError | RmspluginError) -> AgentError:
+        """The agent error for an error of the operating system, or of the platform on this node."""
+        if isinstance(error, RmspluginError):
+            return cls("corrupt" if isinstance(error, CorruptStateError) else "failed", str(error))
         kind: Kind = "no_space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
         where = f": {error.filename}" if error.filename else ""
         return cls(kind, f"{error.strerror or error}{where}")

@@ -22,9 +22,6 @@ _LOCK_WAIT_S = 60.0
 _LOCK_FILE = ".lock"
 _VMS_PER_JOB = 10**6  # parse_vm_name allows six digits for the index
 
-#: libvirt writes another magic first and replaces it by this one when the state is complete.
-STATE_MAGIC = b"LibvirtQemudSave"
-
 
 def make_private(directory: Path, mode: int) -> None:
     """Make the directory with ``mode``, or give it that mode; refuse one into which others could have put files."""
@@ -106,12 +103,6 @@ def size_of(path: Path) -> int | None:
         return path.stat().st_size
     except FileNotFoundError:
         return None
-
-
-def is_complete(path: Path) -> bool:
-    """Whether the hypervisor has finished writing the state file."""
-    with open(path, "rb") as file:
-        return file.read(len(STATE_MAGIC)) == STATE_MAGIC
 
 
 class Pulse:

@@ -1,6 +1,6 @@
 """Guest filter: rules of nftables that pin a VM's interface to the VM's addresses, made before the VM is created.
 
-They are the same rules as the engine's filter of libvirt's (``platform/libvirt/network_filter.py``), by one ``nft``
+They are the same rules as those of a platform's own filter (``network_filter.py`` in its package), by one ``nft``
 instead of some seventy processes. The table is of the family bridge. From an interface whose name begins with
 TAP_PREFIX, only packets pass that the chain of that interface lets pass; to it, only IPv4 and ARP pass. So a VM
 without a chain sends nothing.
@@ -22,7 +22,7 @@ TABLE = "rmsplugin_guests"
 _TIMEOUT_S = 20
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
-#: From VMs, the rules act before all others; to VMs, after all others, where libvirt's chains of ebtables are.
+#: From VMs, the rules act before all others; to VMs, after all others, where a platform's chains of ebtables are.
 _BASE = f"""add table bridge {TABLE}
 add map bridge {TABLE} guests {{ type ifname : verdict; }}
 add chain bridge {TABLE} from {{ type filter hook prerouting priority -300; policy accept; }}
@@ -36,7 +36,7 @@ add rule bridge {TABLE} into ether type {{ ip, arp }} accept
 add rule bridge {TABLE} into drop
 """
 
-#: IPv4 and ARP from its own addresses; and QEMU's message to switches that the VM has moved: a RARP request, of
+#: IPv4 and ARP from its own addresses; and a hypervisor's message to switches that the VM has moved: a RARP request, of
 #: Ethernet and IPv4, that names its MAC address twice and 0.0.0.0 twice.
 _GUEST = """add chain bridge {table} {tap}
 flush chain bridge {table} {tap}

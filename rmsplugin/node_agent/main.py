@@ -2,8 +2,8 @@
 
 The words come in SSH_ORIGINAL_COMMAND, and from the command line only by hand. They are split, counted and checked,
 and never given to a shell. Every call prints one JSON object, its last line. With ``--peer``, for the key of another
-node, the agent only takes copies and tells the room for them. With ``--qemu-hook`` it answers libvirt on this node
-before libvirt creates a VM.
+node, the agent only takes copies and tells the room for them. With the option of a platform's hook it answers the
+platform on this node before a VM is created.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rmsplugin.adapters.platform.node_factory import HOOK_OPTIONS, platform_on_node
+from rmsplugin.errors import RmspluginError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
@@ -43,10 +45,10 @@ _MIB = re.compile(r"[0-9]{1,9}")
 def main() -> int:
     """Do one verb; return the exit status."""
     os.umask(0o077)
-    if sys.argv[1:2] == ["--qemu-hook"]:
-        from rmsplugin.node_agent import qemu_hook  # here: the verbs start faster without it
+    if sys.argv[1:] and sys.argv[1] in HOOK_OPTIONS:
+        from rmsplugin.node_agent import creation_hook  # here: the verbs start faster without it
 
-        return qemu_hook.run(sys.argv[2:])
+        return creation_hook.answer(platform_on_node(HOOK_OPTIONS[sys.argv[1]]), sys.argv[2:])
     try:
         return _answer_once()
     except BrokenPipeError:
@@ -63,7 +65,7 @@ def _answer_once() -> int:
         return _fail(error)
     except BrokenPipeError:
         raise
-    except OSError as error:
+    except (OSError, RmspluginError) as error:
         return _fail(AgentError.of(error))
     _report(answer)
     return 0
@@ -119,7 +121,8 @@ def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
         or (guard and verb not in _GUARDED)
     ):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
-    agent = Agent(load(config_path))
+    config = load(config_path)
+    agent = Agent(config, platform_on_node(config.platform))
     # Another node brings copies for an engine whose epoch its own agent has checked.
     if not (peer or _is_look(verb, rest)):
         agent.obey(FIRST_EPOCH if epoch is None else epoch)
@@ -177,10 +180,10 @@ def _reach(agent: Agent, rest: list[str]) -> Reply:
     return transfer.reach(agent, _node(rest[0]))
 
 
-def _bound_memory(rest: list[str]) -> Reply:
+def _bound_memory(agent: Agent, rest: list[str]) -> Reply:
     from rmsplugin.node_agent import control_group
 
-    return control_group.bound(int(_matching(_MIB, rest[0], "a number of MiB")))
+    return control_group.bound(int(_matching(_MIB, rest[0], "a number of MiB")), agent.platform)
 
 
 def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
@@ -192,7 +195,7 @@ def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
 def _template(agent: Agent, key: str, image: str) -> Template:
     from rmsplugin.node_agent.templates import Template
 
-    return Template(agent.config, _matching(_KEY, key, "the key of a template"), image)
+    return Template(agent.config, agent.platform, _matching(_KEY, key, "the key of a template"), image)
 
 
 def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:
@@ -236,7 +239,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ),
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
-    ("bound-memory", 1): lambda agent, rest, options: _bound_memory(rest),
+    ("bound-memory", 1): lambda agent, rest, options: _bound_memory(agent, rest),
     ("use-template", 6): lambda agent, rest, options: _use_template(agent, rest, options.guard),
     ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(
         VMName(rest[0]), int(_matching(_NUMBER, rest[3], "a number of seconds"))

@@ -21,7 +21,7 @@ _PROGRAMS = 4 * MIB
 class Controller(Protocol):
     """The memory of one control group. Sizes are bytes; files that cannot be written raise OSError."""
 
-    #: The directory in which libvirt and systemd look for groups of this version.
+    #: The directory in which platform and systemd look for groups of this version.
     top: Path
     group: Path
 
@@ -61,7 +61,7 @@ class Version1:
     """
 
     def __init__(self, top: Path, name: str, others: Sequence[Path] = ()) -> None:
-        """``others``: the hierarchies of other controllers, in which libvirt wants the group, too."""
+        """``others``: the hierarchies of other controllers, in which the platform wants the group, too."""
         self.top, self.group, self._others = top, top / name, others
 
     def make(self) -> None:

@@ -1,23 +1,23 @@
 """Templates: the states of VMs that were saved before they had an identity, from which other VMs start.
 
 A template is named by a key (the engine's digest of the virtual hardware, the node's CPU and its hypervisor) and by
-its image and QEMU at that time. A template of an older image or QEMU is removed when it is met. The store is bounded;
-the template that was not used for the longest time goes first.
+its image and hypervisor at that time. A template of an older image or hypervisor is removed when it is met. The store
+is bounded; the template that was not used for the longest time goes first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from rmsplugin.adapters.platform.node_base import Identity, PlatformOnNode
 from rmsplugin.node_agent import files
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.saved_state import Identity, copy_as, copy_unpacked, rename
+from rmsplugin.node_agent.saved_state import copy_as, copy_unpacked, rename
 from rmsplugin.node_agent.spare import SUFFIX, Spare
 from rmsplugin.node_agent.values import Reply, VMName
 
@@ -31,20 +31,19 @@ _REFUSED_S = 3600.0
 _UNPACKED_MOST = 10
 _POLL_S = 0.1
 COPIED: Reply = {"template": "copied"}
-_QEMU = "qemu-system-x86_64"
 _MODE = 0o700
 
 
 class Template:
     """The template of one key, for one image: its files, and the notes beside them."""
 
-    def __init__(self, config: AgentConfig, key: str, image: str) -> None:
+    def __init__(self, config: AgentConfig, platform: PlatformOnNode, key: str, image: str) -> None:
         if image not in config.image_files:
             raise AgentError("failed", f"not an image of the settings: {image[:80]!r}")
-        self._config, self._key = config, key
+        self._config, self._platform, self._key = config, platform, key
         self._directory = config.templates
         files.make_private(self._directory, _MODE)
-        self._stamps = f"{_stamp(config.image_files[image])}-{_stamp([shutil.which(_QEMU) or _QEMU])}"
+        self._stamps = f"{_stamp(config.image_files[image])}-{_stamp(platform.programs())}"
         name = f"{key}-{self._stamps}"
         self._state = self._directory / f"{name}.state"
         self._spare = Spare(self._state)
@@ -78,9 +77,9 @@ class Template:
             self._spare.note_origin(origin)
             is_spare = origin.exists() and self._spare.take(copy)
         if is_spare:
-            rename(copy, identity)
+            rename(self._platform, copy, identity)
         else:
-            copy_as(self._state, copy, identity)
+            copy_as(self._platform, self._state, copy, identity)
         if self._has_disk:
             files.copy_whole(self._disk, self._disk_of(vm))
         if origin.exists() and not self._spare.is_origin(origin):
@@ -157,12 +156,12 @@ class Template:
             return False
 
     def _drop_stale(self) -> None:
-        """Remove files that were made with another QEMU, or from another state of this image."""
-        qemu = self._stamps.partition("-")[2]
+        """Remove files that were made with another hypervisor, or from another state of this image."""
+        programs = self._stamps.partition("-")[2]
         stale = []
         for path in self._directory.glob("[!.]*"):  # not the lock
             key, _, stamps = path.stem.partition("-")
-            if stamps.partition("-")[2] != qemu or (key == self._key and stamps != self._stamps):
+            if stamps.partition("-")[2] != programs or (key == self._key and stamps != self._stamps):
                 stale.append(path)
         if stale:
             with self._spare.lock():
@@ -175,7 +174,7 @@ class Template:
         partial, partial_disk = self._state.with_suffix(".partial"), self._disk.with_suffix(".partial-disk")
         files.remove(partial, partial_disk)
         try:
-            copy_unpacked(made, partial)
+            copy_unpacked(self._platform, made, partial)
             if self._has_disk:
                 files.copy_whole(disk, partial_disk)
             size = sum(files.size_of(path) or 0 for path in (partial, partial_disk))

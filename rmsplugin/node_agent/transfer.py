@@ -11,35 +11,16 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from rmsplugin.node_agent import compression, files
+from rmsplugin.node_agent import files
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Reply, Report, VMName
 from rmsplugin.node_agent.verbs import Agent, incoming_path, lock_state
 
 _REACH_TIMEOUT_S = 12.0
-
-#: It connects in a process of its own: libvirt's connect blocks in C for as long as the other side pleases.
-_CONNECT = """
-import sys, libvirt
-libvirt.registerErrorHandler(lambda context, error: None, None)
-try:
-    libvirt.open(sys.argv[1]).close()
-except libvirt.libvirtError as error:
-    sys.exit(str(error))
-"""
-
-#: Certificates of a node with their keys; root there may show them as its own to any libvirtd.
-_CERTIFICATES = (
-    ("/etc/pki/libvirt/clientcert.pem", "/etc/pki/libvirt/private/clientkey.pem"),
-    ("/etc/pki/libvirt/servercert.pem", "/etc/pki/libvirt/private/serverkey.pem"),
-    ("/etc/pki/qemu/server-cert.pem", "/etc/pki/qemu/server-key.pem"),
-)
-_AUTHORITY = "/etc/pki/CA/cacert.pem"
 
 
 def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: Report, checkpoint: int = 0) -> Reply:
@@ -66,22 +47,14 @@ def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: R
 
 
 def reach(agent: Agent, node: str) -> Reply:
-    """Try the other node's agent and its libvirt from here."""
+    """Try the other node's agent and its platform from here."""
     wrong = _attempt([*_ssh(agent), node, "space"])
     return {
         "agent": wrong,
         # A harmless verb that no node may call: if it is obeyed, so are harmful ones.
         "unrestricted": not wrong and not _attempt([*_ssh(agent), node, "check"]),
-        "libvirt_open": any(_obeys(node, *pair) for pair in _CERTIFICATES if all(map(os.path.exists, pair))),
+        **agent.platform.reach(node),
     }
-
-
-def _obeys(node: str, certificate: str, key: str) -> bool:
-    """Whether the node's libvirt accepts this node's certificate as a client's."""
-    with tempfile.TemporaryDirectory() as directory:
-        for name, path in (("cacert.pem", _AUTHORITY), ("clientcert.pem", certificate), ("clientkey.pem", key)):
-            os.symlink(path, os.path.join(directory, name))
-        return not _attempt([sys.executable, "-c", _CONNECT, f"qemu+tls://{node}/system?pkipath={directory}"])
 
 
 def _attempt(command: list[str]) -> str:
@@ -146,7 +119,7 @@ def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int =
     """Receive the state that ``send`` brings on standard input; nothing happens if it is here already.
 
     Another node calls this, and must not be able to remove files here: another state of the VM is left alone, and so is
-    a file that libvirt may be writing.
+    a file that the platform may be writing.
     """
     final, _ = agent.state_paths(vm, False, checkpoint)
     incoming = incoming_path(final)
@@ -161,7 +134,7 @@ def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int =
             raise AgentError("no_space", f"{final.parent} has no room for {size} bytes")
         try:
             _take(incoming, size, blake2b)
-            compression.require_program(incoming)
+            agent.platform.require_restorable(incoming)
         except BaseException:
             files.remove(incoming)
             raise

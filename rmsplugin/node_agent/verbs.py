@@ -8,21 +8,25 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmsplugin import __version__
+from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
-from rmsplugin.node_agent import compression, epoch, files, store
+from rmsplugin.node_agent import epoch, files, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
+
+if TYPE_CHECKING:
+    from rmsplugin.adapters.platform.node_base import PlatformOnNode
 
 CONFIG_LIMIT_BYTES = 64 * 1024
 SEED_LIMIT_BYTES = 4 << 20
 
 #: Only root reads the saved states: they are the guests' memory. The VMs' directory shows nothing to other users
-#: either. But QEMU, which need not run as root, has to reach those files in it that libvirt gives to it.
+#: either. But the hypervisor, which need not run as root, has to reach those files in it that are given to it.
 _STORE_MODE = 0o700
 
 
@@ -40,8 +44,9 @@ _GUARD = ".guard"
 class Agent:
     """The verbs, on the directories of one configuration."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, platform: PlatformOnNode) -> None:
         self._config = config
+        self._platform = platform
 
     def store(self, shared: bool) -> Path:
         """The store. It is never made here: a store that is not mounted looks like one that never existed."""
@@ -73,6 +78,11 @@ class Agent:
     def config(self) -> AgentConfig:
         """The agent's settings."""
         return self._config
+
+    @property
+    def platform(self) -> PlatformOnNode:
+        """The program that runs the VMs of this node."""
+        return self._platform
 
     def put_config(self, vm: VMName, guard: Guard | None = None) -> Reply:
         """Write standard input as the VM's configuration; its console log is made here too, so that it is private."""
@@ -126,8 +136,6 @@ class Agent:
 
     def make_overlay(self, vm: VMName, base: str) -> Reply:
         """Make an overlay on a base that the settings name."""
-        import subprocess  # here: the other verbs start faster without it
-
         if base not in self._config.bases:
             raise AgentError("failed", f"not the base of an image in the settings: {base[:200]!r}")
         directory = self._vm_dir()
@@ -135,11 +143,11 @@ class Agent:
         with files.lock(directory, vm.identity):
             if files.size_of(final) is None:
                 files.remove(temporary)
-                command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, str(temporary)]
-                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-                if done.returncode != 0:
+                try:
+                    self._platform.make_overlay(base, temporary)
+                except OperationFailedError:
                     files.remove(temporary)
-                    raise AgentError("failed", f"qemu-img: {done.stderr.strip()[-300:]}")
+                    raise
                 temporary.rename(final)
                 files.sync_directory(directory)
         return {}
@@ -163,7 +171,7 @@ class Agent:
             "final": None if final_bytes is None else {"bytes": final_bytes},
             "partial": None
             if partial_bytes is None
-            else {"bytes": partial_bytes, "complete": files.is_complete(partial)},
+            else {"bytes": partial_bytes, "complete": self._platform.is_whole(partial)},
             "free_bytes": files.free_bytes(final.parent),
         }
 
@@ -178,7 +186,7 @@ class Agent:
             size = files.size_of(path)
             if size is None:
                 raise AgentError("not_found", f"no state of {vm.name} to seal")
-            if not files.is_complete(path):
+            if not self._platform.is_whole(path):
                 raise AgentError("corrupt", f"the state of {vm.name} is incomplete")
             size, blake2b = files.sync_and_digest(path, files.Pulse(report, size).beat)
             if path == partial:
@@ -193,7 +201,7 @@ class Agent:
         final, _ = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, checkpoint, shared=True):
             _require_digest(vm, final, size, blake2b)
-            compression.require_program(final)
+            self._platform.require_restorable(final)
         return {}
 
     def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
@@ -279,7 +287,6 @@ class Agent:
         """Describe the node without changing it."""
         from rmsplugin.node_agent import (
             guards,
-            qemu_account,
             templates,
         )  # here: it imports this module, and other verbs start faster without it
 
@@ -295,12 +302,9 @@ class Agent:
             "known_hosts": _describe(Path(config.known_hosts)),
             "images": {path: os.access(path, os.R_OK) for path in config.images},
             "writable_images": [path for path in config.images if os.access(path, os.W_OK)],
-            "save_format": compression.configured_format("save"),
-            "snapshot_format": compression.configured_format("snapshot"),
-            "restorable_formats": compression.restorable_formats(),
             "templates": templates.stored(config),
             **guards.seen(),
-            **qemu_account.seen(config.vm_dir),
+            **self._platform.check(config.vm_dir),
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:
@@ -322,7 +326,7 @@ def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = F
 
 
 def incoming_path(final: Path) -> Path:
-    """The path to which a copy from another node is written: never over a file that libvirt writes on this one."""
+    """The path to which a copy from another node is written: never over a file that the platform writes on this one."""
     return final.with_name(f"{final.name}.incoming")
 
 

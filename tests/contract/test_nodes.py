@@ -15,11 +15,11 @@ import pytest
 from rmsplugin.adapters.nodes import ssh
 from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import CorruptStateError, DeposedError, NoStoreError, NotFoundError, OperationFailedError
 from rmsplugin.model.epochs import FIRST_EPOCH
-from rmsplugin.node_agent.files import STATE_MAGIC
 
 NODE, VM = "n1", "vjob12-0"
 MARKER, OTHER = "0" * 32, "1" * 32

@@ -15,14 +15,14 @@ from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.nodes.ssh import _read as agents_answer
 from rmsplugin.adapters.platform.base import KernelImage, VMSpec
 from rmsplugin.adapters.platform.libvirt.domain_xml import Machine, domain_xml, with_paths_of
+from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
+from rmsplugin.adapters.platform.libvirt.on_node.saved_state import _HEAD, _VERSION, head_as
+from rmsplugin.adapters.platform.node_base import Identity
 from rmsplugin.adapters.rms import slurm_records, slurm_text
-from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.errors import CorruptStateError, OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.hostlist import HostList
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.model.vm_names import parse_vm_name
-from rmsplugin.node_agent.errors import AgentError
-from rmsplugin.node_agent.files import STATE_MAGIC
-from rmsplugin.node_agent.saved_state import _HEAD, _VERSION, Identity, _rewritten_head
 from rmsplugin.workload.swf import FaultyLineError, parse_line
 from rmsplugin.wrapper.carry_out.asked import read as asked
 from rmsplugin.wrapper.session.session import Access, _parse_state
@@ -193,7 +193,7 @@ PARSERS: dict[str, tuple[Parser, bytes, tuple[type[Exception], ...]]] = {
     "names of VMs": (text(parse_vm_name), b"vjob12-1", ()),
     "lines of traces": (parse_line, b"1 0 5 100 4 -1 -1 4 200 -1 1 3 -1 -1 1 -1 -1 -1", (FaultyLineError,)),
     "XML of saved states": (text(lambda xml: with_paths_of(xml, SPEC)), XML.encode(), (ValueError,)),
-    "heads of saved states": (lambda data: _rewritten_head(io.BytesIO(data), IDENTITY), _head(), (AgentError,)),
+    "heads of saved states": (lambda data: head_as(io.BytesIO(data), IDENTITY), _head(), (CorruptStateError,)),
     "names of jobs": (_jobs, "a \u2028name\n12|x\x1fy".encode(), ()),
     "licences": (text(lambda line: slurm_text.without_gate(line, "gate")), b"gate:1,matlab:4@site", ()),
     "ended jobs": (text(lambda rows: slurm_text.ended_jobs(rows, {12})), b"12|COMPLETED\n13|CANCELLED by 1\n", ()),

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from security.test_saved_xml import EVIL, saved
 
+from rmsplugin.adapters.platform.libvirt.on_node import creation
 from rmsplugin.model.vm_names import tap_of
-from rmsplugin.node_agent import config, guest_filter
-from rmsplugin.node_agent.qemu_hook import refusal
+from rmsplugin.node_agent import config
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
 VM, DISKS = "vjob9001-0", "vjob9002-0"
@@ -27,6 +27,12 @@ initrd = "/var/lib/rmsplugin-images/initrd.img"
 kind = "qcow2"
 base = "/images/debian.qcow2"
 """
+
+
+def refusal(
+    name: str, operation: str, xml: str, known: config.AgentConfig, filtered: frozenset[str] = frozenset()
+) -> str:
+    return creation.refusal(name, operation, xml, known, filtered.__contains__)
 
 
 @pytest.fixture
@@ -50,17 +56,13 @@ def test_our_vms_are_created(settings: Path) -> None:
         assert refusal(DISKS, operation, disks(), known) == ""
 
 
-def test_a_vm_that_the_node_is_to_filter_is_created_only_when_it_does(
-    settings: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vm_that_the_node_is_to_filter_is_created_only_when_it_does(settings: Path) -> None:
     known, tap = config.load(str(settings)), tap_of(VM)
     xml = re.sub("(<source bridge='br0'/>)", rf"\1<target dev='{tap}'/>", saved("kernel"), count=1)
     assert tap in xml
     for operation in ("prepare", "migrate"):
-        monkeypatch.setattr(guest_filter, "is_kept", lambda one: False)
         assert "is to be filtered here, and is not" in refusal(VM, operation, xml, known)
-        monkeypatch.setattr(guest_filter, "is_kept", lambda one: one == tap)
-        assert refusal(VM, operation, xml, known) == ""
+        assert refusal(VM, operation, xml, known, frozenset({tap})) == ""
 
 
 def test_vms_of_other_names_are_none_of_our_business_and_come_from_no_other_node(settings: Path) -> None:

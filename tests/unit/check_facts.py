@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rmsplugin.cli.check.facts import SITE_FILE, Association, SlurmFacts
-from rmsplugin.cli.check.finding import Finding, Level
+from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
 HOOK = "#!/bin/sh\nexec rmsplugin-hook\n"

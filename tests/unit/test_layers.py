@@ -27,7 +27,7 @@ ALLOWED = {
     "proposing": {"model", "packing", "decision", "planning"},
     "proposer": {"model", "proposing", "latency", "child_process"},
     "accounts": set(),
-    "adapters": {"accounts", "model", "settings"},
+    "adapters": {"accounts", "defaults", "finding", "model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
         *("accounts", "adapters", "settings", "client", "calibration", "cron", "latency", "child_process", "presence"),
@@ -42,6 +42,7 @@ ALLOWED = {
         "client",
         "decision",
         "engine",
+        "finding",
         "input_file",
         "instance",
         "latency",
@@ -57,7 +58,7 @@ ALLOWED = {
     },
     "client": {"adapters"},
     "hook": {"accounts", "client", "defaults", "room_hook"},
-    "room_hook": {"client", "defaults"},
+    "room_hook": {"adapters", "client", "defaults"},
     "instance": {"model", "input_file"},
     "input_file": set(),
     "presence": set(),
@@ -66,6 +67,7 @@ ALLOWED = {
     "child_process": set(),
     "latency": set(),
     "defaults": set(),
+    "finding": set(),
     "errors": set(),
 }
 
@@ -107,7 +109,9 @@ IMPURE = {
 #: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
 STANDARD_LIBRARY_ONLY = ("client", "defaults", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
 #: What a node runs of the platforms' packages, likewise.
-STANDARD_LIBRARY_ONLY += ("adapters/platform/libvirt/vm_shape",)
+STANDARD_LIBRARY_ONLY += tuple(
+    f"adapters/platform/{name}" for name in ("node_base", "node_factory", "libvirt/on_node", "libvirt/vm_shape")
+)
 
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {
@@ -140,7 +144,7 @@ ORDERS = {
         "main",
     ),
     "adapters": ("command", "munge", "lease", "guests", "seed", "platform", "nodes", "rms", "simulated"),
-    "adapters/platform": ("base", "libvirt", "factory"),
+    "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("guests", "hypervisor", "nodes", "rms"),
     "wrapper": (
         *("process", "signals", "session", "engine", "carry_out", "prepare", "attach", "stand_in", "launch", "main"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.adapters.platform.checks_base import PlatformChecks
 from rmsplugin.settings import Settings
 
 
@@ -14,10 +15,24 @@ def _libvirt(settings: Settings) -> Platform:
     return opening.open_platform(settings.hypervisor)
 
 
+def _checks_of_libvirt(settings: Settings) -> PlatformChecks:
+    from rmsplugin.adapters.platform.libvirt.checks.rules import LibvirtChecks
+
+    return LibvirtChecks(settings)
+
+
 #: The function that opens each platform, by its name in the settings. Nothing is connected to before the first call.
 PLATFORMS: Mapping[str, Callable[[Settings], Platform]] = {"libvirt": _libvirt}
+
+#: The function that makes the rules of each platform for ``rmsplugin check``.
+CHECKS: Mapping[str, Callable[[Settings], PlatformChecks]] = {"libvirt": _checks_of_libvirt}
 
 
 def open_platform(settings: Settings) -> Platform:
     """The platform that the settings name, on all nodes of the site."""
     return PLATFORMS[settings.hypervisor.platform](settings)
+
+
+def platform_checks(settings: Settings) -> PlatformChecks:
+    """The rules of the platform that the settings name."""
+    return CHECKS[settings.hypervisor.platform](settings)

@@ -16,7 +16,7 @@ from rmsplugin.cli.shared.table import printable
 from rmsplugin.errors import SettingsError
 
 if TYPE_CHECKING:
-    from rmsplugin.cli.check.finding import Finding
+    from rmsplugin.finding import Finding
     from rmsplugin.settings import Settings
 
 
@@ -41,7 +41,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rmsplugin.cli.check.finding import Level, error
+    from rmsplugin.finding import Level, error
 
     try:
         findings = _look(read_settings(arguments.config), arguments)
@@ -66,8 +66,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.cli.check import probe
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
-    from rmsplugin.cli.check.node_formats import judge_formats
-    from rmsplugin.cli.check.nodes import judge_node, judge_pair
+    from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.settings import settings_path
 
@@ -86,7 +85,7 @@ def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
             nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)
             for node in nodes:
                 found += judge_node(settings, node)
-            found += judge_formats(nodes)
+            found += judge_nodes(settings, nodes)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
             answering = [node.name for node in nodes if not isinstance(node.agent, str)]
             for name, report in probe.probe_bounds(agents, answering if observing(settings) else []).items():

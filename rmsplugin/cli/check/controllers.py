@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from rmsplugin.cli.check.facts import SlurmFacts, some
-from rmsplugin.cli.check.finding import Finding, ok, warning
+from rmsplugin.finding import Finding, ok, warning
 from rmsplugin.settings import Settings
 
 

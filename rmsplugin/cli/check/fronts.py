@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmsplugin.cli.check.facts import Row, SlurmFacts, modes, partitions_of, some, words
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
 _NOT_USABLE = ("DOWN", "DRAIN", "FAIL", "INVAL", "NOT_RESPONDING", "POWERED_DOWN")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from rmsplugin.cli.check.facts import Row, SlurmFacts, number, words
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
 #: The engine renews the reservation when half a year is left; with less than this it evidently does not.

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.mounts import judge_mounts
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage
 

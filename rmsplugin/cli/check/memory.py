@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.cli.check.facts import SlurmFacts
-from rmsplugin.cli.check.finding import Finding, ok, warning
 from rmsplugin.engine.observe.site import switches
+from rmsplugin.finding import Finding, ok, warning
 from rmsplugin.settings import Settings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmsplugin.cli.check.finding import Finding, ok, warning
+from rmsplugin.finding import Finding, ok, warning
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import Mount
 

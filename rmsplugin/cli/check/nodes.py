@@ -1,18 +1,16 @@
-"""Rules for the nodes: libvirt, the node agent, files, clocks, and the ways between the nodes."""
+"""Rules for the nodes: the node agent, files, clocks, the ways between nodes; those of the platform are its own."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.adapters.nodes.base import NodeCheck
-from rmsplugin.adapters.platform.base import NODE_FILTER, HostInfo
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
-from rmsplugin.cli.check.node_confinement import judge_confinement, judge_filter, judge_own_filter
+from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER, HostInfo
+from rmsplugin.adapters.platform.factory import platform_checks
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
-from rmsplugin.cli.check.node_formats import judge_format
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
 #: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
@@ -39,69 +37,32 @@ def judge_node(settings: Settings, facts: NodeFacts) -> Iterator[Finding]:
 
 def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[Finding]:
     info = facts.hypervisor
+    checks = platform_checks(settings)
     if isinstance(info, str):
-        uri = settings.hypervisor.uri.replace("{node}", facts.name)
-        yield error(
-            subject,
-            f"libvirt: {info}",
-            f"`virsh -c '{uri}' version` has to work as {settings.engine.user}: does libvirtd run "
-            "there, do the certificates match?",
-        )
+        yield from checks.silent(subject, facts.name, info)
         return
     yield ok(subject, f"{info.hypervisor}: {info.cpus} CPUs, {info.memory_mib} MiB")
-    machine = settings.hypervisor.machine
-    if machine not in info.machines:
-        versioned = sorted((name for name in info.machines if "q35" in name), key=_by_version)
-        yield error(
-            subject,
-            f"its QEMU has no machine type {machine}: no VM can be started there, or come there",
-            f"set hypervisor.machine to one that all nodes have; newest here: {', '.join(versioned[-4:]) or 'none'}",
-        )
-    if info.domain_type != "kvm":
-        yield warning(
-            subject,
-            "VMs are emulated, not virtualised (no KVM): at a tenth of the speed or less, and they stand still while "
-            "they are migrated: for trials only",
-            "switch virtualisation on in the firmware, load kvm_intel or kvm_amd, check /dev/kvm",
-        )
-    yield from judge_filter(settings.network.filter, subject, info.filters)
-    yield from judge_confinement(subject, info, facts.agent)
-
-
-def _by_version(machine: str) -> list[int]:
-    return [int(number) for number in re.findall(r"[0-9]+", machine.partition("q35")[2])]
+    yield from checks.host(subject, info, None if isinstance(facts.agent, str) else facts.agent)
 
 
 def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | str) -> Iterator[Finding]:
     if agent.version != __version__:
         yield warning(subject, f"has rmsplugin {agent.version}, here is {__version__}", "install the same release")
+    checks = platform_checks(settings)
     stores = ["shared_store"] if settings.nodes.shared_store else ["store"]
     for name in stores:
         yield from _store(subject, agent.directories.get(name, {}), info)
     yield from _directory(subject, agent.directories.get("vm_dir", {}), forbidden=0o066)
     yield from _node_key(subject, agent.directories.get("node_key", {}))
-    yield from judge_format(subject, agent, "save", agent.save_format)
-    if any(each.checkpoint_interval_s for each in settings.partition.values()):
-        yield from judge_format(subject, agent, "snapshot", agent.snapshot_format)
+    yield from checks.states(subject, agent)
     for path, readable in sorted(agent.images.items()):
         if not readable:
             yield error(subject, f"image file {path} is not there, or not readable", f"copy it to {path} on this node")
     if agent.images and all(agent.images.values()):
         yield ok(subject, f"has all {len(agent.images)} image files")
     yield from _templates(settings, subject, agent)
-    if agent.vm_hook is False:
-        yield error(
-            subject,
-            "libvirt has no hook that refuses VMs other than ours: root of any node that sends VMs is root here",
-            "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
-        )
-    yield from judge_own_filter(settings.network.filter, subject, agent)
-    if settings.network.filter not in ("", NODE_FILTER) and agent.filter_tools:
-        yield error(
-            subject,
-            f"has no {', '.join(agent.filter_tools)}, by which libvirt filters: no VM starts there, or comes there",
-            'install iptables, which has them, on this node; or do without: network.filter = ""',
-        )
+    yield from _own_filter(settings.network.filter, subject, agent)
+    yield from checks.guards(subject, agent)
     if agent.ports_closed is False:
         yield warning(
             subject,
@@ -114,6 +75,20 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
             subject,
             f"has no bridge {settings.network.bridge}, which VMs plug into",
             f"make the bridge {settings.network.bridge} with the node's interface in it, or set network.bridge",
+        )
+
+
+def _own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Finding]:
+    """Say whether the node filters its VMs by itself, if it is to; an older release does not tell."""
+    if wanted != NODE_FILTER:
+        return
+    if agent.guest_filter:
+        yield ok(subject, "filters VMs by nftables")
+    else:
+        yield error(
+            subject,
+            f"cannot filter VMs by nftables, and network.filter is {NODE_FILTER}: no VM starts there, or comes there",
+            f"install nftables there, and a kernel with nf_tables for bridges; or set network.filter to {OUR_FILTER}",
         )
 
 
@@ -195,12 +170,7 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
             f"{facts.destination}'s host key into {settings.nodes.known_hosts} on {facts.source}",
         )
     if facts.reach.platform_open:
-        yield error(
-            subject,
-            f"libvirt on {facts.destination} obeys {facts.source}: whoever is root here is root there",
-            f"name the engine's certificate alone in tls_allowed_dn_list of /etc/libvirt/libvirtd.conf on "
-            f"{facts.destination}, and restart libvirtd: migrations need no other (docs/operator-guide.md, section 3)",
-        )
+        yield from platform_checks(settings).open_between(subject, facts.source, facts.destination)
     if facts.reach.unrestricted:
         yield error(
             subject,
@@ -210,3 +180,9 @@ def judge_pair(settings: Settings, facts: PairFacts) -> Iterator[Finding]:
         )
     elif not facts.reach.agent and not facts.reach.platform_open:
         yield ok(subject, "states can be copied, and nothing else is open")
+
+
+def judge_nodes(settings: Settings, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+    """Judge the nodes beside each other."""
+    agents = {node.name: node.agent for node in nodes if not isinstance(node.agent, str)}
+    yield from platform_checks(settings).states_between(agents)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from rmsplugin.adapters.rms.slurm_records import preempt_exempt_s
 from rmsplugin.cli.check.facts import Row, SlurmFacts, modes, number, partitions_of, some, tier, time_limit_s, words
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import partition_is_up
 from rmsplugin.engine.observe.rooms import shortest_room_s
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
 _PREEMPTED = "preempt/partition_prio"

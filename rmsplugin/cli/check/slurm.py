@@ -9,13 +9,13 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.cli.check.controllers import controllers, judge_controllers
 from rmsplugin.cli.check.facts import Row, SlurmFacts, words
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
 from rmsplugin.cli.check.fronts import judge_fronts
 from rmsplugin.cli.check.gate import judge_gate
 from rmsplugin.cli.check.memory import judge_partitions
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
 from rmsplugin.cli.check.submission import judge_submission
 from rmsplugin.engine.observe.site import time_slices
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
 
 OLDEST_RELEASE = (22, 5)

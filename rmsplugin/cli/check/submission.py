@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.model.vm_memory import largest_request_mib
 from rmsplugin.settings import Settings
 

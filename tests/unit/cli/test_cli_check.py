@@ -17,13 +17,12 @@ from unit.check_facts import SLURM, faults, settings
 from rmsplugin import __version__
 from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
 from rmsplugin.adapters.platform.base import HostInfo
-from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
-from rmsplugin.cli.check.node_formats import judge_formats
-from rmsplugin.cli.check.nodes import judge_node, judge_pair
+from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
+from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
 HOST = HostFacts(
@@ -203,7 +202,7 @@ def test_format_of_checkpoints_is_judged_where_there_are_some(chosen: str, level
 
 def test_checkpoints_must_be_restorable_on_every_node() -> None:
     here = replace(NODE, agent=replace(AGENT, snapshot_format="zstd", restorable_formats=frozenset({"lzop", "zstd"})))
-    (fault,) = judge_formats([here, replace(NODE, name="n2", agent=replace(AGENT, snapshot_format="lzop"))])
+    (fault,) = judge_nodes(settings(), [here, replace(NODE, name="n2", agent=replace(AGENT, snapshot_format="lzop"))])
     assert (fault.subject, "no program zstd" in fault.what) == ("node n2", True)
 
 
@@ -211,8 +210,8 @@ def test_states_must_be_restorable_on_every_node() -> None:
     other = replace(NODE, name="n2", agent=replace(AGENT, save_format="raw", restorable_formats=frozenset({"raw"})))
     old = replace(NODE, name="n3", agent=replace(AGENT, save_format="", restorable_formats=frozenset()))
     silent = replace(NODE, name="n4", agent="no route")
-    assert list(judge_formats([NODE, replace(NODE, name="n5"), old, silent])) == []
-    (fault,) = judge_formats([NODE, other, old, silent])
+    assert list(judge_nodes(settings(), [NODE, replace(NODE, name="n5"), old, silent])) == []
+    (fault,) = judge_nodes(settings(), [NODE, other, old, silent])
     assert (fault.level, fault.subject) == (Level.ERROR, "node n2")
     assert "no program lzop" in fault.what and "saved on n1" in fault.what
 

@@ -10,8 +10,8 @@ from unit.cli.test_cli_check import AGENT, NODE
 
 from rmsplugin.adapters.platform.base import HostInfo
 from rmsplugin.adapters.platform.libvirt.values import confined_by, qemu_uid
-from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.nodes import judge_node
+from rmsplugin.finding import Finding, Level
 
 UID = 64055
 

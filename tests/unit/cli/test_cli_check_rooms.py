@@ -20,8 +20,8 @@ from unit.check_facts import (
 )
 
 from rmsplugin.cli.check.facts import Association
-from rmsplugin.cli.check.finding import Finding, Level
 from rmsplugin.cli.check.slurm import judge_slurm
+from rmsplugin.finding import Finding, Level
 
 ELASTIC = settings()
 DEDICATED = {**NODE, "Partitions": "vmhosts"}

@@ -11,10 +11,10 @@ import pytest
 from unit.check_facts import GATE, SLURM, fault, faults, settings, with_config, with_text
 
 from rmsplugin.cli.check.facts import SITE_FILE, SlurmFacts
-from rmsplugin.cli.check.finding import Level
 from rmsplugin.cli.check.probe import parse_config, parse_rows, saved_bytes_per_s
 from rmsplugin.cli.check.slurm import hook_paths, judge_slurm
 from rmsplugin.cli.check.submission import SiteFile, read_site_file
+from rmsplugin.finding import Level
 
 
 @pytest.mark.parametrize(

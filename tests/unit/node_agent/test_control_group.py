@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rmsplugin.adapters.platform.libvirt.on_node.half import LibvirtOnNode
 from rmsplugin.node_agent import control_group
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.memory_controllers import MIB, Version1, Version2
 
+ON_NODE = LibvirtOnNode()
 V1 = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
 NAMED = "40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n"
 CPUSET = "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"
@@ -85,7 +87,7 @@ def test_hosts_without_what_a_bound_needs_are_not_bounded_and_say_why(tmp_path: 
     ):
         root = host(tmp_path / str(number_), mounts)
         write(root / "sys/fs/cgroup", cgroup__controllers="cpu pids")
-        report = control_group.bound(100, root)
+        report = control_group.bound(100, ON_NODE, root)
         assert (report["bounded"], report["why"], report["limit_mib"]) == (False, why, None)
         assert report["pressure"] == 1.5
 
@@ -95,29 +97,29 @@ def test_a_libvirt_that_leaves_memory_alone_bounds_nothing(tmp_path: Path) -> No
     qemu_conf = tmp_path / "etc/libvirt/qemu.conf"
     qemu_conf.parent.mkdir(parents=True)
     qemu_conf.write_text('cgroup_controllers = [ "cpu", "cpuset" ]\n')
-    assert "cgroup_controllers" in control_group.bound(100, tmp_path)["why"]
+    assert "cgroup_controllers" in control_group.bound(100, ON_NODE, tmp_path)["why"]
     qemu_conf.write_text('#cgroup_controllers = [ "cpu" ]\ncgroup_controllers = [ "cpu", "memory" ]\n')
-    assert control_group.bound(500, tmp_path)["bounded"]
+    assert control_group.bound(500, ON_NODE, tmp_path)["bounded"]
 
 
 def test_nothing_is_made_when_only_asked(tmp_path: Path) -> None:
     host(tmp_path, V1)
     write(tmp_path / "sys/fs/cgroup/memory")
-    report = control_group.bound(0, tmp_path)
+    report = control_group.bound(0, ON_NODE, tmp_path)
     assert (report["bounded"], report["why"]) == (False, "")
     assert not (tmp_path / "sys/fs/cgroup/memory/rmsplugin.partition").exists()
 
 
 def test_version_1_lets_wait_and_does_not_swap(tmp_path: Path) -> None:
     group = version1(tmp_path)
-    report = control_group.bound(500, tmp_path)
+    report = control_group.bound(500, ON_NODE, tmp_path)
     assert report == {
         "bounded": True, "why": "", "limit_mib": 500, "used_mib": 100, "waits": False, "waiting": [],
         "pressure": 1.5,
     }  # fmt: skip
     assert (group / "memory.oom_control").read_text() == "1"
     assert (group / "memory.swappiness").read_text() == "0"
-    assert control_group.bound(0, tmp_path)["limit_mib"] == 500
+    assert control_group.bound(0, ON_NODE, tmp_path)["limit_mib"] == 500
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_version_1_has_the_group_in_each_hierarchy_that_libvirt_uses(tmp_path: P
     host(tmp_path, V1 + NAMED + CPUSET)
     write(tmp_path / "sys/fs/cgroup/cpuset", cpuset__cpus="0-3", cpuset__mems="0")
     (tmp_path / "sys/fs/cgroup/systemd").mkdir()
-    control_group.bound(500, tmp_path)
+    control_group.bound(500, ON_NODE, tmp_path)
     made = tmp_path / "sys/fs/cgroup/cpuset/rmsplugin.partition"
     assert [(made / name).read_text() for name in ("cpuset.cpus", "cpuset.mems")] == ["0-3\n", "0\n"]
     assert not list((tmp_path / "sys/fs/cgroup/systemd").iterdir())
@@ -145,12 +147,12 @@ def test_version_1_has_the_group_in_each_hierarchy_that_libvirt_uses(tmp_path: P
 
 def test_version_1_shows_who_waits_before_the_kernel_says_so(tmp_path: Path) -> None:
     group = version1(tmp_path, used_mib=500, files_mib=2)
-    assert control_group.bound(500, tmp_path)["waits"], "all that is left are the pages of its programs"
+    assert control_group.bound(500, ON_NODE, tmp_path)["waits"], "all that is left are the pages of its programs"
     write(group, memory__stat=f"total_active_file {30 * MIB}\ntotal_inactive_file {30 * MIB}")
-    assert not control_group.bound(0, tmp_path)["waits"], "files can be let go of"
+    assert not control_group.bound(0, ON_NODE, tmp_path)["waits"], "files can be let go of"
     version1(tmp_path / "later", used_mib=10, under_oom=1)
     (tmp_path / "later/sys/fs/cgroup/memory/rmsplugin.partition/memory.limit_in_bytes").write_text(str(500 * MIB))
-    assert control_group.bound(0, tmp_path / "later")["waits"]
+    assert control_group.bound(0, ON_NODE, tmp_path / "later")["waits"]
 
 
 def test_a_limit_that_the_kernel_refuses_is_told_and_changes_nothing(
@@ -166,13 +168,13 @@ def test_a_limit_that_the_kernel_refuses_is_told_and_changes_nothing(
 
     monkeypatch.setattr(Path, "write_text", busy)
     with pytest.raises(AgentError, match="300 MiB are used, which cannot be made 200") as failure:
-        control_group.bound(200, tmp_path)
+        control_group.bound(200, ON_NODE, tmp_path)
     assert failure.value.kind == "failed"
 
 
 def test_version_2_holds_up_before_the_bound_and_does_not_swap(tmp_path: Path) -> None:
     group = version2(tmp_path)
-    report = control_group.bound(1600, tmp_path)
+    report = control_group.bound(1600, ON_NODE, tmp_path)
     assert (report["limit_mib"], report["used_mib"], report["waits"]) == (1600, 100, False)
     assert (number(group / "memory.max"), number(group / "memory.high")) == (1600, 1550)
     assert (group / "memory.swap.max").read_text() == "0"
@@ -181,34 +183,34 @@ def test_version_2_holds_up_before_the_bound_and_does_not_swap(tmp_path: Path) -
 
 def test_version_2_never_lowers_the_bound_below_what_is_used_for_the_kernel_would_kill(tmp_path: Path) -> None:
     group = version2(tmp_path, used_mib=300)
-    control_group.bound(400, tmp_path)
+    control_group.bound(400, ON_NODE, tmp_path)
     high = (group / "memory.high").read_text()
     with pytest.raises(AgentError, match="300 MiB are used"):
-        control_group.bound(200, tmp_path)
+        control_group.bound(200, ON_NODE, tmp_path)
     assert (number(group / "memory.max"), (group / "memory.high").read_text()) == (400, high)
 
 
 def test_version_2_shows_who_is_held_up(tmp_path: Path) -> None:
     group = version2(tmp_path, used_mib=390)
-    assert control_group.bound(400, tmp_path)["waits"]
+    assert control_group.bound(400, ON_NODE, tmp_path)["waits"]
     write(group, memory__current=100 * MIB)
-    assert not control_group.bound(0, tmp_path)["waits"]
+    assert not control_group.bound(0, ON_NODE, tmp_path)["waits"]
 
 
 def test_vms_have_shares_of_what_is_left(tmp_path: Path) -> None:
     group = version1(tmp_path, used_mib=300)
     one, two = vm(group, "one", 100), vm(group, "two", 200)
-    control_group.bound(400, tmp_path)
+    control_group.bound(400, ON_NODE, tmp_path)
     assert [number(each / "memory.limit_in_bytes") for each in (one, two)] == [150, 250]
     vm(group, "two", 200, under_oom=1)
-    assert control_group.bound(400, tmp_path)["waits"]
+    assert control_group.bound(400, ON_NODE, tmp_path)["waits"]
     assert [number(each / "memory.limit_in_bytes") for each in (one, two)] == [116, 284]
 
 
 def test_version_2_holds_up_vms_at_their_shares_and_kills_none(tmp_path: Path) -> None:
     group = version2(tmp_path, used_mib=300)
     one, two = vm(group, "one", 100), vm(group, "two", 200)
-    control_group.bound(400, tmp_path)
+    control_group.bound(400, ON_NODE, tmp_path)
     assert [number(each / "memory.high") for each in (one, two)] == [150, 250]
     assert not (one / "memory.max").exists()
 
@@ -236,17 +238,17 @@ def test_systemd_is_told_the_limit_and_makes_the_slice(
     )
     (tools / "systemctl").chmod(stat.S_IRWXU)
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    assert control_group.bound(1600, tmp_path)["limit_mib"] == 1600
+    assert control_group.bound(1600, ON_NODE, tmp_path)["limit_mib"] == 1600
     words = said.read_text()
     assert "start rmsplugin.slice" in words
     limit = f"MemoryLimit={1600 * MIB}" if version is Version1 else f"MemoryHigh={1550 * MIB} MemoryMax={1600 * MIB}"
     assert limit in words.splitlines()[-1]
     (tools / "systemctl").write_text("#!/bin/sh\necho no bus >&2\nexit 1\n")
     with pytest.raises(AgentError, match="systemctl set-property: no bus"):
-        control_group.bound(1600, tmp_path)
+        control_group.bound(1600, ON_NODE, tmp_path)
 
 
 def test_a_kernel_that_does_not_count_pressure_has_none(tmp_path: Path) -> None:
     host(tmp_path, NAMED)
     (tmp_path / "proc/pressure/memory").unlink()
-    assert control_group.bound(0, tmp_path)["pressure"] is None
+    assert control_group.bound(0, ON_NODE, tmp_path)["pressure"] is None

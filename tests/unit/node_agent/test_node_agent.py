@@ -23,8 +23,9 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.node_agent import compression, files, main
-from rmsplugin.node_agent.files import STATE_MAGIC
+from rmsplugin.adapters.platform.libvirt.on_node import formats
+from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
+from rmsplugin.node_agent import files, main
 
 VM = "vjob12-0"
 MARKER = "0123456789abcdef" * 2
@@ -689,11 +690,11 @@ def test_state_of_a_format_without_a_program_is_left_to_libvirt(node: Node, stat
 )
 def test_format_of_saved_states_is_read_from_qemu_conf(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "qemu.conf"
-    assert compression.configured_format("save", file) == "raw"
+    assert formats.configured_format("save", file) == "raw"
     file.write_text(text)
-    assert compression.configured_format("save", file) == expected
+    assert formats.configured_format("save", file) == expected
     file.write_text(text.replace("save", "snapshot"))
-    assert (compression.configured_format("save", file), compression.configured_format("snapshot", file)) == (
+    assert (formats.configured_format("save", file), formats.configured_format("snapshot", file)) == (
         "raw",
         expected,
     )

@@ -22,8 +22,8 @@ from patience import PATIENCE_S
 from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError, UnavailableError
-from rmsplugin.node_agent.files import STATE_MAGIC
 
 A, B, SILENT = "127.0.0.11", "127.0.0.12", "127.0.0.13"
 VM = "vjob12-0"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmsplugin.node_agent.qemu_account import configured_account, is_closed, not_passed
+from rmsplugin.adapters.platform.libvirt.on_node.account import configured_account, is_closed, not_passed
 
 #: Every Debian has these.
 USER, GROUP = "nobody", "daemon"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from rmsplugin.node_agent.compression import QEMU_CONF, configured
+from rmsplugin.adapters.platform.libvirt.on_node.qemu_conf import QEMU_CONF, configured
 
 KVM = Path("/dev/kvm")
 

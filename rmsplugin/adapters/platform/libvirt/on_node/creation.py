@@ -1,51 +1,37 @@
-"""QEMU hook: libvirt asks it before it starts or takes in a VM, and does not if the hook refuses.
+"""Creation: libvirt's hook ``qemu`` asks before libvirt starts or takes in a VM; it does not if it is refused.
 
 The engine compares VMs with its own knowledge. But the XML of an incoming migration comes from the libvirt of its
 source, and root there can have that libvirt say anything. So the node itself looks at the VM to be created. A VM of
 ours has our shape (``vm_shape``), and its files where the settings of this node have them. The hook leaves VMs of other
 names alone, unless they come from another node: only the engine migrates.
-
-``hooks/qemu`` calls it. It refuses by its exit status; its standard error reaches the caller.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from rmsplugin.adapters.platform.libvirt.vm_shape import parse, strange
 from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name
-from rmsplugin.node_agent.config import AgentConfig, load
-from rmsplugin.node_agent.errors import AgentError
+
+if TYPE_CHECKING:
+    from rmsplugin.adapters.platform.node_base import NodeSettings
 
 #: The moments before a VM is created; a restore comes to `prepare` as well.
 _ASKED = {("prepare", "begin"), ("migrate", "begin")}
-_LIMIT_BYTES = 1 << 20
 _EMULATOR = re.compile(r"/usr/(bin|lib|libexec)/([A-Za-z0-9_.-]+/)*(qemu-system-x86_64|qemu-kvm|kvm)")
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Answer libvirt, which calls with a VM's name, an operation and a part of it; the XML is on standard input."""
-    name, operation, part = (*arguments, "", "", "")[:3]
-    xml = sys.stdin.buffer.read(_LIMIT_BYTES + 1)
-    if (operation, part) not in _ASKED:
-        return 0
-    try:
-        wrong = (
-            refusal(name, operation, xml.decode(), load(None)) if len(xml) <= _LIMIT_BYTES else "its XML is too long"
-        )
-    except (AgentError, ValueError) as error:
-        wrong = str(error)
-    if wrong:
-        print(f"rmsplugin refuses {name[:80]}: {wrong}", file=sys.stderr)
-    return 1 if wrong else 0
+def is_asked(words: Sequence[str]) -> bool:
+    """Whether libvirt, which gives a VM's name, an operation and a part of it, is about to create the VM."""
+    return tuple(words[1:3]) in _ASKED
 
 
-def refusal(name: str, operation: str, xml: str, config: AgentConfig) -> str:
-    """The reason why the VM may not be created here; "" if it may.
+def refusal(name: str, operation: str, xml: str, config: NodeSettings, is_filtered: Callable[[str], bool]) -> str:
+    """See ``Creation``.
 
     Raises:
         ValueError: the text is no XML.
@@ -57,22 +43,19 @@ def refusal(name: str, operation: str, xml: str, config: AgentConfig) -> str:
     domain = parse(xml)
     if domain.findtext("name") != name:
         return f"its XML is that of {domain.findtext('name')}"
-    return next(_misplaced(domain, name, config), "") or _unguarded(domain)
+    return next(_misplaced(domain, name, config), "") or _unguarded(domain, is_filtered)
 
 
-def _unguarded(domain: ElementTree.Element) -> str:
+def _unguarded(domain: ElementTree.Element, is_filtered: Callable[[str], bool]) -> str:
     """The fault of an interface that this node should filter, and does not; "" if there is none."""
     for target in domain.findall("devices/interface/target"):
         tap = target.get("dev", "")
-        if tap.startswith(TAP_PREFIX):
-            from rmsplugin.node_agent import guest_filter  # here, since other VMs need none of it
-
-            if not guest_filter.is_kept(tap):
-                return f"its interface {tap} is to be filtered here, and is not"
+        if tap.startswith(TAP_PREFIX) and not is_filtered(tap):
+            return f"its interface {tap} is to be filtered here, and is not"
     return ""
 
 
-def _misplaced(domain: ElementTree.Element, name: str, config: AgentConfig) -> Iterator[str]:
+def _misplaced(domain: ElementTree.Element, name: str, config: NodeSettings) -> Iterator[str]:
     """The files and interfaces of the node that are not where the settings have those of this VM."""
     own = os.path.join(config.vm_dir, name)
     images = frozenset(config.images)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
-from rmsplugin.adapters.nodes.base import NodeCheck
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
-from rmsplugin.cli.check.node_facts import NodeFacts
+from rmsplugin.adapters.platform.checks_base import AgentFacts
+from rmsplugin.finding import Finding, error, ok, warning
 
 #: Formats of saved states that keep pace with a disk, first the one that every libvirt knows; those that do nothing.
 _FAST_FORMATS = ("lzop", "zstd")
@@ -14,7 +13,7 @@ _FAST_FORMATS = ("lzop", "zstd")
 _UNCOMPRESSED = frozenset({"raw", "sparse"})
 
 
-def judge_format(subject: str, agent: NodeCheck, key: str, chosen: str) -> Iterator[Finding]:
+def judge_format(subject: str, agent: AgentFacts, key: str, chosen: str) -> Iterator[Finding]:
     """Judge how libvirt compresses what it writes at a ``save``, or of a checkpoint, which it calls a ``snapshot``."""
     what, cannot = {
         "save": ("VMs", "no VM can be suspended there"),
@@ -43,9 +42,9 @@ def judge_format(subject: str, agent: NodeCheck, key: str, chosen: str) -> Itera
         yield ok(subject, f"libvirt compresses what it saves of {what} ({chosen})")
 
 
-def judge_formats(nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
+def judge_formats(agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
     """Judge whether what is saved on one node can be restored on all others."""
-    agents = {node.name: node.agent for node in nodes if not isinstance(node.agent, str) and node.agent.save_format}
+    agents = {name: agent for name, agent in agents.items() if agent.save_format}
     formats = {name: {agent.save_format, agent.snapshot_format} - {""} for name, agent in agents.items()}
     for name, agent in agents.items():
         for chosen in sorted(set().union(*formats.values()) - formats[name] - {*_UNCOMPRESSED}):

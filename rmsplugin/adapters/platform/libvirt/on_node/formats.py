@@ -1,4 +1,4 @@
-"""Compression of saved states: libvirt writes and reads them through a program, which every node has to have.
+"""Formats of saved states: libvirt writes and reads them through a program, which every node has to have.
 
 The formats are libvirt's settings (in qemu.conf ``save_image_format`` and, of checkpoints, ``snapshot_image_format``),
 and each file has its format in its header. So files of several formats can lie side by side, and all can be restored.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
-from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.adapters.platform.libvirt.on_node.qemu_conf import QEMU_CONF, configured
+from rmsplugin.errors import OperationFailedError
 
-QEMU_CONF = Path("/etc/libvirt/qemu.conf")
+#: libvirt writes another magic first and replaces it by this one when the state is complete.
+STATE_MAGIC = b"LibvirtQemudSave"
 RAW = "raw"
 #: In the order of their numbers in the header; all but the first are names of programs.
 _FORMATS = (RAW, "gzip", "bzip2", "xz", "lzop", "zstd")
@@ -20,19 +23,18 @@ _FORMATS = (RAW, "gzip", "bzip2", "xz", "lzop", "zstd")
 _HEADER = struct.Struct("=16s I 2I I")
 
 
+def seen() -> dict[str, Any]:
+    """The formats in which this node saves, and those that it can restore."""
+    return {
+        "save_format": configured_format("save"),
+        "snapshot_format": configured_format("snapshot"),
+        "restorable_formats": restorable_formats(),
+    }
+
+
 def configured_format(what: str, qemu_conf: Path = QEMU_CONF) -> str:
     """The format in which libvirt writes a state here: of a ``save``, or of a ``snapshot``, as a checkpoint is one."""
     return configured(f"{what}_image_format", qemu_conf) or RAW
-
-
-def configured(wanted: str, qemu_conf: Path = QEMU_CONF) -> str:
-    """The value of this key in libvirt's settings of QEMU; "" if they have none."""
-    try:
-        lines = qemu_conf.read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    values = [value for key, _, value in (line.partition("=") for line in lines) if key.strip() == wanted]
-    return values[0].partition("#")[0].strip().strip("\"'") if values else ""  # libvirt, too, takes the first
 
 
 def restorable_formats() -> list[str]:
@@ -41,13 +43,23 @@ def restorable_formats() -> list[str]:
 
 
 def program_of(number: int) -> str | None:
-    """The program of a format, by its number in the header; None: it is raw. AgentError: the program is not here."""
+    """The program of a format, by its number in the header; None: it is raw.
+
+    Raises:
+        OperationFailedError: the program is not here.
+    """
     name = _FORMATS[number] if number < len(_FORMATS) else RAW
     if name == RAW:
         return None
     if not _is_here(name):
-        raise AgentError("failed", f"it cannot be restored on this node, which has no program {name}: install {name}")
+        raise OperationFailedError(f"it cannot be restored on this node, which has no program {name}: install {name}")
     return name
+
+
+def is_whole(state: Path) -> bool:
+    """Whether libvirt has finished writing the state file."""
+    with open(state, "rb") as file:
+        return file.read(len(STATE_MAGIC)) == STATE_MAGIC
 
 
 def require_program(state: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rmsplugin.adapters.nodes.base import NodeCheck
 from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER, HostInfo
-from rmsplugin.cli.check.finding import Finding, error, ok, warning
+from rmsplugin.adapters.platform.checks_base import AgentFacts
+from rmsplugin.finding import Finding, error, ok, warning
 
 _VM_ACCOUNT = "libvirt-qemu"
 
@@ -39,27 +39,7 @@ def judge_filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterat
         yield ok(subject, f"VMs have the network filter {wanted}")
 
 
-def judge_own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Finding]:
-    """Say whether the node filters its VMs by itself, if it is to; an older release does not tell."""
-    if wanted != NODE_FILTER:
-        return
-    if agent.guest_filter:
-        yield ok(subject, "filters VMs by nftables")
-    else:
-        yield error(
-            subject,
-            f"cannot filter VMs by nftables, and network.filter is {NODE_FILTER}: no VM starts there, or comes there",
-            f"install nftables there, and a kernel with nf_tables for bridges; or set network.filter to {OUR_FILTER}",
-        )
-    if not agent.vm_hook:
-        yield warning(
-            subject,
-            "has no hook that checks whether a VM is filtered: only the engine checks it",
-            "copy hooks/qemu to /etc/libvirt/hooks/qemu on this node, mode 755, and restart libvirtd",
-        )
-
-
-def judge_confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> Iterator[Finding]:
+def judge_confinement(subject: str, info: HostInfo, agent: AgentFacts | None) -> Iterator[Finding]:
     """Judge what whoever breaks out of a VM has there; nothing of a node that does not tell."""
     if info.account_uid == 0:
         yield warning(
@@ -77,7 +57,7 @@ def judge_confinement(subject: str, info: HostInfo, agent: NodeCheck | str) -> I
         )
     if not info.account_uid:
         return
-    if isinstance(agent, str):
+    if agent is None:
         return  # which is told already
     if agent.hidden_vm_dir:
         yield error(

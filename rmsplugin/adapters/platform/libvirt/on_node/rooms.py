@@ -1,0 +1,59 @@
+"""Rooms: the VMs of ours on this node, found by their processes. libvirt, which may be down, is told of their ends."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+_LOCAL = "qemu:///system"
+_TIMEOUT_S = 15.0
+
+#: The form of a VM's name on QEMU's command line, by libvirt.
+_GUEST = re.compile(rb"guest=(vjob[0-9]{1,10}-[0-9]{1,6})(?:,|$)")
+
+
+def silence() -> str:
+    """See ``Rooms``."""
+    try:
+        _virsh("version", check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"libvirt does not answer: {error}"
+    return ""
+
+
+def running_vms(proc: Path) -> dict[str, list[int]]:
+    """See ``Rooms``."""
+    found: dict[str, list[int]] = {}
+    for entry in proc.iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:  # it has just ended
+            continue
+        if not command[0].rpartition(b"/")[2].startswith(b"qemu"):
+            continue
+        for word in command:
+            match = _GUEST.match(word)
+            if match is not None:
+                found.setdefault(match[1].decode("ascii"), []).append(int(entry.name))
+    return found
+
+
+def end_vm(name: str) -> None:
+    """See ``Rooms``."""
+    try:
+        _virsh("destroy", name, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return
+
+
+def _virsh(*words: str, check: bool) -> None:
+    subprocess.run(
+        ["virsh", "-c", _LOCAL, *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_TIMEOUT_S,
+        check=check,
+    )

@@ -1,0 +1,162 @@
+"""The node's half of a platform: what node agent and room hooks ask of the program that runs VMs on their own node.
+
+Contract, for every implementation:
+
+* It is asked as root on the node itself, in a process that lives for one call. So making it costs nothing, each method
+  imports what it alone needs, and all of it is of the standard library.
+* It knows the form of files, accounts and programs of the platform. Directories, locks, temporary names and digests
+  are the node agent's.
+* Errors are those of ``rmsplugin.errors``, or OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+
+class Identity(NamedTuple):
+    """The parts in which two otherwise equal VMs must differ."""
+
+    name: str
+    job: int
+    vm_index: int
+    uuid: str
+    mac: str
+
+
+class Unpacked(NamedTuple):
+    """How a state is written without its compression: a new head, then what follows the old one, through a program."""
+
+    head: bytes
+    program: str | None  # it unpacks with the option -dc; None: what follows is not compressed
+
+
+class SavedStates(Protocol):
+    """The form of the files into which VMs are saved."""
+
+    def is_whole(self, state: Path) -> bool:
+        """Whether the platform has finished writing the file."""
+        ...
+
+    def require_restorable(self, state: Path) -> None:
+        """Refuse a whole state that this node could not restore. Raises OperationFailedError."""
+        ...
+
+    def head_as(self, state: IO[bytes], identity: Identity) -> bytes:
+        """The head of a template's state, read from the beginning, as that of another VM; it is as long as before.
+
+        Raises:
+            CorruptStateError: the file is not of the known form, or has no room for the new names.
+        """
+        ...
+
+    def unpacked(self, state: IO[bytes]) -> Unpacked:
+        """Read the head of a template's state; the file stands behind it then.
+
+        Raises:
+            CorruptStateError: the file is not of the known form.
+            OperationFailedError: the node lacks the program that unpacks it.
+        """
+        ...
+
+
+class MemoryGroups(NamedTuple):
+    """The control group in which the platform puts VMs whose memory is observed."""
+
+    plain: str  # its name where the platform makes groups by itself
+    of_systemd: str  # where it has systemd make them
+    fault: str  # why the platform does not put VMs into groups of the memory controller; "" if it does
+
+
+class Memory(Protocol):
+    """The memory of VMs together."""
+
+    def memory_groups(self, root: Path) -> MemoryGroups:
+        """The group of all VMs whose memory is observed; ``root`` has the host's /etc."""
+        ...
+
+
+class NodeSettings(Protocol):
+    """The settings of a node that say which files and interfaces its VMs have."""
+
+    @property
+    def vm_dir(self) -> Path:
+        """The directory of the VMs' files."""
+        ...
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Every file that an image needs."""
+        ...
+
+    @property
+    def bases(self) -> frozenset[str]:
+        """The images on which overlays may be made."""
+        ...
+
+    @property
+    def bridge(self) -> str:
+        """The bridge into which VMs plug."""
+        ...
+
+
+class Creation(Protocol):
+    """The platform's question before it creates a VM, takes one in or restores one: it does not if it is refused."""
+
+    def creates(self, words: Sequence[str]) -> bool:
+        """Whether these words of the platform's announce that a VM is created."""
+        ...
+
+    def refusal(
+        self, words: Sequence[str], description: str, settings: NodeSettings, is_filtered: Callable[[str], bool]
+    ) -> str:
+        """The reason why the VM may not be created here; "" if it may.
+
+        Args:
+            words: those of ``creates``; the first is the VM's name.
+            description: the platform's description of the VM.
+            settings: those of this node.
+            is_filtered: whether the node filters the interface of this name.
+
+        Raises:
+            ValueError: the description cannot be read.
+        """
+        ...
+
+
+class Rooms(Protocol):
+    """The VMs of ours on this node, found without help: the platform's daemon may be down."""
+
+    def silence(self) -> str:
+        """The reason why no VM can be started here, in a sentence; "" if the platform answers."""
+        ...
+
+    def running_vms(self, proc: Path) -> dict[str, list[int]]:
+        """The process ids of our VMs, by name of the VM; ``proc`` is the host's /proc."""
+        ...
+
+    def end_vm(self, name: str) -> None:
+        """Have the platform end the VM, if it can do so now; who calls looks at the outcome."""
+        ...
+
+
+class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
+    """All that a node asks."""
+
+    def make_overlay(self, base: str, overlay: Path) -> None:
+        """Make the disk of a VM, a new file, on the base of its image. Raises OperationFailedError."""
+        ...
+
+    def programs(self) -> tuple[str, ...]:
+        """The paths of the programs on which the form of a VM in memory depends."""
+        ...
+
+    def reach(self, node: str) -> dict[str, Any]:
+        """Whether the platform on another node obeys this one, under its key of the answer to ``reach``."""
+        ...
+
+    def check(self, vm_dir: Path) -> dict[str, Any]:
+        """The facts of this node for ``rmsplugin check``, under their keys of the answer to ``check``."""
+        ...
