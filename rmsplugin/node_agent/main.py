@@ -94,7 +94,7 @@ def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
     if command is None:
         return peer, config_path, arguments
     if arguments:
-        raise AgentError("failed", "a forced command takes its words from ssh alone")
+        raise AgentError("failed", "a forced command takes its arguments from ssh alone")
     if len(command) > _COMMAND_LIMIT or not command.isprintable():
         raise AgentError("failed", "not a command of the node agent")
     try:

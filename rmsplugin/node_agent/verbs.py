@@ -110,7 +110,9 @@ class Agent:
     def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
         """Write the first bytes as the VM's configuration, and the others, if there are any, as its seed ISO."""
         if not 0 < config_bytes <= min(CONFIG_LIMIT_BYTES, len(content)):
-            raise AgentError("failed", f"no configuration of {config_bytes} bytes in {len(content)}")
+            raise AgentError(
+                "failed", f"no configuration of {config_bytes} bytes can be taken from {len(content)} bytes"
+            )
         self._keep_config(vm, content[:config_bytes])
         if len(content) > config_bytes:
             self._keep_seed(vm, content[config_bytes:])

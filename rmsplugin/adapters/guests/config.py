@@ -127,7 +127,7 @@ class GuestConfig:
                 and _ADDRESS.fullmatch(vm.address)
                 and _PUBLIC_KEY.fullmatch(vm.host_key.strip())
             ):
-                raise RefusedError(f"VM {vm.name!r} at {vm.address!r} cannot be told to a guest")
+                raise RefusedError(f"VM {vm.name!r} at {vm.address!r} cannot be written for a guest")
         for mount in self.mounts:
             words = (mount.source, mount.target, mount.type, mount.options)
             if any(not word or word.split() != [word] or not word.isprintable() for word in words):

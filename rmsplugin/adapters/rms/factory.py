@@ -41,7 +41,7 @@ def open_rms(
         return SlurmPyslurm(commands)
     if kind == "pyslurm":
         raise SettingsError(
-            f"slurm.adapter is pyslurm, but there is none here that was made for Slurm {version or '(not answering)'}:"
-            " install it, or say auto"
+            "slurm.adapter is pyslurm, but this host has no pyslurm that was made for Slurm "
+            f"{version or '(not answering)'}: install it, or say auto"
         )
     return commands

@@ -208,7 +208,7 @@ class SlurmCli:
         if row.job.completing or row.job.state is JobState.ENDED:
             raise RefusedError(f"job {row.job.display_id} cannot start: it is {row.job.detail}")
         if len(rows) > 1:
-            raise RefusedError(f"job {job_id} is {len(rows)} elements of an array that are not split off")
+            raise RefusedError(f"job {job_id} stands for {len(rows)} elements of an array that are not split off")
         if row.job.gated or row.delayed:
             self._set_licenses(row.target, row, *(["StartTime=now"] if row.delayed else []), gated=False)
 

@@ -78,7 +78,7 @@ class Asked:
         #: The client, and its arguments.
         self.words = [_text(word) for word in _terminated(parts["words"])]
         if not self.words or self.words[0] not in CLIENTS:
-            raise RefusedError("this is no client of Slurm's that can be asked for inside a VM")
+            raise RefusedError("this is no client of Slurm's that runs for a VM")
         self.cwd = _text(parts["cwd"])
         if not self.cwd.startswith("/") or "\0" in self.cwd:
             raise RefusedError("the request has no proper directory")

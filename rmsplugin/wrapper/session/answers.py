@@ -10,7 +10,7 @@ import time
 
 from rmsplugin.wrapper.session.libssh2 import Channel
 
-LOST = "its process ended on the front: it may have been carried out, or not; look before you repeat it"
+LOST = "its process on the front ended: the command may have been carried out, or not; look before you repeat it"
 _CHUNK_BYTES = 1 << 16
 # To a guest that cannot keep an answer, it is sent again after so long, and then after twice as long each time.
 _AGAIN_S = 1.0

@@ -31,7 +31,7 @@ _REMEMBERED = 256
 _REQUEST_BYTES = 8 << 20
 _LINE_BYTES = 256
 _IDENTIFIER = re.compile(r"[0-9]{1,20}-[0-9]{1,10}")
-_NOT_CARRIED_OUT = "it was not carried out: the front has no room for it now"
+_NOT_CARRIED_OUT = "the command was not carried out: the front has no room for it now"
 _SWITCHED_OFF = "commands inside the VMs are switched off at this site (guest.commands)"
 
 

@@ -135,7 +135,7 @@ def _parse_state(said: bytes) -> GuestState:
 
 def _count(text: str) -> int:
     if not _is_number(text, _LARGEST_COUNT):
-        raise OperationFailedError(f"the guest does not tell how far the output came: {text[:_SHOWN_BYTES]}")
+        raise OperationFailedError(f"the guest does not tell how much of the output came: {text[:_SHOWN_BYTES]}")
     return int(text)
 
 
@@ -419,7 +419,7 @@ class Session:
             if line != b"ok":
                 raise OperationFailedError(f"in the guest, 'control' failed: {_text(line)}")
             if not self._owed:
-                raise OperationFailedError("in the guest, 'control' answers what it was not told")
+                raise OperationFailedError("in the guest, 'control' answers something that it was not asked")
             self._owed.pop(0)()
         _check_size(self._answers)
         return True
@@ -477,7 +477,7 @@ def _check(words: str, status: int, said: bytes) -> None:
 
 def _check_size(said: bytes | bytearray) -> None:
     if len(said) > _SAID_BYTES:
-        raise OperationFailedError(f"the guest says what none of its tools does: {_text(said)}")
+        raise OperationFailedError(f"the guest says something that none of its tools says: {_text(said)}")
 
 
 def _text(data: bytes | bytearray) -> str:

@@ -350,7 +350,7 @@ def test_a_wrapper_that_dies_leaves_what_came_and_says_that_the_rest_is_lost(sit
     first.wait()
     assert site.start().wait(PATIENCE_S) == 0
     assert site.out.read_text() == "Submitted\n1\n"
-    assert "it may have been carried out, or not" in site.err.read_text()
+    assert "the command may have been carried out, or not" in site.err.read_text()
 
 
 def asked(then: str) -> str:
@@ -380,7 +380,7 @@ def test_a_vm_that_went_back_says_so_where_a_part_does_not_follow(site: Site) ->
     text = asked("part 1 -; read -r verb _ <&3; part 3 -; read -r verb _ <&3; echo $verb")
     said = site.guest.run(text, user=True).splitlines()
     assert said[:2] == ["cancel", "1"]
-    assert "it may have been carried out, or not" in said[2]
+    assert "the command may have been carried out, or not" in said[2]
     assert said[3:] == ["1"]
 
 
@@ -566,7 +566,7 @@ def test_a_request_of_which_the_wrapper_died_is_not_carried_out_again(site: Site
     (site.directory / "go").touch()
     assert site.start().wait(PATIENCE_S) == 0
     assert site.out.read_text() == "1\n"
-    assert "it may have been carried out, or not" in site.err.read_text()
+    assert "the command may have been carried out, or not" in site.err.read_text()
     assert site.called() == ["<sbatch><--wrap><a>"]
 
 
@@ -644,7 +644,7 @@ def test_what_was_taken_but_did_not_reach_the_wrapper_is_told_again_and_what_nob
     said = site.guest.run(script, user=True).splitlines()
     identifier = said[4].removeprefix("same:")
     assert said[:4] == [f"request {identifier}", "1", f"new {identifier}", f"request {identifier}"], "gone is one line"
-    assert "it may have been carried out, or not" in said[5]
+    assert "the command may have been carried out, or not" in said[5]
     assert said[6:] == ["1"]
     assert site.guest.run(f"ls -A {DESK}").split() == ["wake"]
 

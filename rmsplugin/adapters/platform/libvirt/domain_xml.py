@@ -150,7 +150,7 @@ def require_ours(xml: str, spec: VMSpec | None = None) -> None:
         ValueError: the text is no XML.
     """
     if found := strange(xml):
-        raise StrangeXMLError(f"it has what no VM of ours has: {found}")
+        raise StrangeXMLError(f"it has something that no VM of ours has: {found}")
     if spec is None:
         return
     domain = etree.fromstring(xml.encode())

@@ -81,7 +81,9 @@ class Migrations:
         if flags & HELD and before is VMPower.RUNNING:
             self._vms.unpause(destination, name, self._nodes.call_timeout_s)
         if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
-            raise OperationFailedError(f"{name} was migrated from {source} to {destination}, and is not seen so")
+            raise OperationFailedError(
+                f"{name} was migrated from {source} to {destination}, but the hosts do not show that"
+            )
 
     def _send_into_group(self, source: str, destination: str, name: str, send: Callable[[Parameters], None]) -> None:
         """Send the VM to where its XML says that it belongs: a bounded one into the group, if there is one.

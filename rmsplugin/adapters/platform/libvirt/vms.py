@@ -14,7 +14,7 @@ from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.errors import OperationFailedError
 
 #: The fault of a VM that is HALF.
-HALF = "its post-copy migration broke off, and one half of its memory is on each side"
+HALF = "its post-copy migration broke off, and each side has one half of its memory"
 
 
 @contextmanager

@@ -111,7 +111,7 @@ class SimulatedRms(SimulatedCluster):
             if each.completing(self._clock()) or each.state is JobState.ENDED:
                 raise RefusedError(f"job {job_id} cannot start: it is {each.detail}")
             if not self._is_split(each):
-                raise RefusedError(f"job {job_id} is several elements of an array that are not split off")
+                raise RefusedError(f"job {job_id} stands for several elements of an array that are not split off")
             if each.gated or each.delayed_until:
                 each.gated, each.delayed_until, each.since = False, 0.0, self._clock()
 

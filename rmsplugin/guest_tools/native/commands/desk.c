@@ -14,7 +14,7 @@
 enum { ID_BYTES = 32, DEPTH = 8 };
 
 #define LOST \
-    "rmsplugin: error: the connection to the front broke: it may have been carried out, or not; " \
+    "rmsplugin: error: the connection to the front broke: the command may have been carried out, or not; " \
     "look before you repeat it\n"
 
 bool is_request_id(const char *id)

@@ -39,7 +39,7 @@ def refusal(name: str, operation: str, xml: str, config: NodeSettings, is_filter
     if not name.isascii() or parse_vm_name(name) is None:
         return "no VM of ours comes from another node" if operation == "migrate" else ""
     if found := strange(xml):
-        return f"it has what no VM of ours has: {found}"
+        return f"it has something that no VM of ours has: {found}"
     domain = parse(xml)
     if domain.findtext("name") != name:
         return f"its XML is that of {domain.findtext('name')}"

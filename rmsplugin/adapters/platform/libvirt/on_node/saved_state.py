@@ -42,7 +42,7 @@ def head_as(file: IO[bytes], identity: Identity) -> bytes:
     xml = _renamed(data[: cookie_at or length].rstrip(b"\0"), identity) + b"\0"
     cookie = data[cookie_at:].rstrip(b"\0") + b"\0" if cookie_at else b""
     if len(data) < length or len(xml) + len(cookie) > length:
-        raise CorruptStateError("the template is cut short, or has no room for the names of another VM")
+        raise CorruptStateError("the template is cut short, or its head has no room for the names of another VM")
     head = _HEAD.pack(magic, version, length, running, packed, len(xml) if cookie_at else 0, unused)
     return head + (xml + cookie).ljust(length, b"\0")
 
