@@ -97,7 +97,9 @@ def _unzipped(
             raise kind(f"not {how}, though its name ends in {ending}")
     for magic, command in _UNREAD.items():
         if start.startswith(magic):
-            raise kind(f"compressed in a form that is not read here; `{command} FILE` decompresses it, for `-`")
+            raise kind(
+                f"compressed in a form that is not read here; `{command} FILE` decompresses it for standard input (`-`)"
+            )
     read_bytes = 0
     for block in _blocks(file, start, kind):
         read_bytes += len(block)

@@ -305,5 +305,5 @@ def _faults(error: InvalidConfigurationError, vjobs: Sequence[VJob]) -> dict[str
             vjob = vjobs[problem.place[1]]
             if vjob.in_transit:
                 continue
-            found.setdefault(vjob.name, LeftOut(Why.CONTRADICTION, f"what is known of it cannot be: {problem.message}"))
+            found.setdefault(vjob.name, LeftOut(Why.CONTRADICTION, f"its known state is impossible: {problem.message}"))
     return found

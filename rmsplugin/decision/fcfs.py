@@ -75,7 +75,7 @@ def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
     if verdict is Verdict.ENDS_IN_TIME and head.shadow_s < math.inf:
         words = f"ends in at most {seconds(end_s)}, and {head.head.name} cannot start before {seconds(head.shadow_s)}"
     elif verdict is Verdict.ENDS_IN_TIME:
-        words = f"ends in at most {seconds(end_s)}, and {head.head.name} waits for what has no time limit"
+        words = f"ends in at most {seconds(end_s)}, and {head.head.name} waits for vjobs without a time limit"
     else:
         words = f"fits beside {head.head.name} too, when that starts"
     return Reason(ReasonCode.BACKFILLED, f"does not delay the head of the queue: {words}", _numbers(head))

@@ -61,7 +61,9 @@ def _unless_dearer(draft: Draft, site: Site, running: list[VJob], found: Near) -
     if rest is None:
         return found
     for vjob in gone:
-        words = f"to keep it, {found.moved_mib} MiB would have to migrate: more than to suspend and resume it"
+        words = (
+            f"to keep it, {found.moved_mib} MiB would have to migrate: that costs more than to suspend and resume it"
+        )
         draft.stays_out(vjob, Reason(ReasonCode.DOES_NOT_PAY, words, {"moved_mib": found.moved_mib}))
     return rest
 

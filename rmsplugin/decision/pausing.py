@@ -150,7 +150,7 @@ def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str |
         return ""
     paused_s = math.inf if vjob.state_s is None else vjob.state_s
     if configuration.state(vjob) is VJobState.PAUSED and math.isfinite(limit_s) and paused_s >= limit_s:
-        return f"it is saved: it was paused for {seconds(limit_s)}, which is as long as anybody is"
+        return f"it is saved: it was paused for {seconds(limit_s)}, and no vjob is paused for longer"
     return None
 
 

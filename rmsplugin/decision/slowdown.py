@@ -350,8 +350,8 @@ class _Walk:
         most = max(self.ranks.expansions[each.name] for each in self._equal(vjob, victims))
         shared = f" and of {counted(len(group) - 1, 'other')} that would start by it" if len(group) > 1 else ""
         words = (
-            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its CPUs{shared}, with "
-            f"which it has {its:.1f}, and they {most:.1f}"
+            f"{self._said(vjob)}; to have {names(victims)} make way loses {seconds(loss_s)} of its "
+            f"CPUs{shared}; with this loss its expansion is {its:.1f}, and theirs at most {most:.1f}"
         )
         return Reason(ReasonCode.DOES_NOT_PAY, words, {"victims": names(victims), "lost_s": loss_s})
 

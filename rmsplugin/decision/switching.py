@@ -172,7 +172,7 @@ class Round:
         """Whether a vjob that must be suspended when the head starts is worth starting (RR-6929 fig. 1c)."""
         hole_s, exempt_s = head.shadow_s, self.parameters.exempt_s
         if hole_s == math.inf:
-            words = f"fills a hole until {head.head.name} fits, which nobody knows the time of"
+            words = f"fills a hole until {head.head.name} fits, at a time that nobody knows"
             return Reason(ReasonCode.FILLS_HOLE, words, {"head": head.head.name})
         value = worth.of_hole(vjob, self.draft.configuration.state(vjob), hole_s, self.parameters)
         gain, cost = value.gain, value.cost

@@ -14,15 +14,16 @@ from rmsplugin.report.totals import Facts
 
 #: The sentence for each code, in the order in which they are said.
 SENTENCES = {
-    "own-only": "this is of {count} {jobs} of yours: the replays have those of all users, who are not told of;"
-    " utilisation and costs are those of your jobs, and the cluster's context switches are left out",
+    "own-only": "this is of {count} {jobs} of yours: the replays have the jobs of all users, which are not "
+    "shown; utilisation and costs are those of your jobs, and the cluster's context switches are "
+    "left out",
     "ledger-begins": "the ledger has nothing of the first {count} seconds of this time: it was made, or pruned, later",
     "earlier": "{count} {jobs} were submitted before this time: the replays have them, and none of those that had"
     " ended by then, so they begin with more room than there was",
     "not-ended": "{count} {jobs} had not ended: they are in no comparison, and hold their CPUs in the replays for as"
     " long as they have run",
     "asleep": "{count} {jobs} of these slept",
-    "waiting": "{count} {jobs} had not run yet: how long they will is not known, and the replays are without them",
+    "waiting": "{count} {jobs} had not run yet: their run times are not known, and the replays are without them",
     "never-ran": "{count} {jobs} ended before they ran (most likely cancelled): they are in no comparison, and the"
     " replays are without them",
     "repeated": "{count} {jobs} lost their state and began anew, or went back to a checkpoint: their run time has work"
@@ -33,17 +34,17 @@ SENTENCES = {
     " left out",
     "differs": "of {count} {jobs} accounting has another run time than the ledger, by more than 5 minutes and 5 %: the"
     " ledger's is used",
-    "node-changes": "nodes came and went {count} times: the replays have all of them, as they are now, all the time,"
-    " and so has the utilisation",
+    "node-changes": "nodes came and went {count} times: replays and utilisation count all nodes, as they are now, "
+    "for all the time",
     "no-replay": "{count} {jobs} are not compared with other schedules: {why}",
     "replayed": "the replays give each of {count} {jobs} the CPUs and memory that it requested, from its start to its"
     " end, for as long as it really ran; VMs are counted in equal processors, as if all nodes were one",
-    "shared": "{count} {jobs} of these shared CPUs with VMs that together demanded more than their node has: what that"
-    " cost by the demands that were seen is taken off their run times",
-    "slowed": "what else slowed {count} {jobs} of these is not known, and not taken off: neighbours that were saved or"
-    " moved, disks and memory, a rise of demand before it was seen",
-    "hosts-unknown": "nor is it known how many CPUs the nodes had on which {count} {jobs} of these ran: what sharing"
-    " them cost is not taken off",
+    "shared": "{count} {jobs} of these shared CPUs with VMs that together demanded more than their node has: "
+    "the cost of that, by the demands that were seen, is taken off their run times",
+    "slowed": "other things that slowed {count} {jobs} of these are not known, and not taken off: neighbours "
+    "that were saved or moved, disks and memory, a rise of demand before it was seen",
+    "hosts-unknown": "nor is it known how many CPUs the nodes had on which {count} {jobs} of these ran: the cost of "
+    "sharing CPUs there is not taken off",
     "too-large": "{count} {jobs} that ran are larger than all nodes together: the replays are without them",
     "by-memory": "the VMs of {count} {jobs} need more memory than their CPUs' share of the nodes, and count for more"
     " processors",

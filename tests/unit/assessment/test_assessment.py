@@ -214,9 +214,9 @@ def test_a_state_on_shared_storage_is_in_reach() -> None:
         (facts("x", running_on("n1"), holds="n1 n2"), Why.CONTRADICTION, "its VMs hold memory elsewhere"),
         (facts("x", WAITING, nodes=frozenset({"n7"})), Why.NO_HOST, "no node that hosts VMs is left"),
         (facts("x", WAITING, nodes=frozenset()), Why.NO_HOST, "no node that hosts VMs is left"),
-        (facts("x"), Why.CONTRADICTION, "what is known of it cannot be: vjob 'x' has no VM"),
-        (facts("x", WAITING, cpus=0.125), Why.CONTRADICTION, "what is known of it cannot be: CPUs are counted"),
-        (facts("x", WAITING, time_limit_s=-1.0), Why.CONTRADICTION, "what is known of it cannot be: must be a number"),
+        (facts("x"), Why.CONTRADICTION, "its known state is impossible: vjob 'x' has no VM"),
+        (facts("x", WAITING, cpus=0.125), Why.CONTRADICTION, "its known state is impossible: CPUs are counted"),
+        (facts("x", WAITING, time_limit_s=-1.0), Why.CONTRADICTION, "its known state is impossible: must be a number"),
     ],
 )
 def test_one_whose_facts_cannot_be_hurts_only_itself(vjob: VJobFacts, why: Why, words: str) -> None:
