@@ -2,8 +2,8 @@
 --
 -- A batch job that is submitted to a vjob partition is checked, put behind the gate, and wrapped: one line is put before
 -- its script, so that slurmd starts the plugin's wrapper, which runs the rest of the script inside the job's virtual
--- machines. All other jobs pass untouched, but for such a line on a script that was copied from a job. slurmctld waits for this code, so it contacts nobody and reads no file after it
--- is loaded.
+-- machines. All other jobs pass untouched, except that the plugin's line is taken off a script that was copied from a
+-- job. slurmctld waits for this code, so it contacts nobody and reads no file after it is loaded.
 --
 -- The gate is a licence that nobody has but the engine: the job waits for it, with Slurm's own priority, holds,
 -- dependencies and begin times, until the engine takes it off.
@@ -192,7 +192,7 @@ local function image_of(job_desc, config)
   refuse("RMSPLUGIN_IMAGE=%s: there is no such image here; there are: %s", image, table.concat(config.images, ", "))
 end
 
--- What is put before the script: the wrapper, and what it and the engine have to know of the job.
+-- The line put before the script: the wrapper, and what wrapper and engine have to know of the job.
 local function wrapper_line(job_desc, geometry, image, config)
   local line = string.format("#!%s vms=%s,cpus=%s,memory=%s,ntasks=%s,cpus_per_task=%s,image=%s", config.wrapper,
     integer(geometry.vms), integer(geometry.cpus), integer(geometry.memory), integer(geometry.ntasks),
@@ -224,7 +224,7 @@ local function wrapper_line(job_desc, geometry, image, config)
     refuse("%s is too long by %s characters: name nodes in the short form n[1-9], or by a feature that they have", longest,
       integer(#line - MAX_WRAPPER_LINE))
   end
-  -- How it was said, for the script's environment: an option that was not given sets no variable natively.
+  -- Options as they were given, for the script's environment: natively an option that was not given sets no variable.
   for _, entry in ipairs({ { ",x_ntasks=default", not above32(job_desc.num_tasks) },
     { ",x_memory=per_cpu", given64(job_desc.min_mem_per_cpu) } }) do
     local hint, holds = entry[1], entry[2]
@@ -276,7 +276,7 @@ local function wrap(job_desc, geometry, image, config)
   end
 end
 
--- What a user may not change on a vjob, and how scontrol calls it: its VMs are what they were at submission.
+-- The fields that a user may not change on a vjob, by scontrol's names: its VMs stay as they were at submission.
 local FIXED = {
   { "num_tasks", "NumTasks", given32 }, { "min_cpus", "NumCPUs", given32 }, { "max_cpus", "NumCPUs", given32 },
   { "min_nodes", "NumNodes", given32 }, { "max_nodes", "NumNodes", given32 },
@@ -297,7 +297,7 @@ for _, pair in ipairs({
   FIXED[#FIXED + 1] = { pair[1], pair[2], function(value) return type(value) == "string" end }
 end
 
--- A user's change. It may be of anything that is Slurm's own: holds, times, dependencies, priority, names. A change of
+-- A user's change. Users may change all that is Slurm's own: holds, times, dependencies, priority, names. A change of
 -- licences keeps the gate where the job is behind it; Slurm itself allows the change, or not.
 local function check_changes(job_desc, job_rec, config)
   for _, entry in ipairs(FIXED) do
@@ -314,7 +314,7 @@ local function check_changes(job_desc, job_rec, config)
   end
 end
 
--- The keys of `site`, and what their values are.
+-- The keys of `site`, and the types of their values.
 local KEYS = {
   partitions = "table", wrapper = "string", gate = "string", images = "table", image_memory_mib = "table",
   default_memory_per_cpu_mib = "number", max_vms = "number", max_vm_cpus = "number", max_vm_memory_mib = "number",
@@ -360,7 +360,7 @@ end
 --                              largest VM host can host, max_total_* to what all VM hosts can host together.
 --   max_script_size            max_script_size of slurm.conf's SchedulerParameters, where it is set there: bytes of a script
 --                              with the plugin's line, which is up to 250 bytes long
---   slurm_uid                  uid of SlurmUser (default: who slurmctld runs as)
+--   slurm_uid                  uid of SlurmUser (default: the uid that slurmctld runs as)
 --   broken                     why the site's settings could not be read: every vjob job is refused with it
 function rmsplugin.new(site)
   local config = {}
@@ -385,7 +385,7 @@ function rmsplugin.new(site)
     return count
   end
 
-  -- Runs `check` for a job of ours, and turns what it raises into a message and a rejection.
+  -- Runs `check` for a job of ours, and turns an error into a message and a rejection.
   local function guarded(what, check)
     local done, problem = pcall(check)
     if done then
@@ -401,7 +401,7 @@ function rmsplugin.new(site)
     return slurm.ERROR
   end
 
-  -- A copy of a vjob's script in another partition, where the wrapper is none: it runs as its user wrote it.
+  -- A copy of a vjob's script in another partition, where no wrapper runs: the script runs as its user wrote it.
   local function plain(job_desc)
     pcall(function()
       local script = job_desc.script

@@ -1,7 +1,7 @@
--- rmsplugin_options: what users may say to sbatch about a vjob. Part of rmsplugin.lua, which says more.
+-- rmsplugin_options: the options that users may give sbatch for a vjob. Part of rmsplugin.lua, which says more.
 --
--- What is not kept is refused with a sentence that says what to do instead, so that nothing a user asked for is lost without
--- a word. docs/user-guide.md has a line for every option.
+-- An option that VMs cannot keep is refused with a sentence that says what to do instead: nothing that a user asked for is
+-- lost without a word. docs/user-guide.md has a line for every option.
 
 local options = {}
 
@@ -22,7 +22,7 @@ local function given64(value)
   return value ~= nil and value < 1.8e19
 end
 
--- The same where nought, too, is what Slurm puts for nothing said, or asks for nothing.
+-- The same for fields in which 0, too, means that the user said nothing, or asked for nothing.
 local function above16(value)
   return given16(value) and value > 0
 end
@@ -91,7 +91,7 @@ function options.count_hosts(option, list)
   return count
 end
 
--- Checks what -C asks for: names, & and | between them, and parentheses. rmsplugin/model/constraints.py reads the same.
+-- Checks the value of -C: names, & and | between them, and parentheses. rmsplugin/model/constraints.py reads the same.
 function options.check_features(features)
   if string.find(features, "[%[%]]") then
     refuse("--constraint=%s: brackets are not for VMs, each of which has a node of its own: write (a|b) for nodes that have"

@@ -103,7 +103,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--policies", nargs="+", metavar="NAME", choices=POLICIES, default=POLICIES, help=f"only these, and {_BASE}"
     )
     parser.add_argument(
-        "--free", action="store_true", help="context switches take no time: what is theirs, and what not"
+        "--free", action="store_true", help="context switches take no time: tells their part in the results"
     )
     parser.add_argument("--whole", action="store_true", help="fcfs and easy on the whole traces, and nothing else")
 

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_up(commands.add_parser("up", parents=[common], help="make and start the cluster"))
 
-    down = commands.add_parser("down", parents=[common], help="end the cluster and remove its directory")
+    down = commands.add_parser("down", parents=[common], help="end the cluster, and remove its directory")
     down.add_argument("--keep-logs", action="store_true", help="leave DIR/log")
 
     status = commands.add_parser("status", parents=[common], help="hosts and daemons; exit status 0 when all run")
@@ -68,14 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     logs = commands.add_parser("logs", parents=[common], help="show the logs of a host's daemons")
     logs.add_argument("host", metavar="HOST")
     logs.add_argument("daemon", metavar="DAEMON", nargs="?", help="only this daemon's")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the logs as they grow")
     logs.add_argument("-n", "--lines", type=int, default=40, help="lines of each (default: %(default)s)")
 
     for name, text in (
         ("start", "start a daemon that has ended"),
         ("stop", "end a daemon with SIGTERM and wait for it"),
         ("restart", "stop and start a daemon"),
-        ("kill", "signal a daemon and wait for its end when the signal is KILL"),
+        ("kill", "signal a daemon; wait for its end if the signal is KILL"),
     ):
         one = commands.add_parser(name, parents=[common], help=text)
         one.add_argument("host", metavar="HOST")
@@ -101,19 +101,19 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "--room-idle-s",
         type=float,
         default=5.0,
-        help="an elastic room without VMs is given back after so long (default: %(default)s)",
+        help="time after which an elastic room without VMs is given back (default: %(default)s)",
     )
     up.add_argument(
         "--demand-window-s",
         type=float,
         default=60.0,
-        help="the CPU demand of a VM falls when nothing more was seen for so long (default: %(default)s)",
+        help="time for which a VM has to use less before its CPU demand falls (default: %(default)s)",
     )
     up.add_argument(
         "--grace-s",
         type=int,
         default=60,
-        help="how long a room may live once Slurm wants it back (default: %(default)s)",
+        help="time that a room has once Slurm wants it back (default: %(default)s)",
     )
     up.add_argument("--cpus", type=int, default=2, help="CPUs of each node (default: %(default)s)")
     up.add_argument(
@@ -123,13 +123,13 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--observed-memory",
         action="store_true",
-        help="with a partition `shared`, whose VMs take the memory that they are seen to need",
+        help="add a partition `shared`, whose VMs take the memory that they are seen to need",
     )
     up.add_argument(
         "--owner",
         type=int,
         metavar="PID",
-        help="take the cluster down as soon as this process has ended, however that ended",
+        help="take the cluster down as soon as this process has ended, in whatever way",
     )
     up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
@@ -316,7 +316,7 @@ def main() -> int:
         print(f"minicluster: {error}", file=sys.stderr)
         if arguments.command == "up":
             print(
-                f"minicluster: what is up is left for a look; the logs are in {directory}/log",
+                f"minicluster: the parts that are up are left for a look; the logs are in {directory}/log",
                 file=sys.stderr,
             )
         return 1

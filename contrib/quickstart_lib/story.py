@@ -100,7 +100,7 @@ def _fill(stage: Stage, nodes: list[dict[str, Any]]) -> tuple[list[str], str]:
 def _go_first(stage: Stage, counter: str, home: str, size: tuple[int, int]) -> None:
     """A job of a partition of a higher tier takes the room of the last in the queue, which goes on afterwards."""
     stage.say(
-        "Bob submits to partition urgent, whose PriorityTier is higher. Every node is full, and nobody does a thing:"
+        "Bob submits to partition urgent, whose PriorityTier is higher. Every node is full, and no person does a thing:"
     )
     print("  the engine suspends the last job of the queue, the counting one, and starts bob's job in its place.")
     options = ["--partition=urgent", *_options(size, "/home/bob")]
@@ -129,7 +129,9 @@ def _be_short(stage: Stage, running: list[str], size: tuple[int, int]) -> str:
     stage.say(
         "All nodes are busy, and bob submits a job of two seconds to the same partition. The engine, begun anew with"
     )
-    print("  with other settings (no job notices), pauses whoever makes way: its memory stays on its node meanwhile.")
+    print(
+        "  with other settings (no job notices), pauses the job that makes way: its memory stays on its node meanwhile."
+    )
     with stage.engine_with('policy = "slowdown"', "pause_limit_s = 3600"):
         options = ["--partition=vjob", "--time=1", *_options(size, "/home/bob")]
         short = _submit(stage, [*options, "--wrap=sleep 2"], user="bob")
