@@ -104,8 +104,8 @@ def test_the_sentences_of_a_switch_have_its_numbers() -> None:
     refused = against(179).decide("slowdown", **EAGER).reasons["a"]
     assert refused.code is ReasonCode.DOES_NOT_PAY
     assert str(refused) == (
-        "is expected to need 60 s more, has waited 179 s: expansion 4.0; to have r make way loses 30 s of its CPUs, "
-        "with which it has 3.0, and they 1.0"
+        "is expected to need 60 s more, has waited 179 s: expansion 4.0; to have r make way loses 30 s of its CPUs; "
+        "with this loss its expansion is 3.0, and theirs at most 1.0"
     )
     assert refused.numbers == {"victims": "r", "lost_s": 30.0}
     early = against(119).decide("slowdown", **EAGER).reasons["a"]
@@ -627,8 +627,8 @@ def test_for_whom_its_share_is_too_much_the_switch_is_not_made() -> None:
 def test_a_refusal_says_who_would_bear_what_is_lost() -> None:
     refused = burst(300, 130).decide("slowdown", **EAGER).reasons["s0"]
     assert str(refused).endswith(
-        "to have wide make way loses 110 s of its CPUs and of 1 other that would start by it, with which it has 2.8, "
-        "and they 1.0"
+        "to have wide make way loses 110 s of its CPUs and of 1 other that would start by it; with this loss "
+        "its expansion is 2.8, and theirs at most 1.0"
     )
     assert refused.numbers == {"victims": "wide", "lost_s": 110.0}
 
