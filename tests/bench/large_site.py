@@ -44,7 +44,7 @@ FRONT = "front"
 MEMORY_MIB = 896  # of each VM; with its overhead one CPU's share of a node
 WIDE = 16  # VMs of each vjob of the first quarter
 _NODE_MIB_PER_CPU = 1024
-_RUNS_S = 600.0  # for so long the running ones have run
+_RUNS_S = 600.0  # the time that the running ones have run
 _USER = {"user": "root", "uid": os.getuid()}
 
 

@@ -47,7 +47,7 @@ _SCRIPT = "#!/bin/sh\necho begun\nsleep 2\necho over\n"
 _NATIVE = "native"
 _POLL_S = 0.005
 _PATIENCE_S = 300.0
-#: PreemptExemptTime of the minicluster, and a bit: nobody who has just gone on is paused again.
+#: A bit more than PreemptExemptTime of the minicluster: no vjob that has just gone on is paused again.
 _EXEMPT = 12
 _FILTERS = (OUR_FILTER, NODE_FILTER)
 #: What happens in a round, in this order; and then, from the end of the script on.

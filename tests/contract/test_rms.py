@@ -377,7 +377,7 @@ def test_array_with_a_limit(world: World) -> None:
     assert eligible(world, array_id) == {"2"}
     fourth = world.rms.split(f"{array_id}_4")
     assert not world.rms.job(fourth).eligible
-    # Whoever opens more than that has them wait for Slurm.
+    # If more files than that are opened, they wait for Slurm.
     second, third = (world.rms.split(f"{array_id}_{index}") for index in (2, 3))
     world.rms.open_gate(second)
     world.wait_for(second, JobState.RUNNING)

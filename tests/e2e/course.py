@@ -10,7 +10,7 @@ from typing import Any
 
 #: What is drawn is the mean of what was so many seconds apart.
 _STEP_S = 5.0
-#: So many CPUs a column of signs shows at most; more are not drawn, but told.
+#: The most CPUs that a column of signs shows; more are not drawn, but told.
 _WIDEST = 16
 
 #: Asks the ledger: a statement and its parameters.

@@ -12,7 +12,7 @@ from e2e.holding import hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
 from e2e.rooms import explain, host_of, ledger
 
-#: Four nodes: with three, whoever finds no place does after a migration or two.
+#: Four nodes: with three, a vjob without a place finds one after a migration or two.
 OPTIONS = ("--observed-memory", "--nodes", "4", "--cpus", "8", "--demand-window-s", "10")
 #: What the large one needs when it has grown, at least, and when it has not, at most; MiB.
 GROWN_MIB, SMALL_MIB = 800, 300
@@ -89,7 +89,7 @@ def events(cluster: Cluster, kind: str, since: float = 0.0) -> list[str]:
 
 
 def slept_s(cluster: Cluster, since: float) -> dict[str, float]:
-    """Who was suspended since then, and for how long."""
+    """The vjobs suspended since then, and for how long."""
     sql = (
         "select vjob, kind, time from events where kind in ('vjob-suspending', 'vjob-running') and time > ? order by id"
     )

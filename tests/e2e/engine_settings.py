@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from e2e.cluster import Cluster
 
-#: Who waits runs in the order of the queue, which tests can foretell.
+#: Waiting vjobs run in the order of the queue, which tests can foretell.
 BY_QUEUE = ("decision", 'policy = "mixed"')
 
 

@@ -120,7 +120,7 @@ def test_context_switches_are_switched_off_and_on_and_off_in_slurm_conf_while_jo
         low = fill(cluster)
         high = count(cluster, *WHOLE, "-p", "urgent")
         wait_reason(cluster, high, "needs")
-        # Longer than PreemptExemptTime and many cycles: who is not suspended now never is.
+        # Longer than PreemptExemptTime and many cycles: a vjob that is not suspended now never is.
         wait_number(cluster, low[-1], 12)
         assert states(cluster, *low, high) == ["running"] * 3 + ["waiting"]
 

@@ -50,7 +50,7 @@ def ruled(cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def pausing(cluster: Cluster) -> Iterator[Cluster]:
-    """The engine decides by slowdown, and pauses whoever makes way."""
+    """The engine decides by slowdown, and pauses vjobs that make way."""
     with configured(cluster, "decision", 'policy = "slowdown"', "pause_limit_s = 600"):
         yield cluster
 
@@ -216,7 +216,7 @@ def test_with_pauses_a_short_vjob_runs_at_once_and_the_long_one_goes_on_in_its_p
     nothing_left(cluster, longs)
 
 
-#: So many short vjobs come one by one.
+#: The number of short vjobs that come one by one.
 STREAM = 30
 
 

@@ -21,7 +21,7 @@ from rmsplugin.engine.observe.queue_watch import CYCLES_MOST_S, CYCLES_SHARE
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1500)]
 
 ARRIVALS, AT_ONCE = 1000, 4
-#: So often there is a cycle without a reason.
+#: The period of cycles without a reason.
 CYCLE_S = 60
 #: More than the engine remembers of one that waits.
 VJOB_MIB = 0.1

@@ -340,7 +340,7 @@ class _Pool:
         return 0 if here in search._guests[at].ends else self._elapsed + self._price + least[at][here]
 
     def all(self, spent: int, has_price: bool) -> Iterator[tuple[tuple[int, ...], int, int]]:
-        """Where all are after each, what is paid then, and who has woken."""
+        """Where all are after each, what is paid then, and the VMs that have woken."""
         yield from self._ask(0, [], spent, spent, has_price, {})
 
     def _ask(

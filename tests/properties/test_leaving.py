@@ -83,7 +83,7 @@ def _hosts(chance: Random, vms: tuple[VM, ...], free: dict[str, Resources]) -> d
 
 
 def must_run(configuration: Configuration, policy: str) -> list[VJob]:
-    """Who runs, and may not be suspended."""
+    """The vjobs that run, and may not be suspended."""
     return [
         vjob
         for vjob in configuration.vjobs
@@ -98,7 +98,7 @@ def welcome(configuration: Configuration, vjob: VJob, node: str) -> bool:
 
 
 def behind(configuration: Configuration, vjobs: list[VJob], hosts: Mapping[str, str]) -> list[str]:
-    """Who is on a node that it could not come to."""
+    """The vjobs on a node that they could not come to."""
     return [vm.name for vjob in vjobs for vm in vjob.vms if not welcome(configuration, vjob, hosts[vm.name])]
 
 
@@ -126,7 +126,7 @@ def ways(configuration: Configuration, vjobs: list[VJob]) -> Iterator[dict[str, 
 
 
 def hold_true(configuration: Configuration, decision: Decision, musts: list[VJob]) -> None:
-    """Who stays behind is said to, and has no room beside those that must run where these are."""
+    """A vjob that stays behind is said to, and has no room beside those that must run where these are."""
     free = {node.name: node.capacity for node in configuration.nodes}
     for vjob in musts:
         for vm in vjob.vms:

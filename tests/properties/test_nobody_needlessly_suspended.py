@@ -1,4 +1,4 @@
-"""Whoever runs goes on while that costs less than suspending somebody: compared with all placements there are."""
+"""Running vjobs go on while that costs less than suspending one: compared with all placements there are."""
 
 from __future__ import annotations
 

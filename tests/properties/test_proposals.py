@@ -43,7 +43,7 @@ def test_every_proposal_passes_the_check(policy: str, source: Configuration, sea
 def test_each_proposal_on_the_way_passes_the_check_and_the_last_one_is_the_answer(
     policy: str, source: Configuration
 ) -> None:
-    """Whoever waits may take the best so far at any moment."""
+    """A waiting thread may take the best so far at any moment."""
     makes: list[Callable[[], Proposal | NoProposal]] = []
     found = propose(source, ProposalParameters(policy, search=SEARCH), on_better=makes.append)
     better = [make() for make in makes]

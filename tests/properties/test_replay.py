@@ -126,7 +126,7 @@ def actions_at(outcome: Outcome, now: float) -> tuple[set[str], set[str]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_job_runs_exactly_its_work(seed: int) -> None:
-    """The speed of each job is computed anew between all instants, from who is where and what is done there."""
+    """The speed of each job is computed anew between all instants, from where all VMs are and what is done there."""
     case, outcome = case_of(seed), replayed(seed)
     left = {
         run.job.job_id: [[phase.work_s, phase] for phase in CLUSTER.activity_of(run.job, case.activity)]

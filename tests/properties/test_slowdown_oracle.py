@@ -131,7 +131,7 @@ def bursts(random: Random) -> Configuration:
 
 @dataclass
 class Oracle:
-    """Who runs, by the documents: policy.md, 0080, "How slowdown decides"."""
+    """The vjobs that run according to the documents: policy.md, 0080, "How slowdown decides"."""
 
     configuration: Configuration
     parameters: Parameters
@@ -244,7 +244,7 @@ class Oracle:
         return self.expansion(vjob, loss_s) >= 3 * max(map(self.expansion, equal))
 
     def pays(self, vjob: VJob, victims: list[VJob], beside: list[VJob], behind: list[VJob]) -> bool:
-        """Alone, or with those behind it that find room, too: of these without whoever its share is too much for."""
+        """Alone, or with those behind it that find room, too; without those for which their share is too much."""
         team = [vjob]
         if self.bears(vjob, victims, team):
             return True
@@ -305,11 +305,11 @@ class Oracle:
         )
 
     def by_run(self) -> list[VJob]:
-        """Those that run, whoever makes way last first: of a higher tier, or having run for longer."""
+        """Those that run; the last to make way comes first: of a higher tier, or having run for longer."""
         return sorted(self.queue, key=lambda v: (-v.priority, v.name not in self.due, -v.ran_s))
 
     def turn(self) -> None:
-        """Every ready vjob once, whoever goes first first; those that have made way meanwhile come to their turn."""
+        """Every ready vjob once, in the order in which they go; also those that have made way meanwhile."""
         here = [vjob for vjob in self.queue if self.state[vjob.name] is RUNS]
         started: list[VJob] = []
         goes: list[VJob] = []
@@ -400,7 +400,7 @@ def later(configuration: Configuration, seconds: float) -> Configuration:
 
 @pytest.mark.parametrize("kind", [alike, firm, one_node, bursts])
 def test_nobody_is_switched_to_and_fro(kind: object) -> None:
-    """Whoever is started or resumed runs for ten times what a switch of it takes, if no higher tier waits."""
+    """A vjob that is started or resumed runs for ten times what a switch of it takes, if no higher tier waits."""
     assert callable(kind)
     for seed in range(60):
         random = Random(seed)

@@ -1,4 +1,4 @@
-"""Vjobs that begin to compute one VM after the other: whoever has room in the end is never suspended on the way there.
+"""Vjobs that begin to compute one VM after the other: a vjob with room in the end is never suspended on the way there.
 
 While one is moved or suspended, its VMs hold CPUs that will be free in a moment; nobody may sleep for these.
 """

@@ -81,7 +81,7 @@ class Event:
 
 #: What happens besides where memory is observed.
 OBSERVED = {**WEIGHTS, "grow": 20}
-#: What happens besides where whoever makes way is paused.
+#: What happens besides where vjobs that make way are paused.
 PAUSES = {**WEIGHTS, "submit": 60, "rouse": 4, "wake": 4, "save_paused": 2, "fail_pause": 4, "limit": 3}
 
 

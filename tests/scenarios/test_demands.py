@@ -39,7 +39,7 @@ def cpus_of(world: World, vm: str) -> float | None:
 
 
 def look(world: World, demands: Demands, times: int = 1, step_s: float = STEP_S) -> None:
-    """So many cycles' looks, each after a while."""
+    """The looks of that many cycles, each after a while."""
     for _ in range(times):
         world.pass_time(step_s)
         demands.look(observe(world.context))

@@ -122,13 +122,13 @@ def settle(world: InterleavedWorld) -> None:
 
 
 def pairs(world: InterleavedWorld, plan: Plan) -> set[tuple[str, str]]:
-    """Who made room, and for whom."""
+    """The vjobs that made room, each with the one that it made room for."""
     found = [(step.vjob, _NEEDED_BY.search(step.reason)) for step in world.context.ledger.plans.steps(plan.id)]
     return {(vjob, match[1] or match[2]) for vjob, match in found if match}
 
 
 def by_patience(world: InterleavedWorld, plan: Plan) -> bool:
-    """Whether somebody's patience has run out: whoever comes to run was ready for as long as that."""
+    """Whether a vjob's patience has run out: a vjob that comes to run was ready for as long as that."""
     patience_s = Parameters().patience_s
     return any(
         plan.time - world.rms._find(world.context.ledger.find_vjob(step.vjob).job_id).submit_time >= patience_s

@@ -74,7 +74,7 @@ def test_room_is_made_by_migrations_only_where_there_are_any(directory: Path, ca
     with lesser(directory, capabilities, policy="mixed", nodes={"n1": (2, 1024), "n2": (2, 1024)}) as world:
         four = running(world, 4)
         at = {world.context.ledger.vms(job)[0].host: job for job in four}
-        for job in at.values():  # each node is half free, and whoever wants a whole one waits for a migration
+        for job in at.values():  # each node is half free, and a vjob that wants a whole one waits for a migration
             world.rms.cancel(job)
             world.until(job, S.TERMINATED)
         world.pass_time(400)

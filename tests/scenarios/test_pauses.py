@@ -40,7 +40,7 @@ SAMPLE = 30
 
 @contextmanager
 def pausing(directory: Path, limit_s: float = 10 * HOUR_S, policy: str = "slowdown", **options: Any) -> Iterator[World]:
-    """A world whose engine pauses whoever makes way, for so long at most."""
+    """A world whose engine pauses vjobs that make way, for this time at most."""
     world = World(directory, urgent=True, **options)
     set_limit(world, limit_s, policy)
     watch = Watch(world)

@@ -1,4 +1,4 @@
-"""Whoever needs CPUs waits for nothing else: neither for Slurm nor for what is cleaned up. Counted in cycles."""
+"""A vjob that needs CPUs waits for nothing else: neither for Slurm nor for what is cleaned up. Counted in cycles."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def one(world: World, **options: Any) -> int:
 
 
 def full(world: World, ran_s: float = HOUR_S, **options: Any) -> list[int]:
-    """Long vjobs on all nodes, which have run for so long."""
+    """Long vjobs on all nodes, which have run for that time."""
     jobs = [one(world, time_limit_s=100 * HOUR_S, **options) for _ in world.sizes]
     for job in jobs:
         world.until(job, S.RUNNING)
@@ -78,7 +78,7 @@ def ticks_until(world: World, job: int, most_s: float, every_s: float = 10.0) ->
 
 
 def never(world: World, job: int, for_s: float, every_s: float = 60.0) -> None:
-    """So long it does not run."""
+    """It does not run for this time."""
     began = world.time
     while world.time - began < for_s:
         world.tick(every_s)

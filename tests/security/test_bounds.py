@@ -1,4 +1,4 @@
-"""Who talks without end, or asks for everything, costs the engine what is bounded: tried at ten times each bound."""
+"""Peers that talk without end, or ask for all, cost the engine what is bounded: tried at ten times each bound."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Site:
         return self.world.cycle.seen
 
     def host(self, name: str) -> Host:
-        """A node by its name, or whoever has this address."""
+        """A node by its name, or the host with this address."""
         return Host(self.served, self.munged, ADDRESSES.get(name, name))
 
     def report(self, host: str, node: str, room_of: str) -> int:

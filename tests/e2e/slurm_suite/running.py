@@ -104,7 +104,7 @@ def _place(cluster: Cluster, sources: Sources, partition: str) -> str:
 
 @contextmanager
 def _default(cluster: Cluster, partition: str) -> Iterator[None]:
-    """Slurm has one default partition: that one for so long, the native one afterwards."""
+    """Slurm has one default partition: that one meanwhile, the native one afterwards."""
     cluster.ok("scontrol", "update", f"PartitionName={partition}", "Default=YES")
     try:
         yield

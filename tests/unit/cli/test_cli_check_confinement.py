@@ -1,4 +1,4 @@
-"""``rmsplugin check`` on what whoever breaks out of a VM has on its node: QEMU's account, and what confines it."""
+"""``rmsplugin check`` on what somebody who breaks out of a VM has on its node: QEMU's account, and its confinement."""
 
 from __future__ import annotations
 
@@ -86,6 +86,6 @@ def test_libvirts_capabilities_say_whom_qemu_runs_as(models: str, label: str, ui
 
 
 def test_capabilities_without_security_models_say_nothing_of_qemu() -> None:
-    # An unprivileged libvirtd: QEMU is whoever that is.
+    # An unprivileged libvirtd: QEMU has its account.
     assert qemu_uid("<capabilities><host/></capabilities>") is None
     assert confined_by("<capabilities><host/></capabilities>") == ""

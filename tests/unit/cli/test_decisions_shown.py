@@ -115,7 +115,7 @@ def test_a_job_that_no_cycle_has_met_is_not_held_by_a_preview(world: World, said
 
 
 def test_a_preview_forgets_no_room_that_was_given_back(world: World) -> None:
-    """Whoever still looks at the cycle's older observation would put a VM there."""
+    """Code that still looks at the cycle's older observation would put a VM there."""
     world.tick()
     seen = world.cycle.seen
     assert seen is not None

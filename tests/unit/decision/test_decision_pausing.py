@@ -1,4 +1,4 @@
-"""Who of those that make way keeps its memory, and who is saved."""
+"""Which vjobs that make way keep their memory, and which are saved."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rmsplugin.proposing.propose import propose
 
 R, P, S, W = VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING, VJobState.WAITING
 
-#: Whoever makes way may keep its memory for an hour; time that a vjob has run exempts nobody.
+#: A vjob that makes way may keep its memory for an hour; the time that a vjob has run exempts none.
 AN_HOUR = Parameters(pause_limit_s=3600.0, exempt_s=0.0)
 
 

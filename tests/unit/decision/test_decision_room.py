@@ -1,4 +1,4 @@
-"""Room: what is free, and who is behind whom, after every change."""
+"""Room: what is free, and the order of the vjobs, after every change."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def bounded(max_delay_s: float = 1000.0, max_delay: float = 0.4) -> SlowdownPara
 
 
 def against(waited: float, **known: object) -> Queue:
-    """`r` has the only node; `a` is ready, and has waited for so long."""
+    """`r` has the only node; `a` is ready, and has waited for this time."""
     return Queue(*nodes(1)).add("r", "n1", **{**HALF_DONE, **known}).add("a", waited_s=waited, state_s=0.0)
 
 

@@ -10,7 +10,7 @@ from rmsplugin.engine.reconcile.reconcile import Directive
 
 
 def lost(**counts: int) -> list[Held]:
-    """So many lost vjobs of each user."""
+    """That many lost vjobs of each user."""
     users = [user for user, count in counts.items() for _ in range(count)]
     why = Directive(OperationKind.RESTART, "lost", absence=True)
     return [Held(number, str(number), user, why, proved=True) for number, user in enumerate(users)]

@@ -27,7 +27,7 @@ STEP_S = 60.0
 
 
 class Driven(BaseScheduler):
-    """APScheduler without a thread: whoever drives it has it look when it would."""
+    """APScheduler without a thread: the test has it look at the times when its thread would."""
 
     due: float | None = None
 

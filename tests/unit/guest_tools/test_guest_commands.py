@@ -250,7 +250,7 @@ def test_what_a_client_prints_is_there_while_it_runs(site: Site) -> None:
 def test_in_another_vm_too(site: Site) -> None:
     site.fresh()
     talking(site)
-    # As what there is: a VM that is not the first, though the first is itself.
+    # This VM now takes itself for the second one, though it is the first.
     site.guest.run("sed -i 's/^index=.*/index=1/' /run/rmsplugin/etc/vjob")
     try:
         site.script("#!/bin/sh\nsbatch --wait; echo $?\n")

@@ -1,4 +1,4 @@
-"""The sentry: who is told, and of what, when the wrapper that it is a child of is stopped and goes on."""
+"""The sentry: what it tells, and whom, when its parent, the wrapper, is stopped and goes on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Watched:
         assert self._process.wait() == 0
 
     def be_stopped(self) -> None:
-        """Be stopped until somebody stands in, who has not stood in for a stop before."""
+        """Be stopped until a process stands in that has not stood in for a stop before."""
         guestbox.wait_until(lambda: not self._stand_ins.read_text(), "the end of the stand-in before")
         before = self.notes().count("stop")
         self._process.send_signal(signal.SIGSTOP)

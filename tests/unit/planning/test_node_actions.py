@@ -216,7 +216,7 @@ def _early(
     node_needs: Sequence[Sequence[int]],
     needed: Sequence[Sequence[int]],
 ) -> Iterator[tuple[str, str]]:
-    """By carrying out all that can be done without one action: whoever needs it and begins nevertheless."""
+    """By carrying out all that can be done without one action: the actions that need it and begin nevertheless."""
     off, on = nodes
     for missing, action in enumerate(actions):
         if off.node in (action.source, action.destination):

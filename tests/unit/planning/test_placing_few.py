@@ -99,7 +99,7 @@ def test_a_vjob_that_resumes_waits_as_a_whole() -> None:
 
 
 def test_the_cheaper_of_a_late_resume_and_of_late_starts_counts() -> None:
-    """The states to resume lie on nodes in use: early, a copy is the dearest action, and who is late waits longer."""
+    """The states to resume lie on nodes in use: early, a copy is the dearest action, and late VMs wait longer."""
     images = [sleeping_on("n0"), sleeping_on("n1")]
     states = {"s": RUNS, "w": RUNS, "a": RUNS, "b": SLEEPS}
     # Four nodes are free. Two resumes late wait 1024 MiB each; one start late waits for a copy, 2048 MiB.

@@ -56,7 +56,7 @@ def vjob(name: str, *memory_mib: int, cpus: float = 0) -> VJob:
 
 
 def cluster(memory_mib: int, *vjobs: VJob, **locations: Location) -> Configuration:
-    """n1 and n2 of this size; who is not told of waits."""
+    """n1 and n2 of this size; VMs without a given location wait."""
     nodes = tuple(Node(name, Resources(4, memory_mib)) for name in ("n1", "n2"))
     everywhere = {vm.name: locations.get(vm.name.replace("-", "_"), WAITING) for each in vjobs for vm in each.vms}
     return Configuration(nodes, vjobs, everywhere)
@@ -80,7 +80,7 @@ def test_a_run_in_the_room_of_a_suspended_vm_waits_for_it() -> None:
     kept = keep_all(problem)
     assert problem.fixed_cost + sum(each.bound_mib for each in kept) == 1024, "only the program knows that it waits"
     assert [level.wait_mib for level in levels(problem)] == [1024, 2048]
-    # If the first pool costs 2048 (c migrates), the run waits for so long.
+    # If the first pool costs 2048 (c migrates), the run waits for that.
     bounds = [Program(problem, kept, level).solve(SEARCH).lower_bound for level in (Level(1024), Level(2048))]
     assert bounds == [2048, 3072]
 

@@ -89,7 +89,7 @@ def test_the_answer_is_that_of_the_pure_function_and_passes_the_check() -> None:
         proposed = made.propose(SOURCE, RJSP)
         assert made._process is not None
         threads = f"/proc/{made._process.pid}/task"
-        # Whoever has joined a thread goes on while the kernel still buries it; a library's would be there for ever.
+        # After a join the kernel may still bury the thread; a library's thread would be there for ever.
         assert until(lambda: len(os.listdir(threads)) == 1), "a library has threads, and memory for each, on every CPU"
     from rmsplugin.proposing.propose import propose
 

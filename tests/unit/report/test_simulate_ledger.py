@@ -134,7 +134,7 @@ def starts(told: Told, capsys: pytest.CaptureFixture[str], *words: str) -> dict[
 
 
 def test_measured_demands_are_known_when_they_were_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Job 2 fits beside job 1 from the moment on at which that was seen to idle, which it had begun to do before."""
+    """Job 2 fits beside job 1 once job 1 was seen to idle; it had begun to idle before that."""
     told = Told(tmp_path)
     told.submit(1, vms=2)
     told.submit(2, vms=2)

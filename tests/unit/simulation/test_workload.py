@@ -253,7 +253,7 @@ def test_a_job_of_p_processors_is_p_vms_of_one_cpu() -> None:
 
 
 def cpu_times(runs: list[int], cpu_s: list[float]) -> Workload:
-    """A trace of jobs that ran so long, and used their CPUs for so long on average."""
+    """A trace of jobs with these run times and average CPU times."""
     pairs = enumerate(zip(runs, cpu_s, strict=True), start=1)
     return read(*(line(job_id=number, run_s=run_s, average_cpu_s=used_s) for number, (run_s, used_s) in pairs))
 

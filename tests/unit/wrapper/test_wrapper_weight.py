@@ -17,7 +17,7 @@ TOO_DEAR = (
     "asyncio", "concurrent.futures", "cryptography", "dataclasses", "email", "http", "inspect", "logging", "paramiko",
     "pathlib", "pydantic", "random", "shutil", "subprocess", "tarfile", "tempfile", "tomllib", "typing", "urllib",
 )  # fmt: skip
-# The rest of what there is; one more is a decision, to be taken with `contrib/run-benchmarks g` beside it.
+# The other imports; one more is a decision, to be taken with `contrib/run-benchmarks g` beside it.
 OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.attach.preparation", "rmsplugin.wrapper.attach.program", "rmsplugin.wrapper.attach.sentry",
