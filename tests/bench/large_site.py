@@ -33,6 +33,7 @@ from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -185,7 +186,11 @@ class LargeSite:
         job.begin(FRONT, 86400.0, since)
         job.run(since)
         vms = [_vm(job_id, index, node, first + index) for index, node in enumerate(nodes)]
-        self.ledger.set_vms(job_id, vms)
+        with self.ledger.transaction():
+            self.ledger.set_vms(job_id, vms)
+            for vm in vms:
+                self.ledger.enter_phase(vm.name, VMPhase.BOOTING)
+                self.ledger.enter_phase(vm.name, VMPhase.LIVE)
         for vm in vms:
             image = KernelImage("/vmlinuz", "/initrd", "")
             spec = VMSpec(vm.name, vm.uuid, 1, MEMORY_MIB, vm.mac, "br0", image, "/config", "/console")
@@ -240,7 +245,6 @@ def _vm(job_id: int, index: int, node: str, number: int) -> VMRow:
     name = vm_name(job_id, index)
     return VMRow(
         *(name, job_id, index, f"uuid-{name}", mac, address, node),
-        touched=(node,),
         host_key_public=f"key-{name}",
         memory_mib=MEMORY_MIB,
     )

@@ -13,6 +13,7 @@ from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.settings import Settings
 
 S, K = VJobState, OperationKind
@@ -193,7 +194,7 @@ def test_a_vm_that_a_migration_may_have_carried_to_a_silent_node_is_not_gone(wor
     other = next(node for node in NODES if node != vm.host)
     world.hypervisor.set_reachable(other, False)
     if silent == "destination":  # what an engine that was killed in a migration leaves
-        world.context.ledger.update_vm(vm.name, destination=other)
+        world.context.ledger.enter_phase(vm.name, VMPhase.MIGRATING, destination=other)
     else:  # a migration that was believed to have failed
         world.context.ledger.touch(vm.name, other)
     carried = world.hypervisor.machines.vms[vm.host].pop(vm.name)

@@ -13,6 +13,7 @@ from rmsplugin.engine.reconcile import following
 from rmsplugin.engine.serve.views import node_views
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 S, K = VJobState, OperationKind
 
@@ -83,7 +84,7 @@ def test_every_kind_of_operation_has_a_back_off(world: World, kind: OperationKin
         world.tick()
         refuse(world, "migrate", silent)
         target = next(node for node in NODES if node != world.host(job))
-        world.context.ledger.update_vm(f"vjob{job}-0", destination=target)
+        world.context.ledger.enter_phase(f"vjob{job}-0", VMPhase.MIGRATING, destination=target)
         world.hypervisor.set_reachable(world.host(job), False)
     elif kind is K.REATTACH:
         world.rms.requeue_by_admin(job)

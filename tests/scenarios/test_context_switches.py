@@ -16,6 +16,7 @@ from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.planning.checker import Rule, Violation
 
 S = VJobState
@@ -417,7 +418,7 @@ def test_a_plan_whose_ground_has_moved_is_not_applied(world: World) -> None:
         if found.found.plan.pools and not asked:  # type: ignore[union-attr]
             asked.append(True)
             for vm in world.context.ledger.live_vms():  # somebody migrates them, by hand
-                world.context.ledger.update_vm(vm.name, destination=free)
+                world.context.ledger.enter_phase(vm.name, VMPhase.MIGRATING, destination=free)
         return found
 
     world.propose = slow  # type: ignore[method-assign, assignment]
@@ -425,7 +426,7 @@ def test_a_plan_whose_ground_has_moved_is_not_applied(world: World) -> None:
         world.tick()
     assert [plan.state for plan in world.context.ledger.plans.plans(10)][-1] is PlanState.STALE
     for vm in world.context.ledger.live_vms():
-        world.context.ledger.update_vm(vm.name, destination="")
+        world.context.ledger.enter_phase(vm.name, VMPhase.LIVE)
     world.until(waits, S.RUNNING)
 
 

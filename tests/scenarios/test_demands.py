@@ -16,6 +16,7 @@ from rmsplugin.engine.ledger.samples import Sample
 from rmsplugin.engine.observe.observation import Observation, observe
 from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 S, K = VJobState, OperationKind
 STEP_S = 30.0
@@ -143,7 +144,7 @@ def test_vms_that_share_cpus_show_what_they_would_use(world: World, demands: Dem
     look(world, demands, 3)
     for vm in (b, c):
         world.hypervisor.migrate(vm, host(world, vm), home, timeout_s=1)
-        world.context.ledger.update_vm(vm, host=home)
+        world.context.ledger.enter_phase(vm, VMPhase.LIVE, host=home)
     for vm, cpus in ((a, 2.0), (b, 1.5), (c, 0.5)):
         world.hypervisor.set_demand(vm, cpus)
     look(world, demands, 3)

@@ -53,7 +53,7 @@ def states(world: World) -> set[str]:
 
 def holder(world: World, vm: VMRow) -> str:
     """A node that has the state of the VM."""
-    return vm.touched[0] if vm.image_node == "shared" else vm.image_node
+    return vm.booted_on if vm.image_node == "shared" else vm.image_node
 
 
 def path_of(world: World, vm: VMRow) -> str:

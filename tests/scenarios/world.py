@@ -29,7 +29,7 @@ from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
@@ -37,6 +37,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
 from rmsplugin.model.vm_names import vm_name
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.propose import propose
@@ -145,10 +146,33 @@ class Mortal:
         return call
 
 
+_P = VMPhase
+_AWAKE = frozenset({_P.LIVE, _P.MIGRATING})
+#: The phases in which VMs of a vjob may be in each of its states.
+PHASES = {
+    VJobState.WAITING: frozenset[VMPhase](),
+    VJobState.STARTING: frozenset({_P.PLACED, _P.BOOTING}),
+    VJobState.RUNNING: _AWAKE,
+    VJobState.PAUSING: _AWAKE,
+    VJobState.PAUSED: _AWAKE,
+    VJobState.UNPAUSING: _AWAKE,
+    VJobState.SUSPENDING: frozenset({_P.LIVE, _P.SEALING, _P.SEALED}),
+    VJobState.SLEEPING: frozenset({_P.SAVED, _P.MOVING}),
+    VJobState.RESUMING: frozenset({_P.RESTORING, _P.LIVE}),
+    VJobState.STOPPING: frozenset(VMPhase),
+    VJobState.TERMINATED: frozenset[VMPhase](),
+}
+
+
 class MortalLedger(Ledger):
     """The ledger as one life of the engine sees it: a dead engine writes nothing."""
 
     life: Life | None = None
+    checks_phases = True  # not where a test puts vjobs into states by hand
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        self._entered: set[int] = set()  # vjobs of which VMs entered a phase in this transaction
+        super().__init__(*words, **options)
 
     @contextmanager
     def _write(self):  # type: ignore[no-untyped-def]
@@ -156,8 +180,24 @@ class MortalLedger(Ledger):
             self.life.step()
         with super()._write() as database:
             yield database
+            if self._depth == 1 and self.checks_phases:
+                self._look_at_phases()
         if self.life is not None:
             self.life.changed()
+
+    def enter_phase(self, name: str, target: VMPhase, **changes: Any) -> VMRow:
+        """See Ledger."""
+        with self._write():
+            row = super().enter_phase(name, target, **changes)
+            self._entered.add(row.job_id)
+            return row
+
+    def _look_at_phases(self) -> None:
+        """In whatever is committed, and so at any kill, the phases of VMs fit the state of their vjob."""
+        entered, self._entered = self._entered, set()
+        for job_id in entered | {number for what, number in self._changed if what == "vjob"}:
+            state, phases = self.vjob(job_id).state, {vm.phase for vm in self.vms(job_id)}
+            assert phases <= PHASES[state], f"vjob {job_id} is {state}, and VMs of it are {phases - PHASES[state]}"
 
 
 class AnsweringGuests(SimulatedGuests):

@@ -79,7 +79,7 @@ class Told:
                 f"u{index}",
                 "m",
                 "a",
-                "",
+                "n1",
                 memory_mib=geometry.memory_mib_of(index),
             )
             for index in range(vms)

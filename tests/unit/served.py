@@ -26,6 +26,7 @@ from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 ME = os.getuid()
 
@@ -54,6 +55,7 @@ class Served:
         section = settings.engine.model_copy(update={**places, "listen": listen, **engine})
         self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update={"engine": section}))
         self.ledger = self.context.ledger
+        self.ledger.checks_phases = False  # type: ignore[attr-defined]
         cycle = self.world.cycle
         requests = Requests(self.context, self.world.executor, self.world.placing, cycle, lambda: None)
         programs = Programs(directory / "rmsplugin.toml")
@@ -126,6 +128,9 @@ class Served:
         )
         row = VMRow(f"vjob{job_id}-0", job_id, 0, "u", "m", f"10.0.0.{job_id % 200}", "n1", memory_mib=512)
         self.ledger.set_vms(job_id, [row])
+        if state.is_live and state is not VJobState.STARTING:
+            self.ledger.enter_phase(row.name, VMPhase.BOOTING)
+            self.ledger.enter_phase(row.name, VMPhase.LIVE)
 
 
 def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:

@@ -40,6 +40,7 @@ from rmsplugin.engine.observe.strays import stray_nodes
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 #: States in which a vjob gives back the resources of its VMs.
 _GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
@@ -231,7 +232,8 @@ class _Assessor:
         holds = frozenset({vm.host, vm.destination} - {""})
         still = vjob.state in _HOLDS_STILL or is_ending(vjob, self._seen.taken)
         here = paused_on if still else running_on
-        location = here(vm.host) if vm.host else sleeping_on(vm.image_node) if vm.image_node else WAITING
+        asleep = vm.phase in (VMPhase.SAVED, VMPhase.MOVING)
+        location = sleeping_on(vm.image_node) if asleep else here(vm.host) if vm.host else WAITING
         ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
         will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
         will_hold = frozenset() if ended else will_hold
@@ -270,7 +272,7 @@ class _Assessor:
             return "a save of it has failed, and is tried again later"
         if vjob.job_id in seen.changed:
             return "its job was requeued a moment ago"
-        if any(vm.destination for vm in vms):
+        if any(vm.phase.moves for vm in vms):
             return "a migration of it has not ended"
         if leaves := sorted({vm.host for vm in vms} & self._leaving.keys()):
             return f"leaves {', '.join(leaves)}"

@@ -82,7 +82,7 @@ class StateFinder:
 
     def places(self, vms: Sequence[VMRow]) -> dict[str, str]:
         """By VM name, the node where its saved state lies under its final name; empty unless each VM has just one."""
-        if not vms or any(vm.image_node or vm.image_blake2b for vm in vms):
+        if not vms or not all(vm.phase.in_memory for vm in vms):
             return {}
         nodes = sorted(self._seen.vms)
         if self._context.shared:

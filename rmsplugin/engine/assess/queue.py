@@ -119,7 +119,7 @@ def ready_hosts(
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
         nodes -= rest  # else all vjobs share one set, perhaps of a thousand nodes
     if waiting.sleeping is not None and context.pinned(waiting.sleeping):
-        nodes &= {vm.touched[0] for vm in vms if vm is not None}
+        nodes &= {vm.booted_on for vm in vms if vm is not None}
     return nodes
 
 

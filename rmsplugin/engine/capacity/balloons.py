@@ -39,7 +39,7 @@ class Balloons:
         if not self._context.capabilities.resize:
             return False
         sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
-        still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.destination}
+        still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.phase.moves}
         have = _have_mib(seen, node)
         # If all guests have room, a small change of a neighbour's need is no reason to ask any of them.
         fits = sum(have.get(vm.name, vm.size_mib) for vm in sizes) <= room_mib

@@ -159,7 +159,7 @@ class MemoryCare:
                     continue
                 if vm.observed:
                     node.vms.append((vjob, vm))
-                    node.leaves |= vjob.state is VJobState.SUSPENDING or (bool(vm.destination) and place == vm.host)
+                    node.leaves |= vjob.state is VJobState.SUSPENDING or (vm.phase.moves and place == vm.host)
                 else:
                     node.promised_mib += vm.memory_mib + context.settings.nodes.memory_overhead_mib
         return nodes

@@ -35,6 +35,7 @@ from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.rows import Operation, OperationKind
 from rmsplugin.errors import LostStateError, OperationFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,11 @@ _GROUPS = {
     K.UNPAUSE: "pause",
 }
 _MOVE = "move"
+
+#: The phase of VMs that are given hosts when an operation begins: saved states that are taken over are sought there.
+_AT_HOSTS = {K.RESUME: VMPhase.RESTORING, K.SUSPEND: VMPhase.LIVE}
+#: The phase of VMs that are given destinations.
+_ON_THE_WAY = {K.MIGRATE: VMPhase.MIGRATING, K.RELOCATE: VMPhase.MOVING}
 
 _YIELD_LOOK_S = 0.05
 
@@ -126,7 +132,7 @@ class Executor:
             kind: what to do.
             reason: why, for a person.
             requested_by: a user's name, or "engine".
-            hosts: by VM name, the node where it is going to run (start, resume).
+            hosts: by VM name, the node where it is going to run (resume).
             destinations: by VM name, the node to which it (or its saved state) moves.
             takes_over: for a suspend: the saved states are there already, on ``hosts``.
             changes: of the vjob's row, made in the same transaction.
@@ -138,7 +144,7 @@ class Executor:
         """
         ledger = self._context.ledger
         with ledger.transaction():
-            if (kind in (K.SUSPEND, K.PAUSE) or destinations) and any(vm.destination for vm in ledger.vms(job_id)):
+            if (kind in (K.SUSPEND, K.PAUSE) or destinations) and any(vm.phase.moves for vm in ledger.vms(job_id)):
                 raise RefusedError("a migration of it has not ended: where its VMs are is not known yet")
             self.held_back.refuse(ledger.vjob(job_id))
             arguments = {"reason": reason, **({TAKES_OVER: "1"} if takes_over else {})}
@@ -146,9 +152,9 @@ class Executor:
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)
             for name, node in (hosts or {}).items():
-                ledger.update_vm(name, host=node)
+                ledger.enter_phase(name, _AT_HOSTS[kind], host=node)
             for name, node in (destinations or {}).items():
-                ledger.update_vm(name, destination=node)
+                ledger.enter_phase(name, _ON_THE_WAY[kind], destination=node)
             if changes:
                 ledger.update_vjob(job_id, **changes)
         return operation

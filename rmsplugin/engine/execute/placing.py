@@ -249,7 +249,7 @@ class Placing:
                 )
             vms = self._context.ledger.vms(vjob.job_id)
             pinned = self._context.pinned(vjob)
-            prefer = {vm.name: vm.touched[0] if pinned else vm.image_node for vm in vms}
+            prefer = {vm.name: vm.booted_on if pinned else vm.image_node for vm in vms}
             try:
                 hosts = self._place(seen, vjob, vms, to, prefer)
             except RefusedError as error:
@@ -358,11 +358,10 @@ class Placing:
         if not self._context.pinned(vjob):
             return
         for vm in vms:
-            born = vm.touched[0]  # the node where it was booted, and its disk made
-            if hosts[vm.name] != born:
+            if hosts[vm.name] != vm.booted_on:
                 raise RefusedError(
-                    f"{vm.name} has its disk on {born} only, and cannot run on {hosts[vm.name]}; disks that all nodes "
-                    "reach need nodes.vm_dir on shared storage and nodes.vm_dir_shared = true"
+                    f"{vm.name} has its disk on {vm.booted_on} only, and cannot run on {hosts[vm.name]}; disks that "
+                    "all nodes reach need nodes.vm_dir on shared storage and nodes.vm_dir_shared = true"
                 )
 
     def _place(

@@ -34,7 +34,7 @@ def ask_all(context: Context, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) 
 
 def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
     """Ask one VM, and keep its answer; if it is silent, or does not run, its last answer stays."""
-    if not vjob.script_started or not vm.host or vm.image_node:
+    if not vjob.script_started or not vm.phase.in_memory:
         return
     try:
         used = context.guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)

@@ -35,6 +35,7 @@ from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, parse
 from rmsplugin.model.vjob import VJobState, check_transition
+from rmsplugin.model.vm_phase import PLACES, VMPhase, check_phase, places_in
 
 #: The subject of a change: ("vjob", its job id) or ("operation", its id).
 Subject = tuple[str, int]
@@ -276,11 +277,13 @@ class Ledger:
     # -- VMs -----------------------------------------------------------------------------------------------------
 
     def set_vms(self, job_id: int, vms: Iterable[VMRow]) -> None:
-        """Replace all VMs of a vjob."""
+        """Replace all VMs of a vjob. Raises IllegalPhaseError for a VM in a phase in which none begins."""
         with self._write() as db:
             db.execute("delete from vms where job_id = ?", [job_id])
             for vm in vms:
-                insert(db, "vms", records.vm_record(vm))
+                check_phase(vm.name, None, vm.phase)
+                record = records.vm_record(vm)
+                insert(db, "vms", {**record, **places_in(vm.name, vm.phase, record)})
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
@@ -312,10 +315,38 @@ class Ledger:
             return list(found)
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
-        """Change columns of a VM."""
+        """Change columns of a VM other than its phase and its places."""
+        assert not changes.keys() & {"phase", "booted_on", *PLACES}, "these change by enter_phase only"
         with self._write() as db:
             update(db, "vms", {"name": name}, changes)
-            return records.read_vm(self._rows("select * from vms where name = ?", [name])[0])
+            return self._vm(name)
+
+    def enter_phase(self, name: str, target: VMPhase, **changes: Any) -> VMRow:
+        """Bring a VM to another phase, with other changes of its row, in one transaction.
+
+        Places that belong to the phase, and are not among ``changes``, stay; all others are cleared.
+
+        Raises:
+            IllegalPhaseError: the phases of a VM have no such edge, or a place that belongs to ``target`` is missing.
+            NotFoundError: there is no such VM.
+        """
+        with self._write() as db:
+            vm = self._vm(name)
+            if vm.phase is not target:
+                check_phase(name, vm.phase, target)
+            if target is VMPhase.BOOTING:
+                changes["booted_on"] = vm.host
+                self.touch(name, vm.host)
+            places = {place: changes.get(place, getattr(vm, place)) for place in PLACES}
+            changes |= {"phase": str(target), **places_in(name, target, places)}
+            update(db, "vms", {"name": name}, changes)
+            return self._vm(name)
+
+    def _vm(self, name: str) -> VMRow:
+        rows = self._rows("select * from vms where name = ?", [name])
+        if not rows:
+            raise NotFoundError(f"the ledger has no VM {name}")
+        return records.read_vm(rows[0])
 
     def touch(self, name: str, node: str) -> None:
         """Record, before anything is put there, that ``node`` may hold a file or a domain of the VM."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from sqlite_utils import Database, Migrations
 
@@ -293,3 +294,51 @@ def m021_scheduled_runs(db: Database) -> None:
             failures integer not null)"""
     )
     db.execute("create index scheduled_runs_job on scheduled_runs (job)")
+
+
+@migrations()
+def m022_phases_of_vms(db: Database) -> None:
+    """What there is of each VM, told until now by which of its places are set; and where it was booted."""
+    db.execute("alter table vms add column phase text not null default 'placed'")
+    db.execute("alter table vms add column booted_on text not null default ''")
+    states = dict(db.execute("select job_id, state from vjobs").fetchall())
+    names = ("name", "job_id", "host", "destination", "image_node", "image_bytes", "image_blake2b", "touched")
+    for row in db.execute(f"select {', '.join(names)} from vms").fetchall():
+        vm = dict(zip(names, row, strict=True))
+        new = _with_phase(vm, states.get(vm["job_id"], ""))
+        del new["touched"]
+        columns = ", ".join(f"{name} = :{name}" for name in new)
+        db.execute(f"update vms set {columns} where name = :name", new)
+    for number, vms in db.execute("select id, vms from asides").fetchall():
+        rows = [_with_phase(vm, "") for vm in json.loads(vms)]
+        db.execute("update asides set vms = ? where id = ?", [json.dumps(rows), number])
+
+
+def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
+    """The row of an older release with the phase that its places told, and without places that do not belong to it.
+
+    Args:
+        vm: the row.
+        vjob: the state of its vjob; empty for a state that was put aside.
+    """
+    touched = json.loads(vm["touched"])
+    host, destination, image, digest = (vm[each] for each in ("host", "destination", "image_node", "image_blake2b"))
+    if image and digest:
+        awake = "restoring" if vjob == "resuming" else "sealed"
+        phase = awake if host else "moving" if destination else "saved"
+    elif image and host:
+        phase = "sealing"
+    elif host and (vjob == "starting" or not touched):
+        phase = "booting" if touched else "placed"
+    elif host:
+        phase = "migrating" if destination else "live"
+    else:
+        phase = "lost"
+    none: dict[str, Any] = {}
+    if phase not in ("migrating", "moving"):
+        none |= {"destination": ""}
+    if phase not in ("sealing", "sealed", "saved", "moving", "restoring"):
+        none |= {"image_node": ""}
+    if phase not in ("sealed", "saved", "moving", "restoring"):
+        none |= {"image_bytes": 0, "image_blake2b": ""}
+    return {**vm, **none, "phase": phase, "booted_on": touched[0] if touched else ""}

@@ -10,6 +10,7 @@ from typing import Any
 from rmsplugin.engine.ledger.rows import Operation, OperationKind, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 
 def ran_s(vjob: VJobRow, target: VJobState, now: float) -> float:
@@ -62,12 +63,16 @@ def read_vjob(row: dict[str, Any]) -> VJobRow:
 def vm_record(vm: VMRow) -> dict[str, Any]:
     """The row of a VM."""
     record = {field.name: getattr(vm, field.name) for field in fields(vm)}
-    return {**record, "touched": json.dumps(list(vm.touched))}
+    return {**record, "touched": json.dumps(list(vm.touched)), "phase": str(vm.phase)}
 
 
 def read_vm(row: dict[str, Any]) -> VMRow:
     """The VM of a row."""
-    typed = {"touched": tuple(json.loads(row["touched"])), "observed": bool(row.get("observed"))}
+    typed = {
+        "touched": tuple(json.loads(row["touched"])),
+        "observed": bool(row.get("observed")),
+        "phase": VMPhase(row["phase"]),
+    }
     return VMRow(**{**row, **typed})
 
 

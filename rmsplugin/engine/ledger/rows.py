@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rmsplugin.model.operation import OperationKind as OperationKind  # a part of many rows
 from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class VMRow:
     image_bytes: int = 0
     image_blake2b: str = ""
     touched: tuple[str, ...] = ()  # every node that may hold a file or a domain of it
+    booted_on: str = ""  # the node where it was booted, and its disk made; "" before
     host_key: str = field(default="", repr=False)  # private, OpenSSH form
     host_key_public: str = ""
     centi_cpus: int | None = None  # its observed demand, hundredths of a CPU; None: the requested CPUs count
@@ -85,6 +87,8 @@ class VMRow:
     observed: bool = False  # it takes of its node the memory that it is seen to need, not all of its own
     #: The memory with which it was booted: the requested memory and, since decision 0043, its image's own.
     memory_mib: int = field(kw_only=True)
+    #: What there is of it; the five places from ``host`` to ``image_blake2b`` change with it, and only so.
+    phase: VMPhase = field(kw_only=True, default=VMPhase.PLACED)
 
 
 def by_job(vms: Iterable[VMRow]) -> dict[int, list[VMRow]]:
@@ -110,7 +114,7 @@ class SetAsideState:
     losses: int  # of the vjob, before that restart
     private_key: str = field(repr=False)
     public_key: str
-    vms: tuple[VMRow, ...]  # all VMs of the vjob; those without a digest had no saved state
+    vms: tuple[VMRow, ...]  # all VMs of the vjob; those that were not in a file had no saved state
 
 
 class Outcome(enum.StrEnum):

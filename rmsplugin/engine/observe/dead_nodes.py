@@ -65,7 +65,7 @@ def require_answers(context: Context, vms: Sequence[VMRow]) -> None:
     gone = context.ledger.nodes.gone()
     for vm in vms:
         pinned = context.pinned(context.ledger.vjob(vm.job_id))
-        for node in (vm.image_node, vm.touched[0] if pinned and vm.touched else ""):
+        for node in (vm.image_node, vm.booted_on if pinned else ""):
             if node in gone:
                 raise RefusedError(f"waits: the saved state of {vm.name} is on {node}, and {gone[node].sentence}")
 
@@ -133,7 +133,7 @@ def record_back(context: Context, node: str, by: str) -> None:
         ledger.nodes.set_back(node)
         for vjob in ledger.vjobs():
             rows = ledger.vms(vjob.job_id) if vjob.state is VJobState.SLEEPING else []
-            if any(node in (vm.image_node, *vm.touched[:1]) for vm in rows):
+            if any(node in (vm.image_node, vm.booted_on) for vm in rows):
                 reason = _unreachable(context, rows) or f"sleeps; {node}, where its saved state is, is back"
                 ledger.update_vjob(vjob.job_id, reason=reason)
         ledger.event("node-back", f"{by} said that {node} is back", node=node)

@@ -170,7 +170,7 @@ class Following:
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""
         found = {
-            vm: node for vm in vms if vm.host and not vm.destination for node in seen.where(vm.name) if node != vm.host
+            vm: node for vm in vms if vm.host and not vm.phase.moves for node in seen.where(vm.name) if node != vm.host
         }
         # A VM that has just been moved may have been seen on its old node.
         arrival = self._context.ledger.last_arrival

@@ -157,7 +157,7 @@ def _running(
     copies: Mapping[str, str],
     stands_still: bool,
 ) -> Directive | None:
-    if any(vm.destination for vm in vms):
+    if any(vm.phase.moves for vm in vms):
         return Directive(OperationKind.MIGRATE, "taken up again")
     if copies:
         # A migration has left a copy on a node that did not answer then: act as if the migration had not ended.

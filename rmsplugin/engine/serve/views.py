@@ -18,6 +18,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 #: The most ended vjobs, or other vjobs, or VMs, or saved states in one answer.
 MOST_AT_ONCE = 1000
@@ -168,7 +169,7 @@ def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
 
 
 def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
-    return "migrating" if vjob.state is VJobState.RUNNING and vm.destination else str(vjob.state)
+    return "migrating" if vjob.state is VJobState.RUNNING and vm.phase is VMPhase.MIGRATING else str(vjob.state)
 
 
 def node_views(
@@ -249,7 +250,7 @@ def held_view(held: Held) -> dict[str, Any]:
 
 def aside_view(aside: SetAsideState) -> dict[str, Any]:
     """Saved states that were put aside."""
-    saved = [vm for vm in aside.vms if vm.image_blake2b]
+    saved = [vm for vm in aside.vms if vm.phase.in_file]
     return {
         "number": aside.id,
         "vjob": aside.display_id,

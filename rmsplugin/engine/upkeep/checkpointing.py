@@ -90,7 +90,7 @@ class Checkpointing:
             and job.state is JobState.RUNNING
             and not job.completing
             and bool(vms)
-            and all(not vm.destination and _runs(seen, vm) for vm in vms)
+            and all(not vm.phase.moves and _runs(seen, vm) for vm in vms)
             and not self._context.ledger.failures.vjob_rests(vjob.job_id, OperationKind.CHECKPOINT, seen.taken)
         )
 

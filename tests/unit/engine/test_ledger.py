@@ -25,7 +25,9 @@ from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.ledger import Ledger, Subject
 from rmsplugin.engine.ledger.rows import OperationKind, Outcome, VJobRow, VMRow
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model import vm_phase
 from rmsplugin.model.vjob import TRANSITIONS, Geometry, IllegalTransitionError, VJobState
+from rmsplugin.model.vm_phase import IllegalPhaseError, VMPhase
 
 
 class Clock:
@@ -67,6 +69,10 @@ def vjob(job_id: int = 12, **changes: object) -> VJobRow:
     return VJobRow(**{**values, **changes})  # type: ignore[arg-type]
 
 
+#: The places and the phase of a VM that is in its saved state, of which its host has nothing.
+SAVED = {"phase": VMPhase.SAVED, "host": "", "image_node": "n2", "image_bytes": 5, "image_blake2b": "d"}
+
+
 def vm(job_id: int = 12, index: int = 0, **changes: object) -> VMRow:
     values: dict[str, object] = {
         "name": f"vjob{job_id}-{index}",
@@ -96,7 +102,7 @@ def test_secrets_do_not_show_in_messages(ledger: Ledger) -> None:
 def test_rows_come_back_as_they_went_in(ledger: Ledger) -> None:
     row = vjob(display_id="10_2", script_started=True, losses=3, restarts=1, public_key="p")
     ledger.add_vjob(row)
-    machines = [vm(touched=("n1", "n2"), image_node="n2", image_bytes=5), vm(index=1)]
+    machines = [vm(touched=("n1", "n2"), booted_on="n1", **SAVED), vm(index=1)]
     ledger.set_vms(12, machines)
     assert ledger.vjob(12) == row
     assert ledger.find_vjob("10_2") == ledger.find_vjob("12") == row
@@ -161,10 +167,10 @@ def test_live_vms_are_those_of_now_after_a_change_in_a_transaction_and_after_one
     assert hosts() == []
     ledger.transition(12, VJobState.STARTING, "it fits")
     assert hosts() == ["n1"]
-    ledger.update_vm("vjob12-0", host="n2")
+    ledger.enter_phase("vjob12-0", VMPhase.PLACED, host="n2")
     assert hosts() == ["n2"]
     with pytest.raises(KeyError), ledger.transaction():
-        ledger.update_vm("vjob12-0", host="n3")
+        ledger.enter_phase("vjob12-0", VMPhase.PLACED, host="n3")
         assert hosts() == ["n3"]
         raise KeyError
     assert hosts() == ["n2"]
@@ -172,7 +178,9 @@ def test_live_vms_are_those_of_now_after_a_change_in_a_transaction_and_after_one
 
 def test_a_change_of_what_is_not_there_is_refused(ledger: Ledger) -> None:
     with pytest.raises(NotFoundError, match="vms"):
-        ledger.update_vm("vjob12-0", host="n2")
+        ledger.update_vm("vjob12-0", centi_cpus=1)
+    with pytest.raises(NotFoundError, match="no VM vjob12-0"):
+        ledger.enter_phase("vjob12-0", VMPhase.PLACED)
 
 
 def test_live_vms_are_those_of_live_vjobs(ledger: Ledger) -> None:
@@ -181,6 +189,87 @@ def test_live_vms_are_those_of_live_vjobs(ledger: Ledger) -> None:
         ledger.set_vms(job_id, [vm(job_id)])
     live = {row.job_id for row in ledger.live_vms()}
     assert live == {job_id for job_id, state in enumerate(VJobState, start=1) if state.is_live}
+
+
+PLACES_OF = {
+    "host": "n1",
+    "destination": "n3",
+    "image_node": "n2",
+    "image_bytes": 5,
+    "image_blake2b": "d",
+}
+
+
+def in_phase(ledger: Ledger, phase: VMPhase) -> VMRow:
+    """A VM in ``phase``, with the places that belong to it, which came there by edges of the table only."""
+    ways: dict[VMPhase, list[VMPhase]] = {VMPhase.PLACED: []}
+    while phase not in ways:
+        for source, target in vm_phase.TRANSITIONS:
+            if source in ways and target not in ways:
+                ways[target] = [*ways[source], target]
+    ledger.set_vms(12, [vm()])
+    for each in ways[phase]:
+        ledger.enter_phase("vjob12-0", each, **places_of(each))
+    return ledger.vms(12)[0]
+
+
+def places_of(phase: VMPhase) -> dict[str, object]:
+    return {name: place for name, place in PLACES_OF.items() if name in vm_phase.HAS[phase]}
+
+
+@pytest.mark.parametrize("source", VMPhase)
+@pytest.mark.parametrize("target", VMPhase)
+def test_a_vm_takes_only_the_steps_of_the_table_of_its_phases(ledger: Ledger, source: VMPhase, target: VMPhase) -> None:
+    ledger.add_vjob(vjob())
+    before = in_phase(ledger, source)
+    assert before.phase is source
+    if source is target or (source, target) in vm_phase.TRANSITIONS:
+        assert ledger.enter_phase(before.name, target, **places_of(target)).phase is target
+        return
+    with pytest.raises(IllegalPhaseError, match=f"vjob12-0 is {source} and cannot become {target}"):
+        ledger.enter_phase(before.name, target, **places_of(target))
+    assert ledger.vms(12) == [before]
+
+
+@pytest.mark.parametrize("phase", VMPhase)
+def test_a_vm_has_the_places_of_its_phase_and_no_others(ledger: Ledger, phase: VMPhase) -> None:
+    ledger.add_vjob(vjob())
+    row = in_phase(ledger, phase)
+    assert {name: getattr(row, name) for name in PLACES_OF if getattr(row, name)} == places_of(phase)
+    assert ledger.enter_phase(row.name, phase, **PLACES_OF) == row, "a place of another phase was kept"
+    for place in vm_phase.HAS[phase] - {"image_bytes"}:
+        with pytest.raises(IllegalPhaseError, match=f"cannot be {phase} without {place}"):
+            ledger.enter_phase(row.name, phase, **{place: ""})
+    assert ledger.vms(12) == [row]
+
+
+@pytest.mark.parametrize("phase", VMPhase)
+def test_a_vm_begins_in_the_phases_that_the_table_says(ledger: Ledger, phase: VMPhase) -> None:
+    ledger.add_vjob(vjob())
+    row = vm(phase=phase, **{"host": "", **places_of(phase)})
+    if (None, phase) in vm_phase.TRANSITIONS:
+        ledger.set_vms(12, [row])
+        assert ledger.vms(12) == [row]
+        return
+    with pytest.raises(IllegalPhaseError, match=f"vjob12-0 is new and cannot become {phase}"):
+        ledger.set_vms(12, [row])
+
+
+@pytest.mark.parametrize("column", ["phase", "booted_on", *vm_phase.PLACES])
+def test_places_of_a_vm_change_with_its_phase_only(ledger: Ledger, column: str) -> None:
+    ledger.add_vjob(vjob())
+    ledger.set_vms(12, [vm()])
+    with pytest.raises(AssertionError, match="enter_phase"):
+        ledger.update_vm("vjob12-0", **{column: "n2"})
+
+
+def test_the_node_where_a_vm_was_booted_may_have_something_of_it_and_does_not_change(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    ledger.set_vms(12, [vm()])
+    ledger.enter_phase("vjob12-0", VMPhase.BOOTING)
+    ledger.enter_phase("vjob12-0", VMPhase.LIVE)
+    row = ledger.enter_phase("vjob12-0", VMPhase.LIVE, host="n2")
+    assert (row.touched, row.booted_on, row.host) == (("n1",), "n1", "n2")
 
 
 def test_a_node_is_touched_once(ledger: Ledger) -> None:
@@ -337,6 +426,58 @@ def test_vms_of_an_older_release_are_as_large_as_what_was_requested_also_those_p
         assert [vm.memory_mib for aside in upgraded.set_aside.of_vjob(12) for vm in aside.vms] == [64]
     finally:
         upgraded.close()
+
+
+#: State of the vjob, the places of its VM as an older release left them, and the phase that they told.
+OLD_PHASES = [
+    ("starting", {"host": "n1"}, VMPhase.PLACED),
+    ("starting", {"host": "n1", "touched": '["n1"]'}, VMPhase.BOOTING),
+    ("running", {"host": "n2", "touched": '["n1", "n2"]'}, VMPhase.LIVE),
+    ("running", {"host": "n1", "touched": '["n1"]', "destination": "n3"}, VMPhase.MIGRATING),
+    ("suspending", {"host": "n1", "touched": '["n1"]'}, VMPhase.LIVE),
+    ("suspending", {"host": "n1", "touched": '["n1"]', "image_node": "n1"}, VMPhase.SEALING),
+    ("suspending", {"host": "n1", "touched": '["n1"]', "image_node": "n1", "image_blake2b": "d"}, VMPhase.SEALED),
+    ("suspending", {"host": "n1", "touched": '["n1"]', "image_blake2b": "d"}, VMPhase.LIVE),
+    ("sleeping", {"touched": '["n1"]', "image_node": "n1", "image_blake2b": "d"}, VMPhase.SAVED),
+    ("sleeping", {"touched": '["n1"]', "image_node": "n1", "image_blake2b": "d", "destination": "n3"}, VMPhase.MOVING),
+    ("resuming", {"host": "n2", "touched": '["n1"]', "image_node": "n1", "image_blake2b": "d"}, VMPhase.RESTORING),
+    ("resuming", {"host": "n2", "touched": '["n1"]'}, VMPhase.LIVE),
+    ("stopping", {"host": "n2", "touched": '["n1"]', "image_node": "n1", "image_blake2b": "d"}, VMPhase.SEALED),
+    ("stopping", {"touched": '["n1"]'}, VMPhase.LOST),
+]
+
+
+@pytest.mark.parametrize(("state", "places", "phase"), OLD_PHASES)
+def test_vms_of_an_older_release_are_in_the_phase_that_their_places_told(
+    tmp_path: Path, state: str, places: dict[str, str], phase: VMPhase
+) -> None:
+    path = tmp_path / "old.sqlite"
+    old_ledger(path, [each.name for each in pending()].index("m022_phases_of_vms"))
+    row = old_row("vms", path) | {"name": "vjob12-0", "job_id": 12, "touched": "[]", **places}
+    aside = old_row("asides", path) | {"job_id": 12, "vms": json.dumps([row])}
+    with closing(sqlite_utils.Database(path)) as db:
+        db.execute("update vjobs set state = ?", [state])
+        db.table("vms").insert(row)
+        db.table("asides").insert(aside)
+    upgraded = Ledger(path)
+    try:
+        [found] = upgraded.vms()
+        [[put_aside]] = [each.vms for each in upgraded.set_aside.of_vjob(12)]
+        # Its row is one that this release could have written, and goes on from there.
+        assert upgraded.enter_phase("vjob12-0", phase) == found
+    finally:
+        upgraded.close()
+    assert (found.phase, found.booted_on) == (phase, json.loads(row["touched"])[0] if found.touched else "")
+    assert all(getattr(found, place) == places[place] for place in vm_phase.HAS[phase] - {"image_bytes"})
+    assert put_aside.phase.in_file == phase.in_file
+
+
+def old_row(table: str, path: Path) -> dict[str, Any]:
+    """A row of an older ledger in which everything is empty or 0."""
+    with closing(sqlite_utils.Database(path)) as db:
+        columns = [column for column in db.table(table).columns if column.notnull or column.is_pk]
+    numbers = ("INTEGER", "REAL")
+    return {column.name: 0 if column.type in numbers else "" for column in columns if column.name != "id"}
 
 
 def test_samples_by_the_minute_are_of_its_end_after_an_upgrade(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.reconcile.reconcile import ENDED_GRACE_S, RmsAct, reconcile
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 SILENT_S = 1.0
 ORPHAN_S = 30.0
@@ -26,7 +27,9 @@ VJOB = VJobRow(
     submitted=1.0,
     state_since=10.0,
 )
-VM = VMRow(name="vjob7-0", job_id=7, idx=0, uuid="u", mac="m", address="a", host="n1", memory_mib=512)
+VM = VMRow(
+    name="vjob7-0", job_id=7, idx=0, uuid="u", mac="m", address="a", host="n1", memory_mib=512, phase=VMPhase.LIVE
+)
 JOB = RmsJob(
     display_id="7",
     job_id=7,
@@ -62,7 +65,7 @@ CASES = [
     ("running and seen: nothing", VJOB, [VM], JOB, [], None),
     ("vm lost: from the start", VJOB, [VM], JOB, [VM], K.RESTART),
     ("vm gone after the script's end: nothing is lost", replace(VJOB, finished=True), [VM], JOB, [VM], None),
-    ("an interrupted migration", VJOB, [replace(VM, destination="n2")], JOB, [], K.MIGRATE),
+    ("an interrupted migration", VJOB, [replace(VM, phase=VMPhase.MIGRATING, destination="n2")], JOB, [], K.MIGRATE),
     ("requeued by hand: attach again", VJOB, [VM], PENDING, [], K.REATTACH),
     ("scontrol suspend by hand", VJOB, [VM], SUSPENDED, [], K.SUSPEND),
     ("cancelled, the script may still react", VJOB, [VM], COMPLETING, [], None),

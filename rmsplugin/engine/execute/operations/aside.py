@@ -23,7 +23,7 @@ def put_aside(task: Task) -> None:
         RmspluginError: a node could not be reached; to be tried again until it can.
     """
     context = task.context
-    sealed = [vm for vm in task.vms() if vm.image_blake2b]
+    sealed = [vm for vm in task.vms() if vm.phase.in_file]
     if not sealed:
         return
     aside = context.ledger.set_aside.open(task.vjob(), task.vms(), task.operation.arguments["reason"])
@@ -56,7 +56,7 @@ def _put_aside(task: Task, aside: SetAsideState, vm: VMRow) -> bool:
 def drop_aside(context: Context, aside: SetAsideState) -> None:
     """Remove saved states that were put aside. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
-        if not vm.image_blake2b:
+        if not vm.phase.in_file:
             continue
 
         def drop(node: str, name: str = vm.name) -> None:
@@ -87,7 +87,7 @@ def require_whole(context: Context, aside: SetAsideState) -> None:
         CorruptStateError: a state is damaged.
         RmspluginError: a node does not answer.
     """
-    without = [vm.name for vm in aside.vms if not vm.image_blake2b]
+    without = [vm.name for vm in aside.vms if not vm.phase.in_file]
     if without:
         raise RefusedError(f"there is no saved state of {', '.join(without)} among those put aside as {aside.id}")
     require_addresses(context, aside)
@@ -124,6 +124,6 @@ def _at_state(context: Context, vm: VMRow, act: Callable[[str], T]) -> T:
 
 def _at_disk(context: Context, vm: VMRow, act: Callable[[str], object]) -> None:
     """If the VM has a disk, act on the node where it was booted, which has the disk."""
-    if context.has_disk(context.ledger.vjob(vm.job_id)) and vm.touched[0] != vm.image_node:
-        context.stores.ensure(vm.touched[0])
-        act(vm.touched[0])
+    if context.has_disk(context.ledger.vjob(vm.job_id)) and vm.booted_on != vm.image_node:
+        context.stores.ensure(vm.booted_on)
+        act(vm.booted_on)

@@ -26,6 +26,7 @@ from rmsplugin.engine.execute.stages import Stages
 from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import OperationFailedError, RmspluginError
+from rmsplugin.model.vm_phase import VMPhase
 
 #: A guest is waited for so many seconds at a time; then the engine checks whether it is still wanted.
 _LOOK_S = 2.0
@@ -52,7 +53,7 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
         _end(task, vm)  # an engine was killed, and it is not known how far the VM had come
     hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
     template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
-    context.ledger.touch(vm.name, vm.host)
+    context.ledger.enter_phase(vm.name, VMPhase.BOOTING)
     stages.ended("asked")
     try:
         use = _use_template(task, vm, template)

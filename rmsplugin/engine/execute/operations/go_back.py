@@ -27,6 +27,7 @@ from rmsplugin.errors import (
     RmspluginError,
 )
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 #: A vjob that dies each time soon after it went back may die of the checkpoint's content.
 _MOST_USES = 3
@@ -68,10 +69,9 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
     with ledger.transaction():
         ledger.set_aside.close(task.job_id)
         for vm in checkpoint.vms:
-            ledger.update_vm(
+            ledger.enter_phase(
                 vm.name,
-                host="",
-                destination="",
+                VMPhase.SAVED,
                 image_node=SHARED if task.context.shared else holders[vm.name],
                 image_bytes=vm.size_bytes,
                 image_blake2b=vm.blake2b,
@@ -96,7 +96,7 @@ def _forget_states(task: Task) -> None:
     """Forget the saved states, which are aside now, lest another attempt put the checkpoint's files aside, too."""
     with task.context.ledger.transaction():
         for vm in task.vms():
-            task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+            task.context.ledger.enter_phase(vm.name, VMPhase.LOST)
 
 
 def _have_job_wait(task: Task) -> None:

@@ -12,6 +12,7 @@ from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.absence import has
 from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import LostStateError, OperationFailedError, UnavailableError
+from rmsplugin.model.vm_phase import VMPhase
 
 
 def migrate(task: Task) -> None:
@@ -19,7 +20,7 @@ def migrate(task: Task) -> None:
 
     While no node that answers tells where a VM is, its destination stays in the ledger, to be looked at again.
     """
-    task.all([vm for vm in task.vms() if vm.destination], lambda vm: _migrate(task, vm))
+    task.all([vm for vm in task.vms() if vm.phase is VMPhase.MIGRATING], lambda vm: _migrate(task, vm))
 
 
 def _migrate(task: Task, vm: VMRow) -> None:
@@ -69,7 +70,7 @@ def _broke_off(task: Task, vm: VMRow) -> bool:
 def _conclude(task: Task, vm: VMRow) -> str:
     """Leave one running copy of the VM, record its node, and return the node."""
     node = leave_one(task, vm)
-    task.context.ledger.update_vm(vm.name, host=node, destination="")
+    task.context.ledger.enter_phase(vm.name, VMPhase.LIVE, host=node)
     drop_config_quietly(task, vm, vm.host if node == vm.destination else vm.destination)
     if node == vm.destination:
         verb = "is paused" if task.vjob().paused else "runs"

@@ -13,6 +13,7 @@ from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.failures import LOSS
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 #: A vjob lost within so many seconds of its start may be lost by its own script; for instance, a guest powers off.
 _SOON_S = 600.0
@@ -131,7 +132,7 @@ def _take_back(task: Task, number: int) -> None:
             with ledger.transaction():
                 require_addresses(context, aside)
                 ledger.set_aside.close(task.job_id)
-                ledger.set_vms(task.job_id, (replace(vm, host="", destination="") for vm in aside.vms))
+                ledger.set_vms(task.job_id, (replace(vm, phase=VMPhase.SAVED) for vm in aside.vms))
         except RefusedError as error:  # the addresses were free when this began; the states stay aside
             task.event("not-taken-back", str(error))
             _begin_again(task)

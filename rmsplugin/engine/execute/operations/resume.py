@@ -20,6 +20,7 @@ from rmsplugin.engine.observe.absence import nowhere
 from rmsplugin.engine.observe.dead_nodes import end_vm, has_left
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 _CLOCK_ATTEMPTS = 5
 
@@ -35,7 +36,7 @@ def resume(task: Task) -> None:
     """
     context = task.context
     vms = task.vms()
-    used_up = not any(vm.image_node for vm in vms)  # an interrupted attempt had restored all of them
+    used_up = not any(vm.phase is VMPhase.RESTORING for vm in vms)  # an interrupted attempt had restored all of them
     try:
         # The job was requeued while the vjob slept. (If that happens later, its wrapper attaches to the running VMs.)
         if not used_up and current_job(task).state is JobState.PENDING:
@@ -53,7 +54,7 @@ def resume(task: Task) -> None:
         # From here on the files are history: a VM that vanishes now is lost, because it may have run.
         for vm in task.vms():
             # The VM goes on where it was saved, and so does its demand.
-            context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+            context.ledger.enter_phase(vm.name, VMPhase.LIVE)
     task.all(task.vms(), lambda vm: let_run(task, vm))
     for vm in vms:
         _drop_state_quietly(task, vm)
@@ -74,10 +75,10 @@ def resume(task: Task) -> None:
 def _fetch(task: Task, vm: VMRow) -> None:
     """Bring a checked state file to the node where the VM will run."""
     context = task.context
-    if not vm.image_node:
+    if vm.phase is VMPhase.LIVE:
         require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)  # a restore that is under way there may yet fail
-    if not vm.image_node or vm.name in context.hypervisor.list_vms(vm.host):
+    if vm.phase is VMPhase.LIVE or vm.name in context.hypervisor.list_vms(vm.host):
         return  # restored already by an interrupted attempt
     context.ledger.touch(vm.name, vm.host)
     bound = context.settings.nodes.copy_timeout_s
@@ -124,7 +125,7 @@ def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
 def _restore_saved(task: Task, vm: VMRow) -> None:
     if vm.name in task.context.hypervisor.list_vms(vm.host):
         return
-    if not vm.image_node:
+    if vm.phase is VMPhase.LIVE:
         require_gone(task, vm)
         raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
     try:
@@ -168,7 +169,7 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     """End the VMs that were restored, since none has run yet. The files stay the truth."""
     context = task.context
     reason = sentence_of(errors)
-    restored = [vm for vm in task.vms() if vm.image_node]
+    restored = [vm for vm in task.vms() if vm.phase is VMPhase.RESTORING]
     task.all(
         restored,
         lambda vm: end_vm(context, vm.host, vm),
@@ -176,7 +177,7 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     raise_lost(errors)
     with context.ledger.transaction():
         for vm in restored:
-            context.ledger.update_vm(vm.name, host="")
+            context.ledger.enter_phase(vm.name, VMPhase.SAVED)
         context.ledger.transition(task.job_id, VJobState.SLEEPING, f"resume failed: {reason}")
     raise combined(errors)
 

@@ -34,6 +34,7 @@ from rmsplugin.engine.ledger.failures import FailureCode
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.errors import GuestFailedError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,8 @@ def _now_running(task: Task, how: str, job: RmsJob, account: Account) -> bool:
         vjob = task.vjob()
         if vjob.account and account_of(vjob, job.gid) != account:
             return False
+        for vm in task.vms():
+            context.ledger.enter_phase(vm.name, VMPhase.LIVE)
         context.ledger.transition(
             task.job_id, VJobState.RUNNING, reason, wrapper_seen=context.clock.now(), restarts=job.restarts
         )
@@ -160,9 +163,10 @@ def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template 
 
 def _boot(task: Task, vm: VMRow) -> None:
     context = task.context
-    if vm.name not in context.hypervisor.list_vms(vm.host):
-        # Recorded only now: a node that was silent from the beginning has nothing to be cleaned up.
-        context.ledger.touch(vm.name, vm.host)
+    there = vm.name in context.hypervisor.list_vms(vm.host)
+    # Recorded only now: a node that was silent from the beginning has nothing to be cleaned up.
+    context.ledger.enter_phase(vm.name, VMPhase.BOOTING)
+    if not there:
         put_config(task, vm, vm.host)
         put_disks(task, vm)
         context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))

@@ -13,6 +13,7 @@ from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.dead_nodes import drop_files, end_vm
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 
 def stop(task: Task) -> None:
@@ -33,7 +34,7 @@ def stop(task: Task) -> None:
 def _ask_usage(task: Task, vm: VMRow) -> None:
     """Ask a guest for its usage. A paused one is let run for that: it may run, because its job has ended."""
     context = task.context
-    if vm.host and not vm.image_node and not vm.destination:
+    if vm.phase in (VMPhase.BOOTING, VMPhase.LIVE):
         with suppress(RmspluginError):
             observed = context.hypervisor.list_vms(vm.host).get(vm.name)
             if observed is not None and observed.power is VMPower.PAUSED and not observed.job_running:

@@ -29,6 +29,7 @@ from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 
 _APART_S = 1.0
 #: Argument of an operation: the vjob is suspended already, but the ledger, restored from a backup, did not know it.
@@ -73,7 +74,7 @@ def _now_sleeping(task: Task) -> None:
     context = task.context
     with context.ledger.transaction():
         for vm in task.vms():
-            context.ledger.update_vm(vm.name, host="")
+            context.ledger.enter_phase(vm.name, VMPhase.SAVED)
         context.ledger.transition(task.job_id, VJobState.SLEEPING, task.operation.arguments["reason"])
 
 
@@ -89,7 +90,7 @@ def _take_over(task: Task) -> None:
         # Forget the states of those VMs that have one recorded: none counts as saved before all do.
         with task.context.ledger.transaction():
             for vm in task.vms():
-                task.context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+                task.context.ledger.enter_phase(vm.name, VMPhase.LIVE)
             why = f"its saved states were not taken over: {sentence_of(errors)}"
             task.context.ledger.transition(task.job_id, _before(task), why)
         raise combined(errors)
@@ -100,12 +101,12 @@ def _take_over(task: Task) -> None:
 def _save(task: Task, vm: VMRow) -> None:
     """Save the VM's state under the temporary name, unless an interrupted attempt has recorded it already."""
     context = task.context
-    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
-        return  # its state was sealed before
-    if not vm.image_blake2b:
+    if vm.phase is VMPhase.SEALED and vm.host in context.ledger.nodes.gone():
+        return
+    if vm.phase is not VMPhase.SEALED:
         require_not_left(task, vm)
     settle_jobs(task, vm.host, vm.name)
-    if vm.image_node:
+    if vm.phase in (VMPhase.SEALING, VMPhase.SEALED):
         # An interrupted undo may have restored the VM: as long as its state is in the ledger, it has not run.
         end_vm(context, vm.host, vm)
         return
@@ -141,18 +142,20 @@ def _save(task: Task, vm: VMRow) -> None:
 def _seal(task: Task, vm: VMRow) -> None:
     """Give the temporary file its final name, and record what is in it: from then on it may be restored."""
     context = task.context
-    if vm.image_blake2b and vm.host in context.ledger.nodes.gone():
-        return
-    if vm.image_blake2b and context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
-        return  # sealed by an interrupted attempt; older releases recorded first, and may not have come to seal
-    # The node is recorded first: a file with the final name is this suspend's only if the ledger says so.
-    context.ledger.update_vm(vm.name, image_node=SHARED if context.shared else vm.host)
+    if vm.phase is VMPhase.SEALED:
+        if vm.host in context.ledger.nodes.gone():
+            return
+        if context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
+            return  # sealed by an interrupted attempt; older releases recorded first, and may not have come to seal
+    else:
+        # The node is recorded first: a file with the final name is this suspend's only if the ledger says so.
+        context.ledger.enter_phase(vm.name, VMPhase.SEALING, image_node=SHARED if context.shared else vm.host)
     try:
         digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
     except NotFoundError:
-        context.ledger.update_vm(vm.name, image_node="")  # the next attempt looks for the VM and its file anew
+        context.ledger.enter_phase(vm.name, VMPhase.LIVE)  # the next attempt looks for the VM and its file anew
         raise
-    context.ledger.update_vm(vm.name, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
+    context.ledger.enter_phase(vm.name, VMPhase.SEALED, image_bytes=digest.size_bytes, image_blake2b=digest.blake2b)
 
 
 def _undo(task: Task, reason: str) -> None:
@@ -180,6 +183,6 @@ def _bring_back(task: Task, vm: VMRow) -> None:
         partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
         restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
     # Recorded before the VM runs, because its saved state is history from then on.
-    context.ledger.update_vm(vm.name, image_node="", image_bytes=0, image_blake2b="")
+    context.ledger.enter_phase(vm.name, VMPhase.LIVE)
     if not task.vjob().paused:
         let_run(task, vm)
