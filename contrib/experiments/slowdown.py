@@ -84,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     names = list(JOBS)
     parser.add_argument("--data", type=Path, default=DATA, metavar="DIR", help="where the traces are, in swf/")
     parser.add_argument("--sites", nargs="+", metavar="NAME", choices=names, default=names, help="only these")
-    parser.add_argument("--jobs", type=int, metavar="N", help="at most so many jobs of each trace")
+    parser.add_argument("--jobs", type=int, metavar="N", help="take at most this many jobs of each trace")
     parser.add_argument(
         "--cases", choices=list(CASES), default="plain", help="also with other switches, limits, loads; or tunables"
     )

@@ -54,7 +54,7 @@ def tell(stage: Stage) -> None:
     print(f"  {' '.join(numbers)} {last}")
     check(numbers == [str(number) for number in range(1, len(numbers) + 1)], "counter.out is not what was printed")
 
-    stage.say("What the plugin and Slurm's accounting say: what was asked for; Elapsed leaves out the time it slept.")
+    stage.say("The plugin and Slurm's accounting show what was asked for; Elapsed leaves out the time that it slept.")
     stage.show(["rmsplugin", "vjobs", "--all", "--format=jobid,user,state,submitted,reason"])
     jobs = [counter, *others, short]
     fields = "--format=JobID,JobName%11,State,ExitCode,Elapsed,Suspended,ReqMem,AllocTRES%34"

@@ -18,7 +18,7 @@ class Mount(Section):
 
     source: _MountWord = Field(
         ...,
-        description="what mount(8) takes, e.g. 10.0.0.1:/home; {user} stands for the name of the job's user, {home} "
+        description="source as for mount(8), e.g. 10.0.0.1:/home; {user} stands for the name of the job's user, {home} "
         "for the path of that user's home, as in 10.0.0.1:{home}: then a VM has the home of its user, and no other",
     )
     target: _MountWord = Field(..., description="where, an absolute path; {user} and {home} stand for the same")

@@ -17,7 +17,7 @@ NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
 class Hypervisor(Section):
     """libvirt on the nodes."""
 
-    platform: Literal["libvirt"] = Field("libvirt", description="what runs the VMs on the nodes")
+    platform: Literal["libvirt"] = Field("libvirt", description="the platform that runs the VMs on the nodes")
     uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
     migrate_host: str = Field(
         "{node}",

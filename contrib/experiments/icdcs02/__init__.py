@@ -134,7 +134,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ours in both orders under each of these seeds, in place of all tables",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="so many jobs of each trace only, to try it")
+    parser.add_argument("--jobs", type=int, metavar="N", help="take only this many jobs of each trace, to try it")
     parser.add_argument(
         "--vary", action="store_true", help="change what is assumed one by one, instead of the tables of all traces"
     )

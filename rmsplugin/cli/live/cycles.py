@@ -65,12 +65,12 @@ FIELDS = (
         text_of("policy"),
     ),
     Field("steps", "steps that are done, of all", _progress, right=True),
-    Field("cost", "what the plan costs, in MiB", text_of("cost_mib"), right=True),
+    Field("cost", "the cost of the plan, in MiB", text_of("cost_mib"), right=True),
     Field("bound", "the proven least cost of any plan, in MiB", text_of("lower_bound_mib"), right=True),
     Field("expected", "the time that it was expected to take", _duration_of("expected_s"), right=True),
     Field("took", "the time that it took, or has taken until now", _duration_of("took_s"), right=True),
     Field("decided", "seconds that deciding and planning took", _decided, right=True),
-    Field("decision", "what was decided, in a sentence", text_of("sentence")),
+    Field("decision", "the decision, in a sentence", text_of("sentence")),
     Field("note", "what went wrong, and what took the place of the answer", _note),
 )
 

@@ -54,7 +54,7 @@ def add_command(commands: options.Commands) -> None:
     )
     parser.add_argument("node", metavar="NODE", type=options.node_name, help="the node")
     parser.add_argument("--yes", action="store_true", help="confirm: vjobs with VMs there are lost")
-    parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    parser.add_argument("--json", action="store_true", help="the engine's answer, as JSON")
     parser.set_defaults(misused=parser.error)
 
 

@@ -31,7 +31,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin unpause
         """,
     )
-    parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    parser.add_argument("--json", action="store_true", help="the engine's answer, as JSON")
 
 
 def tell(arguments: argparse.Namespace) -> int:

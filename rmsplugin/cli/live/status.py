@@ -31,7 +31,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin status --json
         """,
     )
-    status.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    status.add_argument("--json", action="store_true", help="the engine's answer, as JSON")
 
 
 def _status(arguments: argparse.Namespace) -> int:

@@ -20,4 +20,4 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin unpause
         """,
     )
-    parser.add_argument("--json", action="store_true", help="what the engine answered, as JSON")
+    parser.add_argument("--json", action="store_true", help="the engine's answer, as JSON")

@@ -64,7 +64,7 @@ def _repeated(row: Row) -> str:
 FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
     Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
-    Field("user", "who submitted it", text_of("user")),
+    Field("user", "the user who submitted it", text_of("user")),
     Field("partition", "its partition", text_of("partition")),
     Field(
         "state",

@@ -55,7 +55,7 @@ def add_command(commands: options.Commands) -> None:
         """,
     )
     plan.add_argument("--instance", metavar="FILE", help=INSTANCE)
-    plan.add_argument("--live", action="store_true", help="what the next cycle of the engine would do, and why")
+    plan.add_argument("--live", action="store_true", help="show what the next cycle of the engine would do, and why")
     plan.add_argument(
         "--policy",
         metavar="POLICY",

@@ -51,7 +51,7 @@ def _runs(row: Row) -> str:
 
 JOB_FIELDS = (
     Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("id"), right=True),
-    Field("user", "who submitted it", text_of("user")),
+    Field("user", "the user who submitted it", text_of("user")),
     Field("account", "its account in Slurm's accounting", _account),
     Field("partition", "its partition", text_of("partition")),
     Field("state", "ended, never-ran (ended before it ran), running, sleeping or waiting", text_of("state")),

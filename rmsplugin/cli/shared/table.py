@@ -114,7 +114,7 @@ def add_table_options(
     parser: argparse.ArgumentParser,
     fields: Sequence[Field],
     default: str,
-    json_help: str = "what the engine answered, as JSON",
+    json_help: str = "the engine's answer, as JSON",
 ) -> None:
     """Give a listing command the options that all of them share, and describe its fields in its help."""
     group = parser.add_argument_group("output")
@@ -124,7 +124,7 @@ def add_table_options(
         "--format",
         metavar="FIELD[%WIDTH],...",
         default=default,
-        help=f"what to show, in which width; a negative width aligns to the left (default: {default})",
+        help=f"fields to show, and their widths; a negative width aligns to the left (default: {default})",
     )
     group.add_argument("--json", action="store_true", help=json_help)
     parser.epilog = f"fields:\n{described(fields)}\n\n{textwrap.dedent(parser.epilog or '').strip()}\n"

@@ -68,7 +68,7 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--activity",
         metavar="FILE",
-        help="what the VMs of jobs do, phase by phase, as JSON (default: all the time the same)",
+        help="the phases of the VMs of jobs, as JSON (default: the same demand all the time)",
     )
 
 

@@ -204,7 +204,7 @@ class Executor:
         try:
             task.abort_jobs()
         except Exception:
-            log.exception("what is under way for vjob %s cannot be aborted", task.job_id)
+            log.exception("the operation under way on vjob %s cannot be aborted", task.job_id)
         finally:
             with self._lock:
                 self._aborting.discard(task)
