@@ -54,7 +54,7 @@ def hungry() -> bytes:
     return bytes(data)
 
 
-UNREAD = "t.swf: compressed in a form that is not read here; `{} FILE` decompresses it, for `-`"
+UNREAD = "t.swf: compressed in a form that is not read here; `{} FILE` decompresses it for standard input (`-`)"
 
 
 @pytest.fixture(autouse=True)
