@@ -62,9 +62,7 @@ def test_a_typo_in_the_partitions_and_a_restart_end_nothing(world: World, hosts:
     world.start_engine()
     ticks(world)
     unharmed(world, *jobs)
-    assert any(
-        "vjobs in partition vjob, which slurm.partitions does not have" in p for p in world.cycle.report.problems
-    )
+    assert any("vjobs in partition vjob, which is not in slurm.partitions" in p for p in world.cycle.report.problems)
     assert [world.state(job) for job in jobs] == [S.RUNNING] * 3 + [S.SLEEPING]
     assert world.state(waiting) is S.WAITING
     world.settings = right
