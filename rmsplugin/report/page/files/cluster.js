@@ -39,7 +39,7 @@ function utilisationChart() {
   ], () => [...points.t.keys()].filter(inPickedTime(points.t)));
   at("utilisation-says").textContent =
     `CPUs of the whole cluster, each value the mean of ${shownDuration(doc.utilisation_step_s)}. Booked is what running jobs had `
-    + "requested, used is what their VMs demanded. Filters other than of time change nothing here."
+    + "requested, used is what their VMs demanded. Only the filter of time changes what is shown here."
     + (towers ? ` All jobs together asked for up to ${shownNumber(peak)}: the legend shows that curve.` : "");
   chart.show = () => {
     const whole = (values) => shownNumber(mean(values));

@@ -109,7 +109,7 @@ function distributionChart() {
     const ends = spreads.flatMap((values) => (values.length ? [values[0], values[values.length - 1]] : []));
     showRange(chart.figure.x_range, drawable(Math.min(...ends, 1e9)) / 1.2, drawable(Math.max(...ends, 10)) * 1.2);
     at("distribution-says").textContent =
-      `How many of the ${counted(alike.length, "job")} that ended under every schedule had completed after how long; `
+      `Of the ${counted(alike.length, "job")} that ended under every schedule, the share that had completed within each time; `
       + "the further left a curve, the better.";
     chart.says(`Curves of completion. ${schedules.map((schedule, place) => (
       `${scheduleName(schedule)}: half within ${shownDuration(percentile(spreads[place], 50))}, `

@@ -16,7 +16,7 @@ function compared(shown, schedule) {
 }
 
 function summary() {
-  const table = new Table(at("schedules"), "Completion under each schedule, and that of the same jobs as it was", [
+  const table = new Table(at("schedules"), "Completion under each schedule, beside that of the same jobs as they ran", [
     { title: "Schedule", value: (row) => row.name },
     numberColumn("Jobs", (row) => row.jobs),
     durationColumn("Mean completion", (row) => row.other),

@@ -12,7 +12,7 @@ function showAbout() {
 /* What is a report's, a simulation calls otherwise; nodes and switches are of one policy of a comparison. */
 function showTitles() {
   if (doc.kind === "report") return;
-  at("notes-title").textContent = "What is to be known of this simulation";
+  at("notes-title").textContent = "Notes on this simulation";
   at("totals-title").closest("section").hidden = !["user", "account", "partition"].some(isNamed);
   if (!doc.others.length) return;
   for (const id of ["allocation-title", "switches-title", "jobs-title"]) at(id).append(`, ${own}`);
