@@ -105,7 +105,7 @@ def outgrown(configuration: Configuration, shortage: Shortage) -> Remedy:
     if not before.held and not short:
         return Remedy(before)
     cycle = _cycle(configuration, shortage)
-    cycle.run()
+    cycle.reconfigure()
     notes = [_as_it_will_be(note) for note in cycle.notes]
     told = {note.node for note in notes}
     waiting = _waiting(cycle)

@@ -121,7 +121,7 @@ class Reconfiguration:
         """The nodes that take no arrivals."""
         return frozenset(self._held)
 
-    def run(self) -> None:
+    def reconfigure(self) -> None:
         """Release nodes that have served, serve blocked VMs, help the remaining ones, until nothing is left to do."""
         self._release_served()
         self.settle()
@@ -270,5 +270,5 @@ def reconfigure(board: Board, before: Reservations, now_s: float, limits: Reserv
         The cycle: its reservations, its notes, and its closed nodes, which take no arrivals.
     """
     cycle = Reconfiguration(board, before, now_s, limits)
-    cycle.run()
+    cycle.reconfigure()
     return cycle

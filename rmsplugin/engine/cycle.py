@@ -82,7 +82,7 @@ class Cycle:
         clock = self._context.clock
         report = CycleReport(time=clock.now())
         try:
-            self._run(report)
+            self._do_stages(report)
         except RmspluginError as error:
             report.problems.append(str(error))
         report.seconds = clock.now() - report.time
@@ -95,16 +95,16 @@ class Cycle:
         self.report = report
         return report
 
-    def _run(self, report: CycleReport) -> None:
+    def _do_stages(self, report: CycleReport) -> None:
         self._executor.record_ends()
         # Asked before looking: an operation that ends during the look has changed what the look sees.
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
             self.memory_care.watch()
         seen = self.seen = observe(self._context)
-        self._demands.look(seen)
+        self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
-            self.memory_care.look(seen)
+            self.memory_care.set_bounds(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
         report.problems += site.problems(self._context.settings, seen.rms)
         report.problems += filter(None, [self._context.clock.problem()])
@@ -112,31 +112,31 @@ class Cycle:
         if gate := self.gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
-        self._waiting.look(seen)
-        self._priorities.look(seen)
+        self._waiting.note_ended_jobs(seen)
+        self._priorities.note_changes(seen)
         with report.alone("the identity of jobs"):
-            self.identity.look(seen.rms.jobs)
+            self.identity.find_others(seen.rms.jobs)
         self._first_sight.meet(ours, self.identity.others, report)
         with report.alone("interrupted checkpoints"):
             report.begun += self._checkpointing.recover(seen, busy | self._executor.held_back.now())
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only and self._executor.held_back.compared:
             with report.alone("evacuation"):
-                report.begun += self._evacuation.run(seen, busy | self._executor.held_back.now())
-        jobs, changed = self._following.run(seen, ours, busy, report)
+                report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
+        jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
         seen = self.seen = replace(seen, changed=changed)
         stop_strays(self._context, seen, jobs, report)
         with report.alone("dead nodes"):
-            report.problems += clear_left_behind(self._context, seen) + self.fencing.look(seen)
+            report.problems += clear_left_behind(self._context, seen) + self.fencing.fence_silent(seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("the decision"):
                 wanted = self._decide(seen, ours, report)
             with report.alone("rooms"):
-                report.begun += self._borrowing.run(seen, wanted)
+                report.begun += self._borrowing.change_rooms(seen, wanted)
             with report.alone("checkpoints"):
                 busy = self._executor.busy() | self._executor.held_back.now()
-                report.begun += self._checkpointing.run(seen, busy)
+                report.begun += self._checkpointing.begin_due(seen, busy)
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""
@@ -146,9 +146,9 @@ class Cycle:
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
-        queue, silent = self._waiting.find(seen, ours, report)
-        self._waiting.tell(silent)
-        after = self.deciding.run(seen, queue, self._borrowing.lendable(seen), report)
+        queue, silent = self._waiting.find_queue(seen, ours, report)
+        self._waiting.record_reasons(silent)
+        after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
         return rooms_wanted(self._context, seen, left, after)
@@ -166,7 +166,7 @@ class Cycle:
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
             partitions = self._context.settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
-            queue = self._waiting.find(seen, ours, CycleReport()).waiting
+            queue = self._waiting.find_queue(seen, ours, CycleReport()).waiting
             return self.deciding.find(seen, queue, self._borrowing.lendable(seen))
 
 

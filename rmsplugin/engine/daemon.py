@@ -105,8 +105,10 @@ class Daemon:
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
-            Periodic("watch", queue.look, settings.engine.watch_s, most=MOST),
-            Periodic("submissions", queue.look_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST),
+            Periodic("watch", queue.ask_slurm, settings.engine.watch_s, most=MOST),
+            Periodic(
+                "submissions", queue.ask_slurm_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST
+            ),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
             Periodic("clock", self._watch_clock, _CLOCK_S),
@@ -190,7 +192,7 @@ class Daemon:
     def _watch_clock(self) -> None:
         """Keep the schedule right where the host's clock was set."""
         try:
-            self.timetable.look()
+            self.timetable.follow_host_clock()
         except RmspluginError as error:
             log.warning("the schedule is not looked after now: %s", error)
 

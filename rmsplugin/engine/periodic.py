@@ -34,7 +34,7 @@ class Periodic:
 
     def start(self) -> None:
         """Begin."""
-        threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        threading.Thread(target=self._take_turns, name=self._name, daemon=True).start()
 
     def wake(self) -> None:
         """Have the act done soon: at once, or once more when the present turn has ended."""
@@ -49,7 +49,7 @@ class Periodic:
         self._closed = True
         self._woken.set()
 
-    def _run(self) -> None:
+    def _take_turns(self) -> None:
         while not self._closed:
             self._woken.clear()
             began = time.monotonic()

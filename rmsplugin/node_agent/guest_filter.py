@@ -93,7 +93,7 @@ def drop(vm: str) -> None:
 def is_kept(tap: str) -> bool:
     """Whether the interface of this name is pinned, by a look at the kernel."""
     try:
-        done = _run(["get", "element", "bridge", TABLE, "guests", f'{{ "{tap}" }}'], "")
+        done = _run_nft(["get", "element", "bridge", TABLE, "guests", f'{{ "{tap}" }}'], "")
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -107,13 +107,13 @@ def _chain(vm: str, guard: Guard) -> str:
 def _nft(text: str) -> str:
     """The reason why the rules were not accepted; "" if they were."""
     try:
-        done = _run(["-f", "-"], text)
+        done = _run_nft(["-f", "-"], text)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else f"nft: {' '.join(done.stderr.split())[:300]}"
 
 
-def _run(words: list[str], text: str) -> subprocess.CompletedProcess[str]:
+def _run_nft(words: list[str], text: str) -> subprocess.CompletedProcess[str]:
     program = shutil.which("nft", path=_PATH)
     if program is None:
         raise FileNotFoundError("there is no nft on this node")

@@ -60,7 +60,7 @@ def main() -> int:
 def _answer_once() -> int:
     try:
         peer, config_path, words = _words(sys.argv[1:])
-        answer = _run(peer, config_path, words)
+        answer = _do_verb(peer, config_path, words)
     except AgentError as error:
         return _fail(error)
     except BrokenPipeError:
@@ -103,7 +103,7 @@ def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
         raise AgentError("failed", f"not a command of the node agent: {error}") from None
 
 
-def _run(peer: bool, config_path: str | None, words: list[str]) -> Reply:
+def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     verb, *rest = words or [""]
     shared = rest[-1:] == ["--shared"]
     if shared:

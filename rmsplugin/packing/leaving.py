@@ -51,7 +51,7 @@ def leave(repair: Repair, may_stay: Mapping[str, str], search: Search | None) ->
         None if a VM that has to get a place gets none.
     """
     states = _Stays(repair, may_stay)
-    greedy = _Greedy(states).run()
+    greedy = _Greedy(states).let_leave()
     program = None if search is None else _program(states, Budget(search))
     if greedy is None or (program is not None and _worth(program) > _worth(greedy)):
         return program
@@ -86,7 +86,7 @@ class _Greedy:
         self._free = stays.free.copy()
         self._placed: dict[str, int] = {}
 
-    def run(self) -> Left | None:
+    def let_leave(self) -> Left | None:
         stays, repair = self._stays, self._repair
         if not all(self._place(item) for item in sorted(stays.must, key=lambda item: decreasing(item.vm))):
             return None

@@ -36,10 +36,10 @@ class Interim:
             self._newest = make
             self._changed.notify()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="interim", daemon=True)
+            self._thread = threading.Thread(target=self._send_results, name="interim", daemon=True)
             self._thread.start()
 
-    def _run(self) -> None:
+    def _send_results(self) -> None:
         self._pause(_FIRST_S)
         while (make := self._next()) is not None:
             started = time.monotonic()

@@ -28,7 +28,7 @@ class Monitor(Protocol):
     def count(self, elapsed_s: float, phase: Phase) -> None:
         """Count a time in which the VMs were busy, or ready for work."""
 
-    def look(self, now: float) -> bool:
+    def take_samples(self, now: float) -> bool:
         """Look at the VMs. Returns whether a demand may have changed."""
 
     def cpus(self, vm: int) -> float:
@@ -76,7 +76,7 @@ class Observed:
         for column in range(self.columns):
             self.busy_s[column] += elapsed_s * phase.of(column)
 
-    def look(self, now: float) -> bool:
+    def take_samples(self, now: float) -> bool:
         """Take a sample of each VM. Returns whether a demand has changed."""
         before = [demand.centi_cpus for demand in self.demands]
         self.demands = [
@@ -111,6 +111,6 @@ class Known:
     def count(self, elapsed_s: float, phase: Phase) -> None:
         """Count nothing."""
 
-    def look(self, now: float) -> bool:
+    def take_samples(self, now: float) -> bool:
         """Return True: a look is taken only because the activity of the VMs has changed."""
         return True

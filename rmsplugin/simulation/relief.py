@@ -43,7 +43,7 @@ class Relief:
         self._reservations = Reservations()
         self.notes: list[NoteRun] = []
 
-    def look(self, configuration: Configuration, now: float) -> Configuration:
+    def relieved(self, configuration: Configuration, now: float) -> Configuration:
         """Return the input of the decision as relief leaves it."""
         configuration = bearable(configuration)
         if not self._reserves:

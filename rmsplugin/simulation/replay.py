@@ -176,7 +176,7 @@ class _Replay:
         if not only_looks:
             self._stood = None
         if now < next_s:
-            self._events.at(next_s, self._look if only_looks else self._wake)
+            self._events.at(next_s, self._wake_for_time if only_looks else self._wake)
             return
         self._called_s = None
         if not self._ranked:  # a look for changes by time alone does not delay new jobs
@@ -200,7 +200,7 @@ class _Replay:
         else:
             settled = self._assessor.assess(queue, steps, now)
             source = settled.configuration
-            prepared = self._deciding.find(source if self._relief is None else self._relief.look(source, now))
+            prepared = self._deciding.find(source if self._relief is None else self._relief.relieved(source, now))
         self._stood = self._still(now) if self._deciding.barred is not None else None
         if prepared is not None and prepared.proposal is not None:
             self._switch(Foreseen.of(prepared.proposal), prepared.steps, now)
@@ -315,15 +315,15 @@ class _Replay:
         """Decide at that time, unless a decision comes before: then another time is given."""
         decision = self._deciding.decisions
 
-        def look(now: float) -> None:
+        def wake_if_undecided(now: float) -> None:
             self._looks |= self._deciding.decisions == decision
 
-        self._events.at(then_s, look)
+        self._events.at(then_s, wake_if_undecided)
 
     def _wake(self, now: float) -> None:
         self._due = True
 
-    def _look(self, now: float) -> None:
+    def _wake_for_time(self, now: float) -> None:
         self._looks = True
 
     # -- vjobs -------------------------------------------------------------------------------------------------------

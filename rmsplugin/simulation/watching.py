@@ -30,16 +30,16 @@ class Watching:
         watched = now < observed.steady_from_s
         observed.changes(now, self._cycle_s)
         if not watched:
-            self._look(vjob, now)
+            self._sample(vjob, now)
 
-    def _look(self, vjob: SimulatedVJob, now: float) -> None:
+    def _sample(self, vjob: SimulatedVJob, now: float) -> None:
         observed = vjob.observed
         if observed is None or not vjob.computes:
             if observed is not None:
                 observed.steady_from_s = -math.inf
             return
         vjob.count(now)
-        if observed.look(now):
+        if observed.take_samples(now):
             self._changed(vjob)
         if now < observed.steady_from_s:
-            self._events.at(now + max(1.0, self._cycle_s), lambda then: self._look(vjob, then))
+            self._events.at(now + max(1.0, self._cycle_s), lambda then: self._sample(vjob, then))

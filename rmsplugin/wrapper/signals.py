@@ -131,9 +131,9 @@ class SignalThread:
 
     def start(self) -> None:
         """Begin to take signals, for ever. Not by ``threading``, for its memory."""
-        _thread.start_new_thread(self._run, ())
+        _thread.start_new_thread(self._pass_on, ())
 
-    def _run(self) -> None:
+    def _pass_on(self) -> None:
         waited_for = taken()
         while True:
             self.handle(signal.sigwait(waited_for))

@@ -45,7 +45,7 @@ class StandIn:
         """
         self._stopped, self._all_stopped, self._tell, self._pause = stopped, all_stopped, tell, pause
 
-    def run(self) -> None:
+    def keep_stopped(self) -> None:
         """Keep the script stopped as long as the wrapper is stopped."""
         everything = self._all_stopped()
         if not self._insist(signal.SIGSTOP, everything, self._stopped):
@@ -98,5 +98,5 @@ def main(argv: list[str]) -> None:
     if to_do == "continue":
         stand_in.undo()
     else:
-        stand_in.run()
+        stand_in.keep_stopped()
     os._exit(0)

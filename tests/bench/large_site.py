@@ -184,7 +184,7 @@ class LargeSite:
         job = self._slurm._jobs[str(job_id)]
         job.gated = False
         job.begin(FRONT, 86400.0, since)
-        job.run(since)
+        job.run_script(since)
         vms = [_vm(job_id, index, node, first + index) for index, node in enumerate(nodes)]
         with self.ledger.transaction():
             self.ledger.set_vms(job_id, vms)

@@ -139,7 +139,7 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "partners with room": [Off(partners, "_roomy", _none_of_them)],
     "each first cost": [Off(Neighbourhoods, "_solve_all", _at_no_other_cost)],
     "answers of columns": [Off(_Whole, "_answer", _nothing)],
-    "answered again": [Off(_Whole, "run", _answered_once)],
+    "answered again": [Off(_Whole, "improve", _answered_once)],
     "bounds of columns": [Off(_Whole, "_bounds", _no_bounds_of)],
     "columns dropped": [Off(Master, "_prune", _all_columns)],
     "levels' answers": [Off(_Levels, "improve", _nothing)],

@@ -80,7 +80,7 @@ def test_with_constant_demands_unblocking_comes_to_rest(nodes: list[NodeLoad]) -
     loads, before = nodes, Reservations()
     for cycle in range(6):
         found = Unblocking(Board(loads), before, 30.0 * cycle, LIMITS, Prices())
-        found.run()
+        found.reconfigure()
         if not found.board.moves and not found.board.suspended:
             return
         loads, before = after(found.board), found.reservations

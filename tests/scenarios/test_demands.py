@@ -43,7 +43,7 @@ def look(world: World, demands: Demands, times: int = 1, step_s: float = STEP_S)
     """The looks of that many cycles, each after a while."""
     for _ in range(times):
         world.pass_time(step_s)
-        demands.look(observe(world.context))
+        demands.take_samples(observe(world.context))
 
 
 def recorded(world: World, vm: str) -> int | None:
@@ -219,7 +219,7 @@ def test_a_sample_of_the_source_that_comes_late_confuses_nobody(world: World, de
             statistics={**now.statistics, source: {vm: replace(counters, cpu_time_ns=10**13 * number)}},
             sampled=dict.fromkeys([*now.sampled, source], time),
         )
-        demands.look(mixed)
+        demands.take_samples(mixed)
     assert cpus_of(world, vm) == 0
 
 
@@ -231,7 +231,7 @@ def test_a_resumed_vm_demands_what_it_did_when_it_was_suspended_until_its_sample
     assert cpus_of(world, vm) == 0
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
-    demands.look(observe(world.context))
+    demands.take_samples(observe(world.context))
     assert cpus_of(world, vm) is None, "nobody samples what sleeps"
     assert recorded(world, vm) == 0, "and it is remembered"
     world.ask(job, K.RESUME)
@@ -264,7 +264,7 @@ def test_a_vjob_that_starts_again_demands_what_it_requested(world: World, demand
     assert recorded(world, vm) == 0
     world.hypervisor.kill_vm(vm)
     world.until(job, S.WAITING)
-    demands.look(observe(world.context))
+    demands.take_samples(observe(world.context))
     assert cpus_of(world, vm) is None
     world.pass_time(200)
     world.until(job, S.RUNNING)
@@ -333,7 +333,7 @@ def test_a_vm_of_a_vjob_that_is_being_suspended_gives_no_sample(world: World, de
         look(world, demands)
         assert cpus_of(world, vm) == 1
     world.context.ledger.transition(job, S.RUNNING, "it could not be saved")
-    demands.look(before)
+    demands.take_samples(before)
     look(world, demands, 2)
     assert cpus_of(world, vm) == 1, "what was seen before it ran again is not compared with"
     look(world, demands)
@@ -361,7 +361,7 @@ def test_clocks_that_are_set_back_give_nothing_away(world: World, demands: Deman
     for number in range(4):
         back = {node: time - 3600 + number * STEP_S for node, time in seen.sampled.items()}
         counters = VMStatistics(10**13 + round(number * 2 * STEP_S * 1e9), 0, None, None)
-        demands.look(replace(seen, sampled=back, statistics={host(world, vm): {vm: counters}}))
+        demands.take_samples(replace(seen, sampled=back, statistics={host(world, vm): {vm: counters}}))
         assert cpus_of(world, vm) == (1 if number < 2 else 2)
 
 
@@ -405,7 +405,7 @@ def test_an_engine_that_dies_in_the_write_has_written_all_or_nothing(world: Worl
     look(world, demands, 2)
     world.life.dead = True
     with pytest.raises(KilledError):
-        demands.look(observe(world.context))
+        demands.take_samples(observe(world.context))
     world.start_engine()
     assert [recorded(world, vm) for vm in vms] == [None, None, None]
 
@@ -493,7 +493,7 @@ def test_a_guest_that_says_nothing_of_its_memory_demands_what_was_requested(worl
             node: {name: replace(each, memory_usable_kib=None) for name, each in vms.items()}
             for node, vms in seen.statistics.items()
         }
-        demands.look(replace(seen, statistics=silent))
+        demands.take_samples(replace(seen, statistics=silent))
     assert recorded(world, vm) == 0, "its CPUs are seen"
     assert memory_recorded(world, vm) == 800
 
@@ -531,7 +531,7 @@ def test_memory_that_a_guest_was_just_given_back_is_not_what_it_needs(world: Wor
     def look_at(number: int, said_s: int, current_mib: int, usable_mib: int) -> int | None:
         counters = VMStatistics(0, 0, None, current_mib << 10, usable_mib << 10, guest_said_s=said_s)
         at = dict.fromkeys(seen.sampled, world.time + STEP_S * number)
-        demands.look(replace(seen, sampled=at, statistics={node: {vm: counters}}))
+        demands.take_samples(replace(seen, sampled=at, statistics={node: {vm: counters}}))
         return memory_recorded(world, vm)
 
     for number in range(4):

@@ -27,7 +27,7 @@ def job_of(world: World, name: str) -> ScheduledJob:
 
 
 def run(world: World, job: ScheduledJob) -> ScheduledRun:
-    Runs(world.context.ledger, world.context.clock).run(job)
+    Runs(world.context.ledger, world.context.clock).do_job(job)
     last = world.context.ledger.schedule.last(job.name)
     assert last is not None
     return last
@@ -125,7 +125,7 @@ def test_cycles_go_on_beside_a_job_that_hangs(world: World) -> None:
         return "done"
 
     runs = Runs(world.context.ledger, world.context.clock)
-    thread = threading.Thread(target=runs.run, args=[ScheduledJob("slow", "", "* * * * *", hangs)])
+    thread = threading.Thread(target=runs.do_job, args=[ScheduledJob("slow", "", "* * * * *", hangs)])
     thread.start()
     assert begun.wait(PATIENCE_S)
     job = world.running()

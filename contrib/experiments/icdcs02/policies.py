@@ -99,7 +99,7 @@ class Ours(Reconfiguring):
     def cycle(self, board: Board, now_s: float) -> Reconfiguration:
         """Compaction, reservation or suspension, whichever costs least."""
         cycle = Unblocking(board, self.state, now_s, self.limits, self.prices)
-        cycle.run()
+        cycle.reconfigure()
         return cycle
 
     def arrivals(self, jobs: Iterable[Job]) -> list[Arrival]:

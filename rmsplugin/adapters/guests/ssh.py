@@ -131,15 +131,15 @@ class SshGuests:
     ) -> None:
         """See Guests."""
         archive = config.archive()
-        self._run(address, host_key, _UNPACK, archive, timeout_s=timeout_s, check=check, close=_close_later)
+        self._run_in_guest(address, host_key, _UNPACK, archive, timeout_s=timeout_s, check=check, close=_close_later)
 
     def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
         """See Guests."""
-        return Used.parse(self._run(address, host_key, _USED, b"", timeout_s=timeout_s))
+        return Used.parse(self._run_in_guest(address, host_key, _USED, b"", timeout_s=timeout_s))
 
     def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:
         """See Guests."""
-        return self._run(address, host_key, _ENDED, b"", timeout_s=timeout_s).strip() == "ended"
+        return self._run_in_guest(address, host_key, _ENDED, b"", timeout_s=timeout_s).strip() == "ended"
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests.
@@ -161,7 +161,7 @@ class SshGuests:
                 if self._clock() - now <= _CLOCK_LATE_S:
                     return
 
-    def _run(
+    def _run_in_guest(
         self,
         address: str,
         host_key: str,

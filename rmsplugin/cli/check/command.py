@@ -44,7 +44,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from rmsplugin.finding import Level, error
 
     try:
-        findings = _look(read_settings(arguments.config), arguments)
+        findings = _findings(read_settings(arguments.config), arguments)
     except SettingsError as fault:
         # Without settings there is nothing else to look at.
         findings = [error("settings", line, "see docs/settings.md") for line in str(fault).splitlines()]
@@ -60,7 +60,7 @@ def _check(arguments: argparse.Namespace) -> int:
     return 1 if any(finding.level is Level.ERROR for finding in findings) else 0
 
 
-def _look(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
+def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.adapters.platform.factory import open_platform
     from rmsplugin.cli.check import probe

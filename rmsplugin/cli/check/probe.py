@@ -125,7 +125,7 @@ def _members(group: str, user: str) -> tuple[str, ...]:
 
 def _associations(settings: Settings) -> tuple[Association, ...]:
     fields = "format=user,maxjobs,maxsubmitjobs"
-    text = _run(settings, "sacctmgr", ["-nP", "show", "assoc", f"user={settings.engine.user}", fields])
+    text = _run_program(settings, "sacctmgr", ["-nP", "show", "assoc", f"user={settings.engine.user}", fields])
     rows = (line.split("|") for line in text.splitlines())
     return tuple(
         Association(*(int(value) if value.isdecimal() else None for value in row[1:3]))
@@ -155,7 +155,7 @@ def probe_nodes(
 ) -> list[NodeFacts]:
     """Look at each node; ``done`` is told when one has been looked at."""
 
-    def look(name: str) -> NodeFacts:
+    def look_at_node(name: str) -> NodeFacts:
         info = _value_or_reason(lambda: hypervisor.host_info(name))
         before = time.time()
         agent = _value_or_reason(lambda: agents.check(name))
@@ -163,7 +163,7 @@ def probe_nodes(
         done(name)
         return NodeFacts(name, info, agent, 0.0 if isinstance(agent, str) else agent.time - middle)
 
-    return _all(look, names)
+    return _all(look_at_node, names)
 
 
 def probe_bounds(agents: MemoryBounds, names: Sequence[str]) -> dict[str, MemoryReport | str]:
@@ -175,13 +175,13 @@ def probe_bounds(agents: MemoryBounds, names: Sequence[str]) -> dict[str, Memory
 def probe_pairs(agents: NodeLooks, names: Sequence[str], *, done: Callable[[str], None]) -> list[PairFacts]:
     """Try the way from each node to each other one."""
 
-    def look(pair: tuple[str, str]) -> PairFacts:
+    def try_way(pair: tuple[str, str]) -> PairFacts:
         source, destination = pair
         reach = _value_or_reason(lambda: agents.reach(source, destination))
         done(f"{source} -> {destination}")
         return PairFacts(source, destination, reach)
 
-    return _all(look, permutations(names, 2))
+    return _all(try_way, permutations(names, 2))
 
 
 K = TypeVar("K")
@@ -228,10 +228,10 @@ def _text(path: str) -> str | None:
 
 
 def _scontrol(settings: Settings, arguments: list[str]) -> str:
-    return _run(settings, "scontrol", arguments)
+    return _run_program(settings, "scontrol", arguments)
 
 
-def _run(settings: Settings, command: str, arguments: list[str]) -> str:
+def _run_program(settings: Settings, command: str, arguments: list[str]) -> str:
     program = f"{settings.slurm.bin_dir}/{command}" if settings.slurm.bin_dir else command
     try:
         done = subprocess.run(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_operation(commands: options.Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
     """Add a command that has the engine do something to a vjob; its path in the engine's API ends with ``name``."""
-    parser = options.add_command(commands, name, summary, _run, epilog)
+    parser = options.add_command(commands, name, summary, _operate, epilog)
     parser.add_argument("job", metavar="JOBID", type=options.job_id, help=options.JOB_HELP)
     return parser
 
@@ -37,7 +37,7 @@ def add_end_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the operation as JSON when it has ended")
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _operate(arguments: argparse.Namespace) -> int:
     client = connect(read_settings(arguments.config))
     body = {}
     if to := getattr(arguments, "to", None):

@@ -63,7 +63,7 @@ def _ssh(arguments: argparse.Namespace) -> int:
         raise RefusedError(f"vjob {arguments.job} is {answer.get('state', 'not running')}{reason}: no VM to log in to")
     vm = _chosen(answer, arguments.job, arguments.vm)
     with _private_directory() as directory:
-        return _run(ssh_command(directory, answer, vm, arguments.words))
+        return _run_ssh(ssh_command(directory, answer, vm, arguments.words))
 
 
 def _chosen(answer: Mapping[str, Any], job: str, wanted: str) -> Mapping[str, Any]:
@@ -115,7 +115,7 @@ def _private_directory() -> Iterator[Path]:
             signal.signal(number, handler)
 
 
-def _run(command: list[str]) -> int:
+def _run_ssh(command: list[str]) -> int:
     sys.stdout.flush()
     # ^C is for what runs in the VM: ssh gets it from the terminal as we do, and decides. Not SIG_IGN, which ssh would
     # inherit; and before ssh is there, for it may be told at once.

@@ -34,7 +34,7 @@ class JobIdentity:
         #: By id, the jobs of the last look that have the ids of other jobs' living vjobs.
         self.others: dict[int, RmsJob] = {}
 
-    def look(self, jobs: Iterable[RmsJob]) -> None:
+    def find_others(self, jobs: Iterable[RmsJob]) -> None:
         """Find the jobs that have the ids of other jobs' vjobs. A job's script is read only if nothing else decides."""
         ledger = self._context.ledger
         known = {vjob.job_id: vjob for vjob in ledger.vjobs() if vjob.state is not VJobState.TERMINATED}

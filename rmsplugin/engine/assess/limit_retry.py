@@ -17,7 +17,7 @@ class LimitRetry:
         self._under_way: dict[int, str] = {}
         self._eased: dict[str, float] = {}  # by user, when one of his jobs was last seen to be over
 
-    def look(self, seen: Observation) -> None:
+    def note_ended_jobs(self, seen: Observation) -> None:
         """Notice the users whose jobs have ended, or are back in the queue, since the last cycle."""
         now = {job_id: job.user for job_id, job in seen.jobs.items() if job.completing or job.state in _UNDER_WAY}
         for job_id in self._under_way.keys() - now.keys():

@@ -46,18 +46,18 @@ class WaitingVJobs:
         self._identity = identity
         self._limits = LimitRetry()
 
-    def look(self, seen: Observation) -> None:
+    def note_ended_jobs(self, seen: Observation) -> None:
         """Note the jobs that have ended since the last cycle."""
-        self._limits.look(seen)
+        self._limits.note_ended_jobs(seen)
 
-    def tell(self, silent: Mapping[int, str]) -> None:
+    def record_reasons(self, silent: Mapping[int, str]) -> None:
         """Record why these vjobs wait."""
         ledger = self._context.ledger
         for job_id, why in silent.items():
             if ledger.vjob(job_id).reason != why:
                 ledger.update_vjob(job_id, reason=why)
 
-    def find(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> Queue:
+    def find_queue(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> Queue:
         """The vjobs that may start, be resumed or go on. Changes nothing.
 
         Args:

@@ -70,7 +70,7 @@ class Demands:
         self._context = context
         self._runs: dict[str, _Run] = {}  # by VM
 
-    def look(self, seen: Observation) -> None:
+    def take_samples(self, seen: Observation) -> None:
         """Take in the samples of one observation, and record changed demands. Called once for each observation."""
         ledger = self._context.ledger
         vms = ledger.live_vms()
@@ -82,7 +82,7 @@ class Demands:
             vjob = vjobs[vm.job_id]
             if vjob.state not in (VJobState.RUNNING, VJobState.SUSPENDING):
                 continue
-            before = run = self._run(vjob, vm)
+            before = run = self._known_run(vjob, vm)
             if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
                 run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
                 if vm.name in waiting:
@@ -98,7 +98,7 @@ class Demands:
         observed = {name: run.cpu.cpus for name, run in runs.items() if run.recorded[0] is not None}
         self._context.demanded_cpus.set(observed)
 
-    def _run(self, vjob: VJobRow, vm: VMRow) -> _Run:
+    def _known_run(self, vjob: VJobRow, vm: VMRow) -> _Run:
         """The run that the VM is in, as far as it is known."""
         began = (vm.uuid, vjob.state_since)
         run = self._runs.get(vm.name)

@@ -70,7 +70,7 @@ class MemoryCare:
         new = self._context.bounds.watch({*self._wished, *nodes})
         return new or bool(self._wished)
 
-    def look(self, seen: Observation) -> None:
+    def set_bounds(self, seen: Observation) -> None:
         """Set bounds and balloons, and find the nodes that are pressed."""
         with self._context.placement_lock:  # else a VM that is just being placed would be in neither of the two
             nodes = self._nodes(seen)

@@ -63,7 +63,7 @@ class Priorities:
         self._context = context
         self._shown: dict[int, tuple[JobState, int]] = {}
 
-    def look(self, seen: Observation) -> None:
+    def note_changes(self, seen: Observation) -> None:
         """Compare the priorities that Slurm shows with those of the last look."""
         shown: dict[int, tuple[JobState, int]] = {}
         for vjob in self._context.ledger.vjobs():

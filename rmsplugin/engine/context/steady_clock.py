@@ -41,13 +41,13 @@ class SteadyClock:
     def now(self) -> float:
         """Seconds since the epoch, never less than before."""
         with self._lock:
-            self._look()
+            self._advance()
             return self._time
 
     def ahead_s(self) -> float:
         """Seconds by which this clock is ahead of the host's clock; negative: behind it."""
         with self._lock:
-            wall = self._look()
+            wall = self._advance()
             return self._time - wall
 
     def problem(self) -> str:
@@ -58,7 +58,7 @@ class SteadyClock:
         how = f"set {'back' if ahead_s > 0 else 'forward'} by about {abs(ahead_s) / 60:.0f} minutes"
         return f"the clock of this host was {how}: the engine keeps its own time, and approaches the new one slowly"
 
-    def _look(self) -> float:
+    def _advance(self) -> float:
         """Advance this clock to now. Returns the host's time."""
         before, wall, monotonic = self._monotonic(), self._wall(), self._monotonic()
         passed = max(0.0, monotonic - self._last)

@@ -122,7 +122,7 @@ class Deciding:
             if left_out == before:
                 return assessment, left_out
 
-    def run(
+    def decide_and_begin(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str], report: CycleReport
     ) -> Configuration:
         """Decide, and begin the context switch.
@@ -136,7 +136,7 @@ class Deciding:
         Returns:
             The configuration as it will be after the switch.
         """
-        self._switch.look(seen, queue)
+        self._switch.take_observation(seen, queue)
         report.begun += self._switch.advance(judge=True)
         pause = self._context.ledger.plans.pause
         if pause is not None:

@@ -53,10 +53,10 @@ class QuietHours:
             return None
         since, until, quiet = self._known
         if not since <= now < until:
-            since, until, quiet = self._known = (now, *self._look(now))
+            since, until, quiet = self._known = (now, *self._answer_until(now))
         return quiet
 
-    def _look(self, now: float) -> tuple[float, Quiet | None]:
+    def _answer_until(self, now: float) -> tuple[float, Quiet | None]:
         """Until when the answer is the same, and the answer."""
         ends = {window: until for window in self.windows if (until := window.until(now)) is not None}
         changes = min((*ends.values(), *(window.begins.next_after(now) for window in self.windows)))

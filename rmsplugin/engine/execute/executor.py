@@ -243,9 +243,9 @@ class Executor:
         with self._lock:
             self._tasks[operation.job_id] = task
             self._lost.pop(operation.job_id, None)
-        self._groups[_GROUPS.get(operation.kind, _MOVE)].submit(self._run, task)
+        self._groups[_GROUPS.get(operation.kind, _MOVE)].submit(self._do_task, task)
 
-    def _run(self, task: Task) -> None:
+    def _do_task(self, task: Task) -> None:
         error: RmspluginError | None = None
         try:
             self._carry_out(task)

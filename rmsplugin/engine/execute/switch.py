@@ -81,7 +81,7 @@ class Switch:
         with self._lock:
             self._closed = True
 
-    def look(self, seen: Observation, queue: Sequence[Waiting]) -> None:
+    def take_observation(self, seen: Observation, queue: Sequence[Waiting]) -> None:
         """Take over a new look at the cluster, and the waiting vjobs."""
         with self._lock:
             self._seen = seen

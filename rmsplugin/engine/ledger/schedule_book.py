@@ -44,12 +44,12 @@ class ScheduleBook(LedgerTable):
 
     def running(self) -> list[ScheduledRun]:
         """The runs that have not ended, oldest first."""
-        return [_run(row) for row in self._rows("select * from scheduled_runs where state = 'running' order by id")]
+        return [_run_of(row) for row in self._rows("select * from scheduled_runs where state = 'running' order by id")]
 
     def last(self, job: str) -> ScheduledRun | None:
         """The last run of a job; None if it has never run."""
         rows = self._rows("select * from scheduled_runs where job = ? order by id desc limit 1", [job])
-        return _run(rows[0]) if rows else None
+        return _run_of(rows[0]) if rows else None
 
     def forget_before(self, before: float) -> None:
         """Forget runs that began before this time, but for the last of each job."""
@@ -58,5 +58,5 @@ class ScheduleBook(LedgerTable):
             db.execute(f"delete from scheduled_runs where began < ? and id not in ({kept})", [before])
 
 
-def _run(row: dict[str, Any]) -> ScheduledRun:
+def _run_of(row: dict[str, Any]) -> ScheduledRun:
     return ScheduledRun(**{**row, "state": RunState(row["state"])})

@@ -58,7 +58,7 @@ class QueueWatch:
         self._allowance = Allowance(CYCLES_SHARE, CYCLES_MOST_S, monotonic)
         self._submitted = _Submitted(monotonic)
 
-    def look(self) -> None:
+    def ask_slurm(self) -> None:
         """Ask Slurm."""
         with self._lock:
             try:
@@ -68,9 +68,9 @@ class QueueWatch:
             if pulse != self._pulse and self._wake():
                 self._pulse = pulse
 
-    def look_if_submitted(self) -> None:
+    def ask_slurm_if_submitted(self) -> None:
         """Wake the engine if a vjob was submitted since the last call. Slurm is not asked."""
-        self._submitted.look(self._context.slurm.state_dir)
+        self._submitted.find_new(self._context.slurm.state_dir)
         if self._submitted.vjobs and self._wake():
             self._submitted.vjobs.clear()
 
@@ -98,7 +98,7 @@ class _Submitted:
         self._known: dict[int, frozenset[int]] = {}
         self._unread: dict[int, float] = {}  # job id -> since when its script is about to be written
 
-    def look(self, state_dir: str) -> None:
+    def find_new(self, state_dir: str) -> None:
         """Find the vjobs that were submitted since the last look; the first look takes all jobs as known."""
         now, seen = self._monotonic(), slurm_scripts.changes(state_dir) if state_dir else ()
         is_first = state_dir != self._state_dir or len(seen) != len(self._changes)

@@ -93,7 +93,7 @@ class Fencing:
 
     # -- the engine's own orders ---------------------------------------------------------------------------------
 
-    def look(self, seen: Observation) -> list[str]:
+    def fence_silent(self, seen: Observation) -> list[str]:
         """Fence nodes that are silent for too long, where the settings want it. Returns problems, in sentences."""
         settings = self._context.settings.nodes
         if not settings.fence or not settings.fence_after_s:

@@ -64,7 +64,7 @@ class Following:
         self._changed: set[int] = set()
         self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
 
-    def run(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
+    def follow_jobs(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
         """Adapt the vjobs that disagree with their jobs or VMs."""
         context = self._context
         self._changed = set()

@@ -75,7 +75,7 @@ def jobs_of(
                 "sweep",
                 "removes saved states that nobody needs any more from nodes",
                 schedule.sweep,
-                Sweep(context, seen).run,
+                Sweep(context, seen).remove_unneeded,
             ),
             ("gate", "renews the reservation of the gate", schedule.gate, renew),
         )

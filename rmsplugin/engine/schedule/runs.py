@@ -32,11 +32,11 @@ class Runs:
         for run in self._ledger.schedule.running():
             self._end(run.id, run.job, RunState.INTERRUPTED, _ENDED)
 
-    def run(self, job: ScheduledJob) -> None:
+    def do_job(self, job: ScheduledJob) -> None:
         """Do the job, unless it rests after failures."""
         try:
             if not self._closed and self.rests_until(job.name) <= self._clock.now():
-                self._run(job)
+                self._record_run(job)
         except RmspluginError as error:  # the ledger cannot be used now
             log.warning("%s is not done: %s", job.name, error)
 
@@ -53,7 +53,7 @@ class Runs:
         except RmspluginError as error:  # the next engine does so, too
             log.warning("what the schedule was doing is not recorded: %s", error)
 
-    def _run(self, job: ScheduledJob) -> None:
+    def _record_run(self, job: ScheduledJob) -> None:
         number = self._ledger.schedule.begin(job.name, job.expression, self._clock.of_the_host())
         try:
             state, result = RunState.DONE, job.act()

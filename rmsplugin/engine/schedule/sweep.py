@@ -35,7 +35,7 @@ class Sweep:
         self._unknown: set[str] = set()
         self._left_out: dict[str, str] = {}  # by node, why nothing was done there
 
-    def run(self) -> str:
+    def remove_unneeded(self) -> str:
         """Remove what nobody needs. Returns what was done.
 
         Raises:

@@ -70,7 +70,7 @@ class Timetable:
         for job in self.jobs:
             if job.cron is not None:
                 first = job.cron.local(self._first(job, job.cron))
-                self._scheduler.add_job(self._runs.run, job.cron, args=[job], id=job.name, next_run_time=first)
+                self._scheduler.add_job(self._runs.do_job, job.cron, args=[job], id=job.name, next_run_time=first)
         self._scheduler.start()
 
     def _first(self, job: ScheduledJob, cron: Cron) -> float:
@@ -81,7 +81,7 @@ class Timetable:
         planned = cron.next_after(last.host_time)
         return planned if planned > now else now + _FIRST_LOOK_S
 
-    def look(self) -> None:
+    def follow_host_clock(self) -> None:
         """See to it that nothing is late because the host's clock was set."""
         now, overdue = self._host_time(), False
         for job in self.jobs:

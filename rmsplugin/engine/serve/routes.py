@@ -371,15 +371,15 @@ class Routes:
         number, begin = parsing.report_number(asked.path["number"]), asked.query.number("from", 0)
         seconds = asked.query.seconds("wait")
 
-        async def look() -> Reply:
-            report = self._reports.look(asked.uid, number, seconds)
+        async def read_report() -> Reply:
+            report = self._reports.kept_report(asked.uid, number, seconds)
             if report.size < 0:
                 return {"made": False, "doing": report.doing, "part": report.part}
             text = await self._do(asked, lambda: self._reports.piece(report, begin))
             return {"made": True, "bytes": report.size, "text": text}
 
         return await self._waits.until(
-            ("report", number), (asked.uid, "report"), seconds, look, lambda answer: bool(answer["made"])
+            ("report", number), (asked.uid, "report"), seconds, read_report, lambda answer: bool(answer["made"])
         )
 
     # -- lists ---------------------------------------------------------------------------------------------------
@@ -404,10 +404,10 @@ class Routes:
         return await self._do(asked, lambda: views.vm_views(self._context, after=after))
 
     async def _nodes(self, asked: Asked) -> Reply:
-        def look() -> list[dict[str, Any]]:
+        def read_nodes() -> list[dict[str, Any]]:
             return views.node_views(self._context, self._cycle.seen, self._cycle.memory_care.pressed)
 
-        return {"nodes": await self._do(asked, look)}
+        return {"nodes": await self._do(asked, read_nodes)}
 
     async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)
@@ -423,15 +423,15 @@ class Routes:
         return {"events": await self._do(asked, read)}
 
     async def _schedule(self, asked: Asked) -> Reply:
-        def look() -> list[dict[str, Any]]:
+        def read_schedule() -> list[dict[str, Any]]:
             return schedule_views(self._context, self._timetable, self._cycle.deciding.windows)
 
-        return {"schedule": await self._do(asked, look)}
+        return {"schedule": await self._do(asked, read_schedule)}
 
     async def _status(self, asked: Asked) -> Reply:
         report, quiet = self._cycle.report, self._cycle.deciding.quiet()
 
-        def look() -> Reply:
+        def read_pause_and_plan() -> Reply:
             pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
             return {"paused": plan_views.pause_view(pause), "last_plan": last}
 
@@ -443,7 +443,7 @@ class Routes:
             "problems": report.problems,
             "quiet": quiet.sentence if quiet else None,
             "held": [views.held_view(held) for held in self._cycle.brake.held],
-            **await self._do(asked, look),
+            **await self._do(asked, read_pause_and_plan),
         }
 
 

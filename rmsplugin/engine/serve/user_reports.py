@@ -123,7 +123,7 @@ class UserReports:
         self._keep(report, 0.0)
         return report
 
-    def look(self, uid: int, number: int, wait_s: float) -> UserReport:
+    def kept_report(self, uid: int, number: int, wait_s: float) -> UserReport:
         """A report of this user; it is kept as long as this request waits, and for a while after.
 
         Raises:
@@ -169,7 +169,7 @@ class UserReports:
             began = time.monotonic()
             try:
                 async with asyncio.timeout(_DEADLINE_S):
-                    await _run(report, request)
+                    await _run_reporter(report, request)
             except TimeoutError:
                 report.failure = UnavailableError(f"the report was not made within {_DEADLINE_S:.0f} s")
             except RmspluginError as error:
@@ -183,7 +183,7 @@ class UserReports:
                 self._changed(frozenset({("report", report.number)}))
 
 
-async def _run(report: UserReport, request: bytes) -> None:
+async def _run_reporter(report: UserReport, request: bytes) -> None:
     """Run the process that makes a report.
 
     Raises:

@@ -52,7 +52,7 @@ class Borrowing:
         self._known: dict[str, int] = {}  # by node, the job id of the room that is believed to be there
         self._ended: set[int] = set()  # job ids of rooms that the engine ended, and that Slurm may still show
 
-    def run(self, seen: Observation, wanted: Collection[str]) -> list[str]:
+    def change_rooms(self, seen: Observation, wanted: Collection[str]) -> list[str]:
         """Ask Slurm for the changes of rooms that are due.
 
         Args:

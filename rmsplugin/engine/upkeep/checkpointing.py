@@ -48,7 +48,7 @@ class Checkpointing:
                 begun.append(f"checkpoint {vjob.display_id}: taken up again")
         return begun
 
-    def run(self, seen: Observation, busy: Collection[int]) -> list[str]:
+    def begin_due(self, seen: Observation, busy: Collection[int]) -> list[str]:
         """Begin the checkpoints that are due. Returns sentences about them."""
         context, ledger = self._context, self._context.ledger
         if ledger.checkpoints.in_state(CheckpointState.OLD):

@@ -30,7 +30,7 @@ class Evacuation:
         self._executor = executor
         self._placing = placing
 
-    def run(self, seen: Observation, busy: set[int]) -> list[str]:
+    def evacuate(self, seen: Observation, busy: set[int]) -> list[str]:
         """Look at all vjobs. Returns sentences about the operations begun, and about those that could not be."""
         leaving = leaving_nodes(self._context, seen)
         said: list[str] = []

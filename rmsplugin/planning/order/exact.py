@@ -58,7 +58,7 @@ def cheapest(switch: Switch, limit: int, work: Callable[[int], bool]) -> Found:
         return Found(None, min(proven, limit))
     while proven < limit:
         search = _Search(switch, remaining, ends, min(threshold, limit - 1), work)
-        goal = search.run()
+        goal = search.find_goal()
         if goal is not None:
             return Found(_hops(goal), goal.spent)
         if search.interrupted:
@@ -91,7 +91,7 @@ class _Search:
     interrupted: bool = False
     _seen: dict[State, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def run(self) -> _Opened | None:
+    def find_goal(self) -> _Opened | None:
         """Return the goal, if there is one within the threshold."""
         switch = self.switch
         least = self.remaining.start()

@@ -20,7 +20,7 @@ def spread(problem: Replacement, kept: list[Kept]) -> Counts | None:
     An arrival goes where it leaves least memory (best fit) among the nodes that take it in the first pool, else among
     those that take it in the end. The resumes of a vjob are all in the first pool, or none of them takes its room.
     """
-    return _Spread(problem, kept).run()
+    return _Spread(problem, kept).place_all()
 
 
 def fill(problem: Replacement, counts: Counts) -> bool:
@@ -49,7 +49,7 @@ class _Spread:
         may_go = self._problem.classes[k].may_go
         return np.array([place.takes and may_go(i) for i, place in enumerate(places)], dtype=np.bool_)
 
-    def run(self) -> Counts | None:
+    def place_all(self) -> Counts | None:
         """Place vjobs that resume first, as whole as they are; then the single arrivals."""
         groups: dict[int, list[Mover]] = defaultdict(list)
         singles: list[Mover] = []

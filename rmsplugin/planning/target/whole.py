@@ -40,7 +40,7 @@ def search_whole(
         search: its seed decides for which nodes columns are chosen anew.
     """
     try:
-        return _Whole(problem, incumbent, bound, budget, search).run()
+        return _Whole(problem, incumbent, bound, budget, search).improve()
     except UnsuitableError:
         return dict.fromkeys(levels(problem), 0)
 
@@ -55,7 +55,7 @@ class _Whole:
     def _cost(self) -> int:
         return self._incumbent.best().plan.cost
 
-    def run(self) -> dict[Level, int]:
+    def improve(self) -> dict[Level, int]:
         wait_mib, again = 0, self._problem.wait_mib
         part = self._budget.part(_ANSWERS_SHARE)
         while again > wait_mib and self._cost > self._bound:

@@ -225,7 +225,7 @@ class Session:
         if status != _USAGE:
             _check("begin", status, said)
             raise UnavailableError("the guest broke off")
-        state = _parse_state(self._run("acks"))
+        state = _parse_state(self._run_in_guest("acks"))
         if unknown := {name: Ack(0, size) for name, size in sizes.items() if name not in state.acks}:
             self.acknowledge(unknown)
         return state
@@ -257,8 +257,8 @@ class Session:
             check()
 
         if self._beginning is None:
-            self._run("put", send)
-            answer = self._run("start")
+            self._run_in_guest("put", send)
+            answer = self._run_in_guest("start")
         else:
             send(self._beginning)
             answer = self._read_line(self._beginning)
@@ -424,7 +424,7 @@ class Session:
         _check_size(self._answers)
         return True
 
-    def _run(self, words: str, send: Callable[[Channel], None] | None = None) -> bytes:
+    def _run_in_guest(self, words: str, send: Callable[[Channel], None] | None = None) -> bytes:
         status, answer, said = self._command(words, send)
         _check(words, status, said)
         return answer

@@ -37,7 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_each_job_is_shown_with_its_next_and_last_run(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     backup = served.timetable.jobs[0]
-    served.runs.run(backup)
+    served.runs.do_job(backup)
     rows = {row["job"]: row for row in json.loads(said(capsys, "--json"))["schedule"]}
     assert list(rows) == JOBS
     done = rows["ledger-backup"]
@@ -53,7 +53,7 @@ def test_each_job_is_shown_with_its_next_and_last_run(served: Served, capsys: py
 
 def test_a_failure_is_shown_with_its_reason(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     gate = served.timetable.jobs[-1]
-    served.runs.run(gate)  # no cycle has looked yet
+    served.runs.do_job(gate)  # no cycle has looked yet
     line = next(line for line in said(capsys).splitlines() if line.startswith("gate "))
     assert "failed" in line and line.endswith("no cycle has looked at Slurm yet")
     [event] = [event for event in served.ledger.events() if event.kind == "schedule-failed"]
@@ -105,5 +105,5 @@ def test_durations_that_miss_are_proposed_and_those_that_hit_are_not(tmp_path: P
 
 def test_a_job_of_a_closed_schedule_does_nothing(served: Served) -> None:
     served.timetable.close()
-    served.runs.run(served.timetable.jobs[0])
+    served.runs.do_job(served.timetable.jobs[0])
     assert served.ledger.schedule.last("ledger-backup") is None

@@ -19,7 +19,7 @@ SLOW_NETWORK = Prices(network_mib_per_s=0.01)
 
 def unblocked(nodes: list[NodeLoad], prices: Prices = DEAR_STORE, limits: ReservationLimits = LIMITS) -> Unblocking:
     found = Unblocking(Board(nodes), Reservations(), 0.0, limits, prices)
-    found.run()
+    found.reconfigure()
     return found
 
 

@@ -59,41 +59,41 @@ def watch(slurm: Slurm, wakes: list[str]) -> QueueWatch:
     context: Any = SimpleNamespace(rms=slurm, slurm=slurm)
     slurm.submit(12)
     made = QueueWatch(context, ["vjob"], lambda: wakes.append(slurm.queue), lambda: slurm.cycle_s, lambda: slurm.now)
-    made.look()
-    made.look_if_submitted()
+    made.ask_slurm()
+    made.ask_slurm_if_submitted()
     wakes.clear()
     slurm.asked = 0
     return made
 
 
 def test_a_queue_that_has_changed_wakes_the_engine_once(slurm: Slurm, watch: QueueWatch, wakes: list[str]) -> None:
-    watch.look()
+    watch.ask_slurm()
     assert wakes == []
     slurm.queue = "held"
-    watch.look()
-    watch.look()
+    watch.ask_slurm()
+    watch.ask_slurm()
     assert wakes == ["held"]
 
 
 def test_a_vjob_that_was_submitted_wakes_the_engine_once_and_slurm_is_not_asked(
     slurm: Slurm, watch: QueueWatch, wakes: list[str]
 ) -> None:
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes == []
     slurm.submit(13)
     for _ in range(3):
-        watch.look_if_submitted()
+        watch.ask_slurm_if_submitted()
     assert (slurm.asked, wakes) == (0, ["job 13"])
 
 
 def test_a_vjob_wakes_the_engine_once_its_script_is_written(slurm: Slurm, watch: QueueWatch, wakes: list[str]) -> None:
     slurm.submit(13, None)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     slurm.submit(13, VJOB[:9])
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes == []
     slurm.submit(13)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes == ["job 13"]
 
 
@@ -103,7 +103,7 @@ def test_other_jobs_wake_nobody_however_many_are_submitted(
 ) -> None:
     for job in range(100, 130):
         slurm.submit(job, script)
-        watch.look_if_submitted()
+        watch.ask_slurm_if_submitted()
         slurm.now += 0.5
     assert (slurm.asked, wakes) == (0, [])
 
@@ -113,12 +113,12 @@ def test_two_that_are_submitted_at_the_same_instant_are_both_seen(
 ) -> None:
     """The kernel may tell the same time of both changes of a directory."""
     monkeypatch.setattr("rmsplugin.adapters.rms.slurm_scripts.changes", lambda _: tuple(range(10)))
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     monkeypatch.setattr("rmsplugin.adapters.rms.slurm_scripts.changes", lambda _: (99,) * 10)
     slurm.submit(21)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     slurm.submit(31)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes == ["job 21", "job 31"]
 
 
@@ -128,16 +128,16 @@ def test_the_first_arrivals_are_seen_to_at_once_and_a_thousand_in_a_minute_cause
     slurm.cycle_s = 0.3
     for number in range(1, 1001):
         slurm.submit(1000 + number)
-        watch.look_if_submitted()
+        watch.ask_slurm_if_submitted()
         if number % 8 == 0:
-            watch.look()
+            watch.ask_slurm()
         if number <= 5:
             assert wakes[-1] == f"job {1000 + number}"
         slurm.now += 0.06
     most = (CYCLES_MOST_S + 60 * CYCLES_SHARE) / slurm.cycle_s
     assert most / 2 < len(wakes) <= most + 1
     slurm.now += 10
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes[-1] == "job 2000", "what was submitted meanwhile is not forgotten"
 
 
@@ -147,11 +147,11 @@ def test_a_change_that_may_cause_no_cycle_yet_causes_one_later(
     slurm.cycle_s = 5.0
     for queue in ("a", "b"):
         slurm.queue = queue
-        watch.look()
+        watch.ask_slurm()
     assert wakes == ["a"]
     slurm.now += 2.0 / CYCLES_SHARE + 1
-    watch.look()
-    watch.look()
+    watch.ask_slurm()
+    watch.ask_slurm()
     assert wakes == ["a", "b"]
 
 
@@ -161,7 +161,7 @@ def test_where_slurms_state_cannot_be_seen_it_is_asked_now_and_then_only(
 ) -> None:
     slurm.state_dir = state_dir
     for _ in range(3):
-        watch.look_if_submitted()
+        watch.ask_slurm_if_submitted()
     assert (slurm.asked, wakes) == (0, [])
 
 
@@ -170,20 +170,20 @@ def test_where_slurms_state_is_seen_for_the_first_time_all_are_known(
 ) -> None:
     there = slurm.state_dir
     slurm.state_dir = ""
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     slurm.state_dir = there
     slurm.submit(14)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     slurm.submit(15)
-    watch.look_if_submitted()
+    watch.ask_slurm_if_submitted()
     assert wakes == ["job 15"]
 
 
 def test_a_slurm_that_does_not_answer_is_asked_again(slurm: Slurm, watch: QueueWatch, wakes: list[str]) -> None:
     slurm.silent = True
     slurm.queue = "held"
-    watch.look()
+    watch.ask_slurm()
     assert (slurm.asked, wakes) == (1, [])
     slurm.silent = False
-    watch.look()
+    watch.ask_slurm()
     assert wakes == ["held"]

@@ -97,7 +97,7 @@ class Host:
         while self.passed < end:
             self.passed += STEP_S
             self.scheduler.drive(self.passed)
-            self.timetable.look()
+            self.timetable.follow_host_clock()
             self.scheduler.drive(self.passed)
 
     @property
@@ -151,7 +151,7 @@ def test_a_clock_that_is_corrected_by_seconds_repeats_nothing(host: Host) -> Non
     host.live(1800.0)
     assert len(host.ran) == 1
     host.set_by = -20.0
-    host.timetable.look()  # at 12:59:40 again
+    host.timetable.follow_host_clock()  # at 12:59:40 again
     host.live(1000.0)
     assert len(host.ran) == 1
     host.live(HOUR_S)
@@ -274,7 +274,7 @@ def test_after_the_end_nothing_begins_and_what_is_under_way_is_interrupted(host:
     last = host.ledger.schedule.last("job")
     assert last is not None and last.state is RunState.INTERRUPTED
     host.timetable.close()
-    host.runs.run(host.job)
+    host.runs.do_job(host.job)
     assert host.ledger.schedule.last("job") == last
 
 

@@ -185,7 +185,7 @@ def begin(reports: UserReports, uid: int, behaviour: str, owner: int | None = No
 
 async def ended(reports: UserReports, report: UserReport) -> UserReport:
     """The report once it is made; raises what it raises."""
-    await until(lambda: reports.look(report.uid, report.number, 0).size >= 0)
+    await until(lambda: reports.kept_report(report.uid, report.number, 0).size >= 0)
     return report
 
 
@@ -252,10 +252,10 @@ def test_who_asks_anew_or_is_gone_leaves_no_process_behind(tmp_path: Path, monke
         second = begin(reports, 1, "3")
         await until(lambda: not is_there(pid))
         with pytest.raises(RefusedError):
-            reports.look(1, first.number, 0)
+            reports.kept_report(1, first.number, 0)
         pid = await process_of(second)
         monkeypatch.setattr(user_reports, "_KEPT_S", 0.1)
-        reports.look(1, second.number, 0)  # and never again
+        reports.kept_report(1, second.number, 0)  # and never again
         await until(lambda: not is_there(pid))
 
     assert with_reports(tmp_path, scenario) == [1, 1, 2, 2]  # dropped, and then ended

@@ -48,11 +48,11 @@ def start_event_loop() -> None:
         libvirt.registerErrorHandler(lambda _context, _error: None, None)
         libvirt.virEventRegisterDefaultImpl()
 
-        def run() -> None:
+        def serve_events() -> None:
             while True:
                 libvirt.virEventRunDefaultImpl()
 
-        threading.Thread(target=run, name="libvirt-events", daemon=True).start()
+        threading.Thread(target=serve_events, name="libvirt-events", daemon=True).start()
         _event_loop_runs = True
 
 
@@ -66,9 +66,9 @@ class Call(Generic[T]):
         self._done = threading.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
-        threading.Thread(target=self._run, args=(function,), name=f"libvirt: {what}", daemon=True).start()
+        threading.Thread(target=self._make_call, args=(function,), name=f"libvirt: {what}", daemon=True).start()
 
-    def _run(self, function: Callable[[], T]) -> None:
+    def _make_call(self, function: Callable[[], T]) -> None:
         # Errors are kept without their tracebacks: those would hold libvirt's objects, and the thread that drops a
         # connection's last reference must not close it.
         try:
@@ -190,7 +190,7 @@ class Link:
         connection is kept for the next long call: a start consists of two calls, and TLS takes its time.
         """
 
-        def run() -> T:
+        def call_on_spare() -> T:
             connection = self._take_spare() or Connection(self._uri)
             try:
                 value = connection.use(function)
@@ -200,7 +200,7 @@ class Link:
             self._keep_spare(connection)
             return value
 
-        return Call(f"{what} on {self.node}", run)
+        return Call(f"{what} on {self.node}", call_on_spare)
 
     def _take_spare(self) -> Connection | None:
         with self._lock:
@@ -222,7 +222,7 @@ class Link:
     ) -> Call[T]:
         """Like ``start``, for a call that needs connections to this node and to another one."""
 
-        def run() -> T:
+        def call_on_both() -> T:
             connections: list[Connection] = []
             try:
                 for link in (self, other):
@@ -233,7 +233,7 @@ class Link:
                 for connection in connections:
                     connection.retire()
 
-        return Call(f"{what} on {self.node}", run)
+        return Call(f"{what} on {self.node}", call_on_both)
 
     def close(self) -> None:
         """Give the connections up."""

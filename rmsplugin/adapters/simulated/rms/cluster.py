@@ -190,7 +190,7 @@ class SimulatedCluster:
             each = self._find(job_id)
             if each.state is not JobState.CONFIGURING:
                 raise RefusedError(f"job {job_id} is {each.detail}")
-            each.run(self._clock())
+            each.run_script(self._clock())
 
     def finish(self, job_id: int, detail: str = "COMPLETED") -> None:
         """End the batch script, or fail its node, or end its time: ``detail`` is Slurm's word for it."""
@@ -260,7 +260,7 @@ class SimulatedCluster:
                 self._end(each, "PREEMPTED" if each.preempted else "TIMEOUT")
             duration_s = self._duration_s(each)
             if each.state is JobState.CONFIGURING and duration_s is not None and now >= each.since + duration_s:
-                each.run(now)
+                each.run_script(now)
         look_at_dependencies(self._jobs.values())
         for each in self._jobs.values():
             each.accrue(now)
@@ -296,7 +296,7 @@ class SimulatedCluster:
                 each.shown = self.priorities.of(each, now)
                 each.begin(place.node, place.limit_s, now)
                 if self._duration_s(each) == 0:
-                    each.run(now)
+                    each.run_script(now)
 
     def _preempt(self, cluster: SimulatedNodes, each: SimulatedJob, claimed: set[str]) -> None:
         node, leaving = cluster.make_room(each, claimed)

@@ -114,7 +114,7 @@ class SimulatedJob:
         self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
         self.stopped = False
 
-    def run(self, now: float) -> None:
+    def run_script(self, now: float) -> None:
         """Start its script, or let it go on; its node carries out a resume within two seconds before the suspension."""
         if self.state is JobState.SUSPENDED:
             self.suspended_s += now - self.suspended_at

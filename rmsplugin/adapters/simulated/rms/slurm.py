@@ -145,7 +145,7 @@ class SimulatedRms(SimulatedCluster):
             self._called("resume", job_id)
             each = self._find(job_id)
             if each.state is JobState.SUSPENDED:
-                each.run(self._clock())
+                each.run_script(self._clock())
                 if self.resumes_lost:
                     self.resumes_lost, each.stopped = self.resumes_lost - 1, True
                 self.priorities.compute(each, self._clock())

@@ -54,7 +54,7 @@ def start(task: Task) -> None:
         with Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING]) as opening:
             templates = _bring_up_all(task, vms, told, opening)
         job = await_allocation(task, patience_s, opened=opening.at)
-        _run(task, vms, job, told, from_template=all(templates.values()))
+        _enter_running(task, vms, job, told, from_template=all(templates.values()))
     except _NoStartError as error:
         _back_to_waiting(task, sentence_of(error.errors))
         raise combined(error.errors) from None
@@ -113,7 +113,7 @@ def _each(task: Task, vms: list[VMRow], act: Callable[[VMRow], None]) -> None:
         raise _NoStartError(errors)
 
 
-def _run(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, from_template: bool) -> None:
+def _enter_running(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, from_template: bool) -> None:
     """Enter *running*, once the VMs have the front's user and place of the script. Raises _NoStartError."""
     how = "all VMs answer, from a template" if from_template else "all VMs answer"
     place = partial(task.context.slurm.facts.script_path, task.job_id)
