@@ -7,56 +7,16 @@ invariants and from interfaces.md. So one mistake cannot hide in both.
 
 from __future__ import annotations
 
-import enum
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState, state_of
+from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Held, first_broken
-from rmsplugin.model.vjob import VJobState
-
-Pools = Sequence[Sequence[Action]]
-
-
-class Rule(enum.StrEnum):
-    """The rules that a plan can break."""
-
-    UNKNOWN_VM = "unknown-vm"  # of an action, or of the target
-    STALE = "stale"  # planned for a demand that the VM does not have
-    ILLEGAL = "illegal"  # the VM is not in the state, or not at the place, that the action starts from (I1)
-    TWICE = "twice"  # two actions on one VM in a pool
-    DESTINATION = "destination"  # unknown, not up, against a rule of the vjob, or no move at all
-    MEMORY = "memory"  # overcommitted while a pool is carried out (I3)
-    EMPTY_POOL = "empty-pool"
-    LATE = "late"  # a suspend, stop or pause after the first pool that may have it
-    SCATTERED = "scattered"  # the resumes, pauses or unpauses of a vjob in several pools
-    CPUS = "cpus"  # a VM goes on where its CPUs are not free
-    BYPASS = "bypass"  # that leads nowhere, or a detour that is not marked as one
-    PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended or paused
-    LOSS = "loss"  # the work of a vjob is thrown away (I2, I5)
-    TARGET = "target"  # a VM is not at its target in the end (I2: nor is its saved state)
-    MIXED = "mixed"  # VMs of a vjob are in different states in the end (I4)
-    VIABILITY = "viability"  # a node has less than its VMs demand in the end
-    NODE = "node"  # an action of a node is impossible, or could begin too early
-    COST = "cost"  # another cost than stated
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One fault of a plan: its pool (from 0) and its action, if it is about one in particular."""
-
-    rule: Rule
-    pool: int | None
-    action: Action | None
-    sentence: str
-
-    def __str__(self) -> str:
-        where = "the plan" if self.pool is None else f"pool {self.pool}"
-        return f"{where}{f', {self.action}' if self.action else ''}: {self.sentence}"
+from rmsplugin.planning.violations import Pools, Rule, Violation
+from rmsplugin.planning.way_checker import check_detours, check_places, outcome_of
 
 
 def check_plan(
@@ -69,8 +29,8 @@ def check_plan(
     """
     run = _Run(source)
     found = [violation for number, pool in enumerate(pools) for violation in run.pool(number, pool)]
-    found += _places(source, pools)
-    found += _detours(source, pools)
+    found += check_places(source, pools)
+    found += check_detours(source, pools)
     found += _ends(source, target, run.locations)
     found += _mixtures(source, target, run.locations)
     found += _overloads(source, run.locations)
@@ -109,7 +69,7 @@ class _Run:
         yield from self._overcommitted(number, begun)
         yield from self._without_cpus(number, begun)
         for name, action in begun.items():
-            before, after = self.locations[name], _after(action)
+            before, after = self.locations[name], outcome_of(action)
             self._add(before, self.source.vm_by_name[name], -1)
             self._add(after, self.source.vm_by_name[name], 1)
             self.locations[name] = after
@@ -172,14 +132,14 @@ class _Run:
         if not vjob.rules:
             return None
         held = _held(vjob, self.locations)
-        held += _held(vjob, {name: _after(each) for name, each in begun.items()})
+        held += _held(vjob, {name: outcome_of(each) for name, each in begun.items()})
         broken = first_broken(vjob.rules, held, [(action.vm.name, node)], at_end=False)
         return None if broken is None else f"vjob {vjob.name}: {broken}"
 
     def _overcommitted(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
         arriving: dict[str, list[VM]] = defaultdict(list)
         for name, action in begun.items():
-            after = _after(action)
+            after = outcome_of(action)
             if action.kind not in (ActionKind.PAUSE, ActionKind.UNPAUSE) and after.node in self.memory:
                 if after.state not in (VMState.RUNNING, VMState.PAUSED):
                     continue
@@ -234,120 +194,6 @@ def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> It
         broken = first_broken(vjob.rules, held, came, at_end=True)
         if broken is not None:
             yield Violation(Rule.DESTINATION, None, None, f"vjob {vjob.name}: {broken} in the end")
-
-
-def _after(action: Action) -> Location:
-    match action.kind:
-        case ActionKind.STOP:
-            return Location(VMState.WAITING if action.requeue else VMState.TERMINATED)
-        case ActionKind.SUSPEND:
-            return Location(VMState.SLEEPING, action.destination)
-        case ActionKind.MIGRATE if action.paused:
-            return Location(VMState.PAUSED, action.destination)
-        case ActionKind.PAUSE:
-            return Location(VMState.PAUSED, action.source)
-        case ActionKind.RUN | ActionKind.MIGRATE | ActionKind.RESUME | ActionKind.UNPAUSE:
-            return Location(VMState.RUNNING, action.destination)
-
-
-#: The checker's word for an action that all VMs of a vjob do in one pool.
-_TOGETHER = {ActionKind.RESUME: "resumed", ActionKind.PAUSE: "paused", ActionKind.UNPAUSE: "unpaused"}
-
-
-def _places(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """RR-6929 section 4.1: suspends and stops in the first pool, all resumes of a vjob in one; and forbidden actions.
-
-    Pools of pauses, unpauses and stops alone, before all others, cost nothing: suspends may be in the first one after.
-    """
-    at_once = (ActionKind.PAUSE, ActionKind.UNPAUSE, ActionKind.STOP)
-    costly = (number for number, pool in enumerate(pools) if any(action.kind not in at_once for action in pool))
-    first = next(costly, len(pools))
-    together: dict[tuple[ActionKind, str], int] = {}
-    woken: set[str] = set()  # VMs that were resumed on the way: they are paused apart from the others
-    for number, pool in enumerate(pools):
-        for action in pool:
-            vjob = source.vjob_by_vm.get(action.vm.name)
-            if vjob is None:
-                continue
-            yield from _wrongs(source, vjob, number, action, first, action.vm.name in woken)
-            if action.kind in _TOGETHER and not (action.kind is ActionKind.PAUSE and action.vm.name in woken):
-                before = together.setdefault((action.kind, vjob.name), number)
-                if before != number:
-                    done = f"vjob {vjob.name} is {_TOGETHER[action.kind]} in pool {before} already"
-                    yield Violation(Rule.SCATTERED, number, action, f"{done}, and its VMs must be together")
-        woken |= {action.vm.name for action in pool if action.kind is ActionKind.RESUME}
-
-
-def _wrongs(
-    source: Configuration, vjob: VJob, number: int, action: Action, first: int, woken: bool
-) -> Iterator[Violation]:
-    """``first``: the first pool that may cost something; ``woken``: the VM was resumed in the plan."""
-    suspends = action.kind is ActionKind.SUSPEND and not action.bypass
-    pauses = action.kind is ActionKind.PAUSE
-    if (number > first and (suspends or action.kind is ActionKind.STOP)) or (number > 0 and pauses and not woken):
-        yield Violation(Rule.LATE, number, action, "it is always feasible, and belongs into the first pool")
-    if (suspends or pauses) and not vjob.preemptible and state_of(vjob, source.locations) is not VJobState.PAUSED:
-        yield Violation(Rule.PREEMPTION, number, action, f"vjob {vjob.name} is not preemptible: it stays running")
-    if action.requeue and not vjob.lost and state_of(vjob, source.locations) is not VJobState.WAITING:
-        sentence = f"vjob {vjob.name} is not lost: to begin anew throws away what it has computed"
-        yield Violation(Rule.LOSS, number, action, sentence)
-
-
-def _detours(source: Configuration, pools: Pools) -> Iterator[Violation]:
-    """A bypass leads on: suspend -> resume, migrate or resume -> migrate; and each action on the way is a bypass."""
-    steps: dict[str, list[tuple[int, Action]]] = defaultdict(list)
-    for number, pool in enumerate(pools):
-        for action in pool:
-            steps[action.vm.name].append((number, action))
-    for name, all_of_it in steps.items():
-        yield from _vain_pauses(source, name, all_of_it)
-        own = [(number, step) for number, step in all_of_it if step.kind not in _IN_PLACE]
-        before: Action | None = None
-        nexts = [*(step for _, step in own), None][1:]
-        for (number, action), following in zip(own, nexts, strict=True):
-            wrong = _wrong_detour(source, before, action, following)
-            if wrong is not None:
-                yield Violation(Rule.BYPASS, number, action, wrong)
-            before = action
-
-
-_IN_PLACE = (ActionKind.PAUSE, ActionKind.UNPAUSE)
-
-
-def _vain_pauses(source: Configuration, name: str, steps: Sequence[tuple[int, Action]]) -> Iterator[Violation]:
-    """A VM is paused only to end so or to be saved, and goes on only to run in the end; each once."""
-    runs = bool(steps) and _after(steps[-1][1]).state is VMState.RUNNING
-    seen: set[ActionKind] = set()
-    for number, action in steps:
-        if action.kind not in _IN_PLACE:
-            continue
-        wrong = action.kind in seen or runs is (action.kind is ActionKind.PAUSE)
-        seen.add(action.kind)
-        if wrong and name in source.vm_by_name:
-            yield Violation(Rule.BYPASS, number, action, f"{name} does not end so: it is for nothing")
-
-
-def _wrong_detour(source: Configuration, before: Action | None, action: Action, following: Action | None) -> str | None:
-    if not action.bypass:
-        if following is None or action.requeue:
-            return None
-        return f"{following} follows: it is a bypass, and not marked as one"
-    match action.kind:
-        case ActionKind.SUSPEND:
-            if following is None or following.kind is not ActionKind.RESUME:
-                return "no resume of the VM follows"
-        case ActionKind.MIGRATE:
-            # a pivot may turn out to be a dead end: then the state is saved there, and its resume must follow in turn
-            breaks = following is not None and following.kind is ActionKind.SUSPEND and following.bypass
-            if following is None or not (breaks or following.kind is ActionKind.MIGRATE):
-                return "no migration of the VM follows"
-        case _:
-            # or the VM wakes with its vjob where there is room, and migrates to where it ends
-            moves_on = following is not None and following.kind is ActionKind.MIGRATE
-            suspended = before is not None and before.kind is ActionKind.SUSPEND and before.bypass
-            if not suspended and not moves_on:
-                return "no bypass suspended the VM before, and no migration of it follows"
-    return None
 
 
 def _reached(location: Location, wanted: Location) -> bool:

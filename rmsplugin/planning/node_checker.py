@@ -12,7 +12,7 @@ from rmsplugin.model.action import Action
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, NodeState
 from rmsplugin.model.node_action import NodeAction, NodeActionKind
-from rmsplugin.planning.checker import Rule, Violation
+from rmsplugin.planning.violations import Rule, Violation
 
 Needs = Sequence[Sequence[int]]
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
-from rmsplugin.planning.checker import Rule, Violation
+from rmsplugin.planning.violations import Rule, Violation
 
 
 def check_order(source: Configuration, actions: Sequence[Action], needs: Sequence[Sequence[int]]) -> list[Violation]:

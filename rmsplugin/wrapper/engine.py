@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
-from rmsplugin.wrapper.session.session import Access, Ending
+from rmsplugin.wrapper.session.access import Access
+from rmsplugin.wrapper.session.session import Ending
 
 TYPE_CHECKING = False  # see rmsplugin/client.py
 if TYPE_CHECKING:

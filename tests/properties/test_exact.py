@@ -14,7 +14,7 @@ from properties.test_placement import Instance, every_target, instances
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.checker import Rule, check_plan, recomputed_cost
+from rmsplugin.planning.checker import check_plan, recomputed_cost
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.exact import Found, cheapest
@@ -24,6 +24,7 @@ from rmsplugin.planning.order.small import best_order, switch_to
 from rmsplugin.planning.order.switch import NEVER, UNIT, Switch
 from rmsplugin.planning.plan import Plan
 from rmsplugin.planning.target.placement import Placed, place
+from rmsplugin.planning.violations import Rule
 
 Problem = tuple[Configuration, Mapping[str, Location]]
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from rmsplugin.adapters.guests.used import Used
-from rmsplugin.adapters.nodes.ssh import _read as agents_answer
+from rmsplugin.adapters.nodes.answers import read_answer as agents_answer
 from rmsplugin.adapters.platform.base import KernelImage, VMSpec
 from rmsplugin.adapters.platform.libvirt.domain_xml import Machine, domain_xml, with_paths_of
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
@@ -25,7 +25,8 @@ from rmsplugin.model.vjob import Geometry
 from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.workload.swf import FaultyLineError, parse_line
 from rmsplugin.wrapper.carry_out.asked import read as asked
-from rmsplugin.wrapper.session.session import Access, _parse_state
+from rmsplugin.wrapper.session.access import Access
+from rmsplugin.wrapper.session.guest_state import parse_state
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.signals import Fate, parse_fate
 
@@ -172,7 +173,7 @@ Parser = Callable[[bytes], object]
 PARSERS: dict[str, tuple[Parser, bytes, tuple[type[Exception], ...]]] = {
     "requests of clients": (lambda data: asked(io.BytesIO(data)), _request(), (RefusedError,)),
     "what a guest used": (text(Used.parse), b"usage_usec=1\nuser_usec=2\nmemory_bytes=3\n", (OperationFailedError,)),
-    "what a guest knows of its script": (_parse_state, b"started\nkept out 5\nout 7 12\n", (OperationFailedError,)),
+    "what a guest knows of its script": (parse_state, b"started\nkept out 5\nout 7 12\n", (OperationFailedError,)),
     "steps of a guest": (_steps, b"hub\nbegan 0 3 name\nended 0 exit 2\nbegan 1 1 x\nended 1 signal 9\nnow\n", ()),
     "answers of a node's agent": (_agent, b'{"bytes_done": 5}\n{"size": 7, "name": "x"}\n', (OperationFailedError,)),
     "the engine's answer to a wrapper": (

@@ -17,7 +17,7 @@ from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
-from rmsplugin.planning.checker import Rule, Violation
+from rmsplugin.planning.violations import Rule, Violation
 
 S = VJobState
 

@@ -18,7 +18,7 @@ from unit.munged import Munged
 from unit.served import ME, PATIENCE_S, Served
 
 from rmsplugin.adapters.guests import ssh as guests
-from rmsplugin.adapters.nodes import ssh as agents
+from rmsplugin.adapters.nodes import answers as agents
 from rmsplugin.adapters.nodes.ssh_link import Patience
 from rmsplugin.cli.shared.pages import read_older
 from rmsplugin.engine.serve import requests, views
@@ -274,7 +274,7 @@ LINES = (b'{"a": "' + b"x" * 2000 + b'"}\n') * 30
 def test_an_agent_that_never_stops_talking_has_failed(chunk: bytes, bound: str) -> None:
     endless = EndlessChannel(chunk, 10 * getattr(agents, bound) // len(chunk))
     with pytest.raises(OperationFailedError, match="says more than any answer has"):
-        agents._read(endless, Patience(PATIENCE_S), "list on n1", None)  # type: ignore[arg-type]
+        agents.read_answer(endless, Patience(PATIENCE_S), "list on n1", None)  # type: ignore[arg-type]
 
 
 class Pieces(EndlessChannel):
@@ -292,5 +292,5 @@ def test_what_an_agent_says_is_read_the_same_in_pieces_of_any_size(size: int) ->
         whole = text + end
         told: list[Any] = []
         channel = Pieces([whole[start : start + size] for start in range(0, len(whole), size)])
-        answer = agents._read(channel, Patience(PATIENCE_S), "list", told.append)  # type: ignore[arg-type]
+        answer = agents.read_answer(channel, Patience(PATIENCE_S), "list", told.append)  # type: ignore[arg-type]
         assert (answer, told) == ({"states": ["vjob1-0"] * 20}, [{"bytes_done": 1}, {"bytes_done": 2}])

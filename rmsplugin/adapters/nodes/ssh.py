@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import socket
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import paramiko
 
+from rmsplugin.adapters.nodes.answers import read_answer
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -346,15 +344,11 @@ class NodeAgents:
                 if content:
                     channel.sendall(content)
                 channel.shutdown_write()
-                return _read(channel, patience, what, advance)
+                return read_answer(channel, patience, what, advance)
             except TimeoutError:
                 raise TimedOutError(f"{what} did not end in time") from None
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise UnavailableError(f"{what}: the connection broke: {error}") from None
-
-
-#: More than a line of an agent's can have (all saved states of a node), and than all its progress lines together.
-_LINE_MAX, _ANSWER_MAX = 4 << 20, 64 << 20
 
 
 def _with(guard: Guard | None) -> list[str]:
@@ -363,41 +357,3 @@ def _with(guard: Guard | None) -> list[str]:
 
 def _of(checkpoint: int) -> list[str]:
     return ["--checkpoint", str(checkpoint)] if checkpoint else []
-
-
-def _read(
-    channel: paramiko.Channel, patience: Patience, what: str, advance: Callable[[Mapping[str, int]], None] | None
-) -> dict[str, Any]:
-    """Read lines up to the end, reporting the progress among them; the last one is the answer."""
-    answer, pending, received = None, bytearray(), 0
-    while True:
-        channel.settimeout(patience.remaining_s)
-        chunk = channel.recv(65536)
-        received += len(chunk)
-        *lines, rest = chunk.split(b"\n")
-        if lines or not chunk:  # the parts of a line are joined once, when its end has come
-            lines = [bytes(pending) + b"".join(lines[:1]), *lines[1:]]
-            pending = bytearray()
-        pending += rest
-        if len(pending) > _LINE_MAX or received > _ANSWER_MAX:
-            raise OperationFailedError(f"{what}: the agent says more than any answer has")
-        for line in filter(None, lines):
-            try:
-                answer = json.loads(line)
-            except ValueError:
-                raise OperationFailedError(f"{what}: unexpected answer {line[:200]!r}") from None
-            if _is_progress(answer) and advance:
-                advance(answer)
-        if not chunk:
-            break
-    if not isinstance(answer, dict) or _is_progress(answer):
-        errors = b""
-        with suppress(TimeoutError, socket.timeout):
-            errors = channel.recv_stderr(2000)
-        text = errors.decode(errors="replace").strip().rpartition("\n")[2]
-        raise OperationFailedError(f"{what}: the agent ended without an answer: {text or 'no message'}")
-    return answer
-
-
-def _is_progress(line: Any) -> bool:
-    return isinstance(line, dict) and "bytes_done" in line

@@ -56,6 +56,19 @@ def add_command(commands: options.Commands) -> None:
     )
     plan.add_argument("--instance", metavar="FILE", help=INSTANCE)
     plan.add_argument("--live", action="store_true", help="show what the next cycle of the engine would do, and why")
+    _add_decision_options(plan)
+    add_search_options(plan)
+    plan.add_argument("--json", action="store_true", help="the answer as JSON")
+    plan.add_argument(
+        "--dot",
+        metavar="FILE",
+        help="write the reconfiguration graph for Graphviz; - prints it, and nothing else, on standard output",
+    )
+    plan.set_defaults(refuse=plan.error)
+
+
+def _add_decision_options(plan: argparse.ArgumentParser) -> None:
+    """Add what the settings say where the engine decides."""
     plan.add_argument(
         "--policy",
         metavar="POLICY",
@@ -103,14 +116,6 @@ def add_command(commands: options.Commands) -> None:
         type=options.positive_seconds,
         help="slowdown: --user-share makes way only for vjobs that have waited for this time (default: 3600)",
     )
-    add_search_options(plan)
-    plan.add_argument("--json", action="store_true", help="the answer as JSON")
-    plan.add_argument(
-        "--dot",
-        metavar="FILE",
-        help="write the reconfiguration graph for Graphviz; - prints it, and nothing else, on standard output",
-    )
-    plan.set_defaults(refuse=plan.error)
 
 
 def _refuse_misuse(arguments: argparse.Namespace) -> None:

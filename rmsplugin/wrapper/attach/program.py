@@ -21,9 +21,10 @@ from rmsplugin.wrapper.attach.preparation import Preparation
 from rmsplugin.wrapper.attach.sentry import Sentry
 from rmsplugin.wrapper.attach.telltale import Telltale
 from rmsplugin.wrapper.engine import EngineLink
+from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.commands import Commands
 from rmsplugin.wrapper.session.mailbox import Mailbox
-from rmsplugin.wrapper.session.session import Access, Ending, NoRoomError, Session
+from rmsplugin.wrapper.session.session import Ending, NoRoomError, Session
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.session.streams import OutputFile, same_file
 

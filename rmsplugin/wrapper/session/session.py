@@ -6,7 +6,6 @@ section 3). A lost connection raises UnavailableError, and every command can be 
 
 from __future__ import annotations
 
-import binascii
 import os
 import select
 import socket
@@ -15,15 +14,13 @@ from collections.abc import Callable
 
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.wrapper import TOOLS
+from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.commands import Commands
+from rmsplugin.wrapper.session.guest_state import SHOWN_BYTES, GuestState, is_number, parse_state
 from rmsplugin.wrapper.session.libssh2 import Channel, Connection
 from rmsplugin.wrapper.session.mailbox import Mailbox, kill_line
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.session.streams import Ack, OutputFile, ReplayNeeded
-
-TYPE_CHECKING = False  # see rmsplugin/client.py
-if TYPE_CHECKING:
-    from typing import Any
 
 SSH_PORT = 22
 _GUEST = f"{TOOLS}/rmsplugin-guest"
@@ -34,8 +31,7 @@ _USAGE, _NO_ROOM = 2, 3  # exit statuses of `rmsplugin-guest`
 # No tool of ours prints so much at once. The user may have replaced our tools: he pays for his VM's memory, and not for
 # the front's.
 _SAID_BYTES = 1 << 16
-_SHOWN_BYTES = 1 << 10
-_LARGEST_COUNT, _LARGEST_EXIT_CODE, _LARGEST_SIGNAL = 10**15, 255, 64
+_LARGEST_EXIT_CODE, _LARGEST_SIGNAL = 255, 64
 
 # The guest holds back output that is not acknowledged yet: this is often enough that a script that prints much does not
 # wait for it.
@@ -46,54 +42,6 @@ _ACKNOWLEDGE_S = 5.0
 # this process stopped. A VM that moves or sleeps for longer than this is connected to anew.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _UNACKNOWLEDGED_MS = 20_000
-
-
-class Access:
-    """The engine's facts about a running vjob: the way into its VMs."""
-
-    __slots__ = ("address", "host_key", "private_key", "returned", "returns", "user", "vm_names")
-
-    def __init__(self, user: str, vm_names: tuple[str, ...], address: str, host_key: str, private_key: str) -> None:
-        """``address`` and ``host_key`` are those of the first VM; the host key is ``ssh-ed25519 AAAA...``."""
-        self.user, self.vm_names, self.address = user, vm_names, address
-        self.host_key, self.private_key = host_key, private_key
-        #: The number of times that the vjob went back to a checkpoint, and the message about the last time for its
-        #: user.
-        self.returns, self.returned = 0, ""
-
-    @classmethod
-    def parse(cls, answer: dict[str, Any]) -> Access | None:
-        """Read the engine's answer; None while the VMs are not running.
-
-        Raises:
-            UnavailableError: the answer is not of the engine's form.
-        """
-        if answer.get("state") != "running" or not answer.get("vms"):
-            return None
-        try:
-            vms = answer["vms"]
-            access = cls(
-                str(answer["user"]),
-                tuple(str(vm["name"]) for vm in vms),
-                str(vms[0]["address"]),
-                str(vms[0]["host_key"]),
-                str(answer["private_key"]),
-            )
-            access.returns, access.returned = int(answer.get("returns", 0)), str(answer.get("returned", ""))
-            return access
-        except (KeyError, TypeError) as error:
-            raise UnavailableError(f"the engine's answer lacks {error}") from None
-
-    def host_key_bytes(self) -> bytes:
-        """The host key as it travels.
-
-        Raises:
-            UnavailableError: the host key is not of the engine's form.
-        """
-        try:
-            return binascii.a2b_base64(self.host_key.split()[1], strict_mode=True)
-        except (IndexError, ValueError):
-            raise UnavailableError("the engine's answer has no proper host key") from None
 
 
 class NoRoomError(RefusedError):
@@ -107,40 +55,6 @@ class Ending:
 
     def __init__(self, exit_code: int, signal: int) -> None:
         self.exit_code, self.signal = exit_code, signal
-
-
-class GuestState:
-    """The guest's knowledge of the script: whether it was started at all; the delivered part of each stream."""
-
-    __slots__ = ("acks", "kept_from", "started")
-
-    def __init__(self) -> None:
-        self.started = False
-        self.acks: dict[str, Ack] = {}
-        self.kept_from: dict[str, int] = {}
-
-
-def _parse_state(said: bytes) -> GuestState:
-    result = GuestState()
-    for line in said.decode("ascii", "replace").splitlines():
-        match line.split():
-            case ["started"]:
-                result.started = True
-            case ["kept", stream, offset]:
-                result.kept_from[stream] = _count(offset)
-            case [stream, offset, size]:
-                result.acks[stream] = Ack(_count(offset), _count(size))
-    return result
-
-
-def _count(text: str) -> int:
-    if not _is_number(text, _LARGEST_COUNT):
-        raise OperationFailedError(f"the guest does not tell how much of the output came: {text[:_SHOWN_BYTES]}")
-    return int(text)
-
-
-def _is_number(text: str, largest: int) -> bool:
-    return text.isdecimal() and len(text) <= len(str(largest)) and int(text) <= largest
 
 
 class Session:
@@ -210,7 +124,7 @@ class Session:
         said = self._read(beginning, deadline, until=b"ready\n")
         if not said.endswith(b"ready\n"):
             return self._begin_as_before(beginning, sizes)
-        state = _parse_state(said)
+        state = parse_state(said)
         self._acknowledged, self._acknowledged_at = state.acks, time.monotonic()
         if state.started:
             self._read(beginning, deadline)
@@ -225,7 +139,7 @@ class Session:
         if status != _USAGE:
             _check("begin", status, said)
             raise UnavailableError("the guest broke off")
-        state = _parse_state(self._run_in_guest("acks"))
+        state = parse_state(self._run_in_guest("acks"))
         if unknown := {name: Ack(0, size) for name, size in sizes.items() if name not in state.acks}:
             self.acknowledge(unknown)
         return state
@@ -277,9 +191,9 @@ class Session:
         _check("wait", *self._waiting.close())
         answer = self._end
         match answer.decode("ascii", "replace").split():
-            case ["exit", code] if _is_number(code, _LARGEST_EXIT_CODE):
+            case ["exit", code] if is_number(code, _LARGEST_EXIT_CODE):
                 return Ending(int(code), 0)
-            case ["signal", number] if _is_number(number, _LARGEST_SIGNAL):
+            case ["signal", number] if is_number(number, _LARGEST_SIGNAL):
                 return Ending(0, int(number))
         raise OperationFailedError(f"the guest does not tell how the script ended: {_text(answer)}")
 
@@ -481,4 +395,4 @@ def _check_size(said: bytes | bytearray) -> None:
 
 
 def _text(data: bytes | bytearray) -> str:
-    return " ".join(data[:_SHOWN_BYTES].decode("utf-8", "replace").split())
+    return " ".join(data[:SHOWN_BYTES].decode("utf-8", "replace").split())

@@ -40,11 +40,11 @@ from rmsplugin.model.elements import SHARED, VM, WAITING, Node, VJob, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
-from rmsplugin.planning.checker import Rule, Violation
 from rmsplugin.planning.order import makespan
 from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.order.makespan import Makespan
 from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.violations import Rule, Violation
 from rmsplugin.proposing import check, propose
 from rmsplugin.proposing.document import document, states_before
 from rmsplugin.proposing.proposal import Proposal, sentence

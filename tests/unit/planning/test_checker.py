@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from unit.checked_plan import (
@@ -34,8 +35,9 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
-from rmsplugin.planning import checker
-from rmsplugin.planning.checker import Rule, Violation, check_plan, recomputed_cost
+from rmsplugin.planning import checker, violations, way_checker
+from rmsplugin.planning.checker import check_plan, recomputed_cost
+from rmsplugin.planning.violations import Rule, Violation
 
 
 def test_a_plan_with_a_bit_of_everything_is_accepted() -> None:
@@ -153,12 +155,14 @@ def test_an_interrupted_start_may_be_taken_back() -> None:
     assert check_plan(source, {"l1": WAITING}, [[stop(L1, "n1", requeue=True)]]) == []
 
 
-def test_the_checker_shares_nothing_with_the_planner_but_the_model() -> None:
-    tree = ast.parse(Path(checker.__file__).read_text())
+@pytest.mark.parametrize("part", [checker, way_checker, violations])
+def test_the_checker_shares_nothing_with_the_planner_but_the_model(part: ModuleType) -> None:
+    tree = ast.parse(Path(str(part.__file__)).read_text())
     modules = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     ours = {name for name in modules | names if name.split(".")[0] == "rmsplugin"}
-    assert ours and all(name.startswith("rmsplugin.model.") for name in ours)
+    own = {"rmsplugin.planning.way_checker", "rmsplugin.planning.violations"}
+    assert ours and all(name.startswith("rmsplugin.model.") for name in ours - own)
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert not used & {"is_feasible", "is_applicable", "apply", "obstacle", "before", "after", "frees", "demands"}
 

@@ -34,7 +34,8 @@ from rmsplugin.model.elements import (
     running_on,
     sleeping_on,
 )
-from rmsplugin.planning.checker import Rule, check_plan
+from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.violations import Rule
 
 Change = Callable[[Pools, Target], object]
 

@@ -19,7 +19,8 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
-from rmsplugin.planning.checker import Rule, check_plan, recomputed_cost
+from rmsplugin.planning.checker import check_plan, recomputed_cost
+from rmsplugin.planning.violations import Rule
 
 A1, A2, B1, B2, C, D, E = (
     VM("a1", Resources(1, 512)),

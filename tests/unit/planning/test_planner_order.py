@@ -8,12 +8,12 @@ from rmsplugin.model.action import migrate, resume, run, stop, suspend
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
-from rmsplugin.planning.checker import Rule
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.violations import Rule
 from rmsplugin.settings.deciding import Durations as Section
 
 

@@ -15,7 +15,7 @@ from rmsplugin.errors import UnavailableError
 from rmsplugin.wrapper.attach import program as attach
 from rmsplugin.wrapper.attach.preparation import Preparation
 from rmsplugin.wrapper.attach.program import Wrapper
-from rmsplugin.wrapper.session.session import Access
+from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.streams import Ack
 
 

@@ -14,9 +14,10 @@ from patience import PATIENCE_S
 from unit import guestbox
 
 from rmsplugin.errors import OperationFailedError, UnavailableError
+from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.libssh2 import Connection
 from rmsplugin.wrapper.session.mailbox import Mailbox
-from rmsplugin.wrapper.session.session import SSH_PORT, Access, Session
+from rmsplugin.wrapper.session.session import SSH_PORT, Session
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.session.streams import Ack
 from rmsplugin.wrapper.signals import Fate
