@@ -9,6 +9,7 @@ from typing import Any
 
 import examples
 import pytest
+from e2e import common_templates
 from hypothesis import settings
 
 # No test may fail because the machine is busy. All else is as Hypothesis has it, here and in CI.
@@ -32,6 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Tests of properties are told how many examples to try before they are read."""
     examples.whole = bool(config.getoption("--whole"))
+    common_templates.begin_run()
+
+
+def pytest_unconfigure() -> None:
+    """What miniclusters of this run had in common goes with the run."""
+    common_templates.end_run()
 
 
 @pytest.fixture(scope="session")

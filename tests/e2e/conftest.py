@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e import common_templates
 from e2e.cluster import Cluster
 
 _WINDOW = "--demand-window-s"
@@ -37,9 +38,16 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     try:
         result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, "--cycle-s", "1", *options)
         assert result.code == 0, result.err
+        share_templates(cluster)
         yield cluster
+        share_templates(cluster)
     finally:
         cluster.manage("down")
+
+
+def share_templates(cluster: Cluster) -> None:
+    """Between two tests: who is in one of them may look at what its nodes have."""
+    common_templates.share(cluster.host_path(node, "/") for node in cluster.nodes)
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +71,4 @@ def clean(request: pytest.FixtureRequest) -> Iterator[None]:
             cluster.ok("scontrol", "update", f"NodeName={line.split()[0]}", "State=RESUME")
         if drained:
             warnings.warn(f"after {request.node.name}: {'; '.join(drained)}", stacklevel=1)
+        share_templates(cluster)

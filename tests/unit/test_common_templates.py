@@ -1,0 +1,73 @@
+"""Templates that the miniclusters of a run have in common."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from e2e import common_templates
+
+STATE, OTHER = "key-image-qemu.state", "other-image-qemu.state"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the directories of runs are; this process is a run."""
+    monkeypatch.setattr(common_templates, "_PLACE", tmp_path / "place")
+    monkeypatch.setenv("RMSPLUGIN_TESTS_RUN", str(os.getpid()))
+    return tmp_path / "place"
+
+
+def templates_of(node: Path) -> Path:
+    directory = node / "var/lib/rmsplugin/templates"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def test_what_a_node_has_made_is_there_for_the_others_and_for_later_clusters(place: Path, tmp_path: Path) -> None:
+    nodes = [tmp_path / name for name in ("n1", "n2")]
+    (templates_of(nodes[0]) / STATE).write_bytes(b"first")
+    (templates_of(nodes[1]) / OTHER).write_bytes(b"second")
+    common_templates.share(nodes)
+    later = tmp_path / "later"
+    common_templates.share([later])
+    for node in (*nodes, later):
+        assert {path.name: path.read_bytes() for path in templates_of(node).iterdir()} == {
+            STATE: b"first",
+            OTHER: b"second",
+        }
+
+
+def test_what_a_node_has_stays_as_it_is(place: Path, tmp_path: Path) -> None:
+    nodes = [tmp_path / name for name in ("n1", "n2")]
+    for node in nodes:
+        (templates_of(node) / STATE).write_text(node.name)
+    common_templates.share(nodes)
+    assert [(templates_of(node) / STATE).read_text() for node in nodes] == ["n1", "n2"]
+
+
+def test_a_template_that_has_a_disk_and_what_is_no_template_stay_where_they_are(place: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "n1", tmp_path / "n2"
+    for name in (STATE, "key-image-qemu.disk", "other-image-qemu.partial", "other-image-qemu.claim"):
+        (templates_of(first) / name).touch()
+    common_templates.share([first, second])
+    assert list(templates_of(second).iterdir()) == []
+
+
+def test_with_the_first_process_of_a_run_goes_what_it_had_in_common_and_with_no_other(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for run, left in ((os.getppid(), True), (os.getpid(), False)):
+        monkeypatch.setenv("RMSPLUGIN_TESTS_RUN", str(run))
+        common_templates.share([tmp_path / "n1"])
+        common_templates.end_run()
+        assert (place / f"rmsplugin-templates-{run}").exists() is left
+
+
+def test_what_a_killed_run_has_left_goes_when_another_one_begins(place: Path, tmp_path: Path) -> None:
+    ended, lives = (place / f"rmsplugin-templates-{run}" for run in (2**22 + 1, os.getppid()))
+    for directory in (ended, lives):
+        directory.mkdir(parents=True)
+    common_templates.share([tmp_path / "n1"])
+    assert (ended.exists(), lives.exists()) == (False, True)
