@@ -17,15 +17,6 @@ from rmsplugin.model.configuration import Configuration
 
 Policy = Callable[[Configuration, Parameters], Decision | Infeasible]
 
-#: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
-RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
-
-#: Those of these policies that reserve only where that is cheapest; the others reserve wherever a node may be reserved.
-COMPARES = frozenset({"mixed", "slowdown"})
-
-#: The policies under which no vjob makes way for another.
-NEVER_SUSPENDS = frozenset({"fcfs", "easy"})
-
 #: All policies. Each gives every vjob a state and a reason, and is a pure function.
 POLICIES: Mapping[str, Policy] = MappingProxyType(
     {

@@ -9,7 +9,7 @@ Of placements that are as cheap to reach, the planner takes this one: it spreads
 
 The seed bounds the number of VMs that share the CPUs of a node (its CPU threshold); here their CPU demand is bounded.
 Both policies decide alike. Virtual reconfiguration differs by the stage before it: a reserved node takes only the VM
-for which it is reserved, see ``rmsplugin.decision.policies.RESERVES``. Nodes are reserved as in the seed,
+for which it is reserved, see ``rmsplugin.decision.traits.RESERVES``. Nodes are reserved as in the seed,
 without a look at cheaper ways.
 """
 

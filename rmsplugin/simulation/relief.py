@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rmsplugin.decision.outgrown import MemoryFacts, Shortage, bearable, outgrown
-from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import Reservations
+from rmsplugin.decision.traits import COMPARES, RESERVES
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.simulation.observed_memory import MemoryParameters
 from rmsplugin.simulation.outcome import NoteRun

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rmsplugin.decision.outgrown import MemoryFacts, Shortage, bearable
-from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import ReservationLimits, Reservations
+from rmsplugin.decision.traits import COMPARES, RESERVES
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.model.configuration import Configuration
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rmsplugin.assessment.promises import promises
-from rmsplugin.decision.policies import NEVER_SUSPENDS
+from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.decision.wanted import nodes_wanted, places_beyond
 from rmsplugin.engine.assess.queue import Waiting, candidate
 from rmsplugin.engine.capacity.capacity import host_capacities

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rmsplugin.decision.outgrown import MemoryFacts, Remedy, Shortage
-from rmsplugin.decision.policies import COMPARES, RESERVES
 from rmsplugin.decision.reservation import Note, ReservationLimits, Reservations
+from rmsplugin.decision.traits import COMPARES, RESERVES
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import observing_hosts

@@ -6,8 +6,9 @@ import pytest
 from unit.queues import Queue, nodes, running, states
 
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.policies import RESERVES, decide
+from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.traits import RESERVES
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Node, NodeState, VJob, running_on
 from rmsplugin.model.resources import Resources
