@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from guest_image_lib import remembered, reseed
+from guest_image_lib import remembered
 from guest_image_lib.cpio import CpioWriter
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
@@ -26,7 +26,6 @@ PROGRAMS = (
     "/bin/bash",
     "/usr/sbin/dropbear",
     "/usr/bin/dbclient",
-    "/usr/bin/dropbearconvert",
     "/usr/bin/getent",
     "/usr/bin/locale",
     "/usr/bin/flock",
@@ -43,21 +42,27 @@ LOCALE = Path("/usr/lib/locale/C.utf8")
 
 _UNUSED_AFTER_S = 30 * 86400
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = {"init": "init.sh", "etc/rmsplugin/announce": "announce.sh", "etc/rmsplugin/sshd": "sshd.sh"}
+_COMPILE = _HERE.parent / "compile-guest-tools"
+_TOOLS = _HERE.parents[1] / "rmsplugin" / "guest_tools" / "vjob-tools"
+#: In the image: the programs of ours (docs/protocols.md, section 3).
+_PLACE = "usr/lib/rmsplugin"
+_PROGRAMS = ("identity", "login-shell", "unpack")
+_ACCOUNTS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 _FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    "etc/passwd": _ACCOUNTS.replace("/bin/sh", f"/{_PLACE}/login-shell"),
+    f"{_PLACE}/passwd": _ACCOUNTS,  # after `configure` has written the accounts anew, root has a shell as elsewhere
     "etc/group": "root:x:0:\ntty:x:5:\nshadow:x:42:\nnogroup:x:65534:\n",
     "etc/shadow": "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n",
-    "etc/shells": "/bin/sh\n/bin/bash\n",
+    "etc/shells": f"/bin/sh\n/bin/bash\n/{_PLACE}/login-shell\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
     "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
-    "etc/inittab": "::respawn:/etc/rmsplugin/sshd\n::once:/etc/rmsplugin/announce\n::ctrlaltdel:/sbin/poweroff -f\n",
+    "etc/inittab": f"::respawn:/etc/rmsplugin/sshd\n::once:/{_PLACE}/identity\n::ctrlaltdel:/sbin/poweroff -f\n",
 }
 _PRIVATE = {"root": (0o700, 0), "etc/shadow": (0o640, 42)}
 """Mode and group, as on a node."""
 _DIRECTORIES = (
-    "dev", "etc/dropbear", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin", "usr/lib",
-    "usr/lib64", "usr/local/bin", "var/empty", "var/lib", "var/log", "var/tmp",
+    "dev", "etc/dropbear", "etc/rmsplugin", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin",
+    "usr/lib64", _PLACE, "usr/local/bin", "var/empty", "var/lib", "var/log", "var/tmp",
 )  # fmt: skip
 _LINKS = {
     "bin": "usr/bin",
@@ -84,8 +89,8 @@ class Inputs:
     def key(self) -> str:
         """A name for the image that changes when anything changes from which it is made."""
         digest = hashlib.sha256(repr((self.kernel_package, self.versions)).encode())
-        for path in sorted(_HERE.iterdir()):
-            if path.suffix in (".py", ".sh"):
+        for path in (*sorted(_HERE.iterdir()), _TOOLS):
+            if path.suffix in (".py", ".sh") or path == _TOOLS:
                 digest.update(path.name.encode() + b"\0" + path.read_bytes())
         return digest.hexdigest()[:16]
 
@@ -128,6 +133,7 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
         output: where the files are wanted besides the cache.
         progress: told what is being done.
     """
+    run([str(_COMPILE)])
     inputs = find_inputs()
     image = cache_directory() / inputs.key
     if not (image / "initrd.img").exists():
@@ -212,13 +218,8 @@ def fill_root(root: Path) -> None:
         (root / name).symlink_to(target)
     for name, content in _FILES.items():
         (root / name).write_text(content)
-    for name, source in _SCRIPTS.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(_HERE / source, path)
-        path.chmod(0o755)
-    (root / "usr/bin/reseed").write_bytes(reseed.program())
-    (root / "usr/bin/reseed").chmod(0o755)
+    _copy(_HERE / "sshd.sh", root / "etc/rmsplugin/sshd")
+    _install_tools(root)
     shutil.copytree(LOCALE, root / LOCALE.relative_to("/"))
     _install_busybox(root)
     libraries: set[str] = set()
@@ -228,6 +229,16 @@ def fill_root(root: Path) -> None:
     for library in sorted(libraries):
         directory = "usr/lib64" if library.startswith("/lib64/") else "usr/lib"
         _copy(Path(library), root / directory / Path(library).name)
+
+
+def _install_tools(root: Path) -> None:
+    """Install the programs of ours; by a digest of them, an engine finds out whether they are of its own release."""
+    place = root / _PLACE
+    _copy(_TOOLS, place / _TOOLS.name)
+    for name in _PROGRAMS:
+        (place / name).symlink_to(_TOOLS.name)
+    (place / hashlib.sha256(_TOOLS.read_bytes()).hexdigest()).symlink_to(".")
+    (root / "init").symlink_to(f"/{_PLACE}/{_TOOLS.name}")
 
 
 def _copy(source: Path, target: Path) -> None:

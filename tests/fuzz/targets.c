@@ -5,6 +5,7 @@
 #include "srun/distribution.h"
 #include "protocol/layout.h"
 #include "base/names.h"
+#include "image/image.h"
 #include "srun/options.h"
 #include "protocol/patterns.h"
 #include "protocol/plan.h"
@@ -324,6 +325,23 @@ static void parse_all_orders(const uint8_t *data, size_t size)
     parse_orders((const char *)data, size);
 }
 
+static void example_base64(struct buffer *good, uint32_t choice)
+{
+    static const char *const examples[] = {"QUJD", "QUI=", "QQ==", "AAECAwQFBgcICQoLDA0ODxAREhM=", "+/+/", NULL};
+    one_of(good, choice, examples);
+}
+
+static void parse_base64(const uint8_t *data, size_t size)
+{
+    char *text = text_of(data, size);
+    for (size_t fit = 0; fit < 24; fit++) {
+        uint8_t *bytes = malloc(fit > 0 ? fit : 1);
+        check(decode_base64(text, bytes, fit) <= (ssize_t)fit);
+        free(bytes);
+    }
+    free(text);
+}
+
 const struct target targets[] = {
     {"requests", example_requests, parse_requests, 4},
     {"layout", example_layout, parse_layout, 2},
@@ -337,5 +355,6 @@ const struct target targets[] = {
     {"lines", example_lines, parse_lines, 0},
     {"prolog", example_prolog, parse_prolog_output, 0},
     {"orders", example_orders, parse_all_orders, 0},
+    {"base64", example_base64, parse_base64, 0},
     {NULL, NULL, NULL, 0},
 };

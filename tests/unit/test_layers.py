@@ -152,7 +152,7 @@ ORDERS = {
 }
 
 NATIVE = PACKAGE / "guest_tools" / "native"
-_PROGRAMS = ("commands", "stepd", "script", "srun", "vm", "front")
+_PROGRAMS = ("commands", "stepd", "script", "srun", "vm", "front", "image")
 #: Folder of the guest's programs in C -> the folders whose headers it may include. "": main.c.
 NATIVE_ALLOWED = {
     "base": set(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import functools
+import hashlib
 import io
 import re
 import tarfile
@@ -40,6 +42,18 @@ NATIVE_PROGRAMS = (
     "unpack",
 )
 """The one file of rmsplugin/guest_tools/native, and the programs that it is, by the name it is called by."""
+
+
+_IMAGE_TOOLS = "/usr/lib/rmsplugin"
+"""In guests of contrib/guest-image: the programs, and a link to the directory itself named after their digest."""
+
+
+class Tools(enum.Enum):
+    """Where a guest has the native programs of this release from."""
+
+    SENT = "sent"  # the engine sends them
+    KEPT = "kept"  # they are in their place already
+    IMAGE = "image"  # its image has them, if it was built with those of this release
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,7 @@ class GuestConfig:
 
     ``commands``: Slurm's clients work in it, through the wrapper. ``front``: the node where Slurm runs the job.
     ``all_cpus``: of each of ``vms``; empty: all have ``cpus``.
-    ``has_native``: whether it has this release's native tools already.
+    ``tools``: where it has this release's native programs from.
     """
 
     job_id: int
@@ -101,7 +115,7 @@ class GuestConfig:
     commands: bool = True
     slurm: SlurmFacts = field(default_factory=SlurmFacts)
     front: str = ""
-    has_native: bool = False
+    tools: Tools = Tools.SENT
     all_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -190,8 +204,10 @@ class GuestConfig:
             for tool in sorted(tools.iterdir(), key=lambda p: p.name):
                 if tool.is_file() and tool.name != NATIVE_FILE:
                     _add(archive, f"bin/{tool.name}", tool.read_bytes(), mode=0o755)
-            if not self.has_native:
+            if self.tools is Tools.SENT:
                 _add(archive, f"bin/{NATIVE_FILE}", native_tools(), mode=0o755)
+            elif self.tools is Tools.IMAGE:
+                _link(archive, f"bin/{NATIVE_FILE}", f"{image_tools()}/{NATIVE_FILE}")
             for name in NATIVE_PROGRAMS:
                 _link(archive, f"bin/{name}", NATIVE_FILE)
             for name, content in {**self.files(), "time": f"{time.time():.9f}\n"}.items():
@@ -215,6 +231,16 @@ def native_tools() -> bytes:
         raise RefusedError(
             f"{NATIVE_FILE}, the program for guests, is missing: run contrib/compile-guest-tools"
         ) from None
+
+
+@functools.cache
+def image_tools() -> str:
+    """The directory where a guest of contrib/guest-image has the programs, if they are these very ones.
+
+    Raises:
+        RefusedError: the program for guests was not compiled.
+    """
+    return f"{_IMAGE_TOOLS}/{hashlib.sha256(native_tools()).hexdigest()}"
 
 
 def group_lines(account: Account) -> Iterator[str]:

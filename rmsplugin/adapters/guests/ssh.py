@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import paramiko
 
-from rmsplugin.adapters.guests.config import GuestConfig
+from rmsplugin.adapters.guests.config import GuestConfig, Tools, image_tools
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
@@ -47,6 +48,11 @@ _UNPACK = (
     "then mount -t tmpfs -o mode=0755,nosuid,nodev rmsplugin /run/rmsplugin; fi; "
     "tar -x -f - -C /run/rmsplugin; exec /run/rmsplugin/bin/configure"
 )
+
+# By the tools that the guest's image has, where they are those of this release: then they need not be sent. Data that
+# nobody reads would look like a broken connection.
+_UNPACK_BY_IMAGE = "[ -x {0}/unpack ] || {{ cat >/dev/null; exit {1}; }}; exec {0}/unpack"
+_NOT_IN_IMAGE = 69  # EX_UNAVAILABLE
 
 
 # A set clock is late by so much at most, or was set so often.
@@ -130,8 +136,15 @@ class SshGuests:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """See Guests."""
-        archive = config.archive()
-        self._run_in_guest(address, host_key, _UNPACK, archive, timeout_s=timeout_s, check=check, close=_close_later)
+        with self._connection(address, host_key, timeout_s=timeout_s, check=check, close=_close_later) as transport:
+            if config.tools is Tools.IMAGE:
+                command = _UNPACK_BY_IMAGE.format(image_tools(), _NOT_IN_IMAGE)
+                status, output = self._exec(transport, command, config.archive(), timeout_s, check)
+                if status != _NOT_IN_IMAGE:
+                    self._check(address, status, output)
+                    return
+                config = replace(config, tools=Tools.SENT)
+            self._check(address, *self._exec(transport, _UNPACK, config.archive(), timeout_s, check))
 
     def used(self, address: str, host_key: str, *, timeout_s: float) -> Used | None:
         """See Guests."""
@@ -161,19 +174,9 @@ class SshGuests:
                 if self._clock() - now <= _CLOCK_LATE_S:
                     return
 
-    def _run_in_guest(
-        self,
-        address: str,
-        host_key: str,
-        command: str,
-        data: bytes,
-        *,
-        timeout_s: float,
-        check: Callable[[], None] = lambda: None,
-        close: Callable[[paramiko.Transport], None] = paramiko.Transport.close,
-    ) -> str:
-        with self._connection(address, host_key, timeout_s=timeout_s, check=check, close=close) as transport:
-            status, output = self._exec(transport, command, data, timeout_s, check)
+    def _run_in_guest(self, address: str, host_key: str, command: str, data: bytes, *, timeout_s: float) -> str:
+        with self._connection(address, host_key, timeout_s=timeout_s) as transport:
+            status, output = self._exec(transport, command, data, timeout_s)
             self._check(address, status, output)
             return output
 

@@ -4,6 +4,7 @@
 #include "base/unpack.h"
 #include "commands/programs.h"
 #include "front/programs.h"
+#include "image/programs.h"
 #include "script/programs.h"
 #include "srun/programs.h"
 #include "stepd/programs.h"
@@ -18,9 +19,9 @@ static const struct {
     int (*run)(int argc, char **argv);
 } programs[] = {
     {"account", account_main}, {"commands", commands_main}, {"configure", configure_main},
-    {"login-shell", login_shell_main}, {"relay", relay_main}, {"rmsplugin-guest", guest_main},
-    {"sentry", sentry_main}, {"shadow", shadow_main}, {"srun", srun_main}, {"stepd", stepd_main},
-    {"unpack", unpack_main}, {NULL, NULL},
+    {"identity", identity_main}, {"init", init_main}, {"login-shell", login_shell_main}, {"relay", relay_main},
+    {"rmsplugin-guest", guest_main}, {"sentry", sentry_main}, {"shadow", shadow_main}, {"srun", srun_main},
+    {"stepd", stepd_main}, {"unpack", unpack_main}, {NULL, NULL},
 };
 
 int main(int argc, char **argv)

@@ -10,8 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from guest_image_lib import build, debian, reseed
+from guest_image_lib import build, debian
 from guest_image_lib.cpio import CpioWriter
+
+from rmsplugin.adapters.guests.config import image_tools, native_tools
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -136,10 +138,8 @@ def test_guests_can_mount_a_file_system_that_carries_its_locks() -> None:
 
 
 def test_a_guest_has_no_user_namespaces(tmp_path: Path) -> None:
-    assert (
-        "echo 0 >/proc/sys/user/max_user_namespaces"
-        in (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text().splitlines()
-    )
+    init = (REPOSITORY / "rmsplugin/guest_tools/native/image/init.c").read_text()
+    assert 'write_file("/proc/sys/user/max_user_namespaces", "0\\n"' in init
     for name in ("cloud/cloud.cfg.d", "ssh/sshd_config.d", "default", "systemd/system"):
         (tmp_path / "etc" / name).mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -154,28 +154,26 @@ def test_nothing_in_the_image_lets_anybody_in() -> None:
     assert not any("authorized_keys" in name or "host_key" in name for name in build._FILES)
 
 
-@pytest.mark.parametrize("script", ["init.sh", "announce.sh", "sshd.sh"])
-def test_the_guests_scripts_are_ones_that_busybox_reads(script: str) -> None:
-    path = REPOSITORY / "contrib/guest_image_lib" / script
+def test_the_guests_script_is_one_that_busybox_reads() -> None:
+    path = REPOSITORY / "contrib/guest_image_lib/sshd.sh"
     subprocess.run(["busybox", "sh", "-n", str(path)], check=True)
 
 
-def test_the_configuration_is_never_evaluated() -> None:
-    text = (REPOSITORY / "contrib/guest_image_lib/init.sh").read_text()
-    assert "eval" not in text.replace("never evaluated", "")
-    assert '. "$config"' not in text and "source" not in text
+def test_the_image_has_the_programs_of_this_release_and_says_so_by_their_digest(tmp_path: Path) -> None:
+    (tmp_path / "usr/lib/rmsplugin").mkdir(parents=True)
+    build._install_tools(tmp_path)
+    place = tmp_path / image_tools().lstrip("/")
+    assert (place / "vjob-tools").read_bytes() == native_tools()
+    for name in ("unpack", "identity", "login-shell"):
+        assert os.readlink(place / name) == "vjob-tools"
+    assert (tmp_path / "usr/lib/rmsplugin/vjob-tools").stat().st_mode & 0o777 == 0o755
+    assert os.readlink(tmp_path / "init") == "/usr/lib/rmsplugin/vjob-tools"
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may have the kernel reseed")
-def test_the_program_that_reseeds_succeeds(tmp_path: Path) -> None:
-    path = tmp_path / "reseed"
-    path.write_bytes(reseed.program())
-    path.chmod(0o755)
-    assert subprocess.run([path]).returncode == 0
-
-
-def test_the_program_that_reseeds_fails_where_the_kernel_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "reseed"
-    path.write_bytes(reseed.program().replace(b"/dev/urandom", b"/dev/null\0\0\0"))
-    path.chmod(0o755)
-    assert subprocess.run([path]).returncode != 0
+def test_another_image_is_built_for_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, keys = build.Inputs("kernel", ()), set()
+    monkeypatch.setattr(build, "_TOOLS", tmp_path / "vjob-tools")
+    for content in (b"one", b"other"):
+        (tmp_path / "vjob-tools").write_bytes(content)
+        keys.add(inputs.key)
+    assert len(keys) == 2

@@ -23,10 +23,10 @@ import pytest
 from patience import PATIENCE_S
 from unit import guestbox
 
-from rmsplugin.adapters.guests.config import NATIVE_PROGRAMS, GuestMount
+from rmsplugin.adapters.guests.config import NATIVE_PROGRAMS, GuestMount, Tools, image_tools
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.site_files import SiteFiles
-from rmsplugin.adapters.guests.ssh import _UNPACK, SshGuests
+from rmsplugin.adapters.guests.ssh import _NOT_IN_IMAGE, _UNPACK, _UNPACK_BY_IMAGE, SshGuests
 from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
@@ -102,10 +102,43 @@ def test_a_guest_that_has_tools_unpacks_new_ones_by_them_and_another_by_its_shel
 @needs_guests
 def test_a_guest_that_has_the_native_tools_is_not_sent_them(box: guestbox.Guestbox) -> None:
     config = box.config(0)
-    archives = [config.archive(), replace(config, has_native=True).archive()]
+    archives = [config.archive(), replace(config, tools=Tools.KEPT).archive()]
     with tarfile.open(fileobj=io.BytesIO(archives[0])) as whole, tarfile.open(fileobj=io.BytesIO(archives[1])) as rest:
         assert set(whole.getnames()) - set(rest.getnames()) == {"bin/vjob-tools"}
     assert len(archives[1]) < len(archives[0]) / 2
+
+
+def _take_tools_of_image(box: guestbox.Guestbox) -> str:
+    """Configure the first guest as one of contrib/guest-image; where it has its tools from then."""
+    vm = box.guests[0].vm
+    with box.entered():
+        config = replace(box.config(0), tools=Tools.IMAGE)
+        box.ssh().configure(vm.address, vm.host_key, config, timeout_s=PATIENCE_S)
+    return box.guests[0].run("readlink -f /run/rmsplugin/bin/configure").strip()
+
+
+@needs_guests
+def test_a_guest_whose_image_has_the_tools_of_this_release_is_sent_only_its_own_files() -> None:
+    """In a guest with a root of its own: the other's is this machine's."""
+    place, sent = image_tools(), "/run/rmsplugin/bin/vjob-tools"
+    command = shlex.quote(_UNPACK_BY_IMAGE.format(place, _NOT_IN_IMAGE))
+    with guestbox.opened() as box:
+        (guest,) = box.boot("busybox", 1)
+        with box.entered():
+            box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=PATIENCE_S)
+        assert _take_tools_of_image(box) == sent, "the image has none"
+        guest.run(
+            f"mkdir -p {place} && cp {sent} {place} && mv {place} {place}x && cd {place}x && ln -s vjob-tools unpack"
+        )
+        assert _take_tools_of_image(box) == sent, "the image has others"
+        said = guest.run(f"yes | head -c 999999 | {{ /run/rmsplugin/bin/login-shell -c {command}; echo $?; }}")
+        assert said == f"{_NOT_IN_IMAGE}\n"
+        guest.run(f"ln -s {place}x {place}")
+        assert _take_tools_of_image(box) == f"{place}x/vjob-tools"
+        # As root's shell, without a shell in between: there is none any more.
+        by_shell = f"echo half | /run/rmsplugin/bin/login-shell -c {command}"
+        said = guest.run(f"{{ mv /bin/sh /bin/kept; {by_shell}; mv /bin/kept /bin/sh; }} 2>&1")
+        assert "incomplete" in said, said
 
 
 @needs_guests

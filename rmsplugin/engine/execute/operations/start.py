@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rmsplugin.accounts import Account
+from rmsplugin.adapters.guests.config import Tools
 from rmsplugin.adapters.nodes.base import Template
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.execute.identity import account_of, guest_config
@@ -122,7 +123,8 @@ def _enter_running(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, fr
         account = account_of(task.vjob(), job.gid)
         if account != told.account or place(job.batch_host) != place(told.front):
             told = _Told(account, job.batch_host)
-            _each(task, vms, partial(_configure, task, account=account, front=told.front))
+            tools = _tools(task, None)
+            _each(task, vms, partial(_configure, task, account=account, front=told.front, tools=tools))
         if _now_running(task, how, job, account):
             return
 
@@ -153,9 +155,7 @@ def _bring_up(task: Task, vm: VMRow, told: _Told, opening: Opening) -> Template 
             stages.ended("booted")
             opening.near(vm.name)
         if told.account is not None:
-            # The guest of a template with a disk has taken the native programs from its seed.
-            has_native = template is not None and has_disks(task)
-            _configure(task, vm, told.account, told.front, has_native=has_native)
+            _configure(task, vm, told.account, told.front, _tools(task, template))
             stages.ended("configured")
         log.info("%s is up on %s: %s", vm.name, vm.host, stages)
     return template
@@ -175,8 +175,15 @@ def _boot(task: Task, vm: VMRow) -> None:
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
 
 
-def _configure(task: Task, vm: VMRow, account: Account, front: str, *, has_native: bool = False) -> None:
-    config = replace(guest_config(task.context, task.vjob(), vm, account, front), has_native=has_native)
+def _tools(task: Task, template: Template | None) -> Tools:
+    """Where a guest has the native programs from: one of a template with a disk has taken them from its seed."""
+    if not has_disks(task):
+        return Tools.IMAGE
+    return Tools.SENT if template is None else Tools.KEPT
+
+
+def _configure(task: Task, vm: VMRow, account: Account, front: str, tools: Tools) -> None:
+    config = replace(guest_config(task.context, task.vjob(), vm, account, front), tools=tools)
     with _failures_of_guest():
         task.context.guests.configure(
             vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)

@@ -16,4 +16,6 @@
 #define VJOB_IMAGE VJOB_RUN "/image"   /* files of the image as they were before the first change */
 #define VJOB_LOGIN VJOB_RUN "/login"
 
+#define IMAGE_TOOLS "/usr/lib/rmsplugin" /* of an image of contrib/guest-image: vjob-tools, as when it was built */
+
 #endif

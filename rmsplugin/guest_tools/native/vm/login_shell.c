@@ -23,13 +23,20 @@ static bool begins(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* The engine's command for root's shell in a guest that waits for its identity, where this is that shell: the command's first
- * words are obeyed without a shell. */
+/* The engine's commands for root's shell in a guest that was not configured yet, where this is that shell: to unpack by the tools
+ * that are there, or by those of the image if they are of the engine's release. They are obeyed without a shell. */
 static void become_unpack(const char *command)
 {
     static const char words[] = "[ ! -x " VJOB_BIN "/unpack ] || exec " VJOB_BIN "/unpack; ";
+    static const char of_image[] = "[ -x " IMAGE_TOOLS "/", name[] = "/unpack";
     if (begins(command, words))
         execl(VJOB_BIN "/unpack", VJOB_BIN "/unpack", (char *)NULL);
+    if (!begins(command, of_image))
+        return;
+    const char *program = field_of(command, ' ', 3);
+    size_t length = strlen(program);
+    if (length > sizeof name && strcmp(program + length - (sizeof name - 1), name) == 0)
+        execl(program, program, (char *)NULL);
 }
 
 static const char *set_environment(void)

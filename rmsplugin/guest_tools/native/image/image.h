@@ -1,0 +1,31 @@
+/* The small guest image: what its two programs, and the parts of one, share. */
+
+#ifndef IMAGE_H
+#define IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define CARD "eth0"
+
+/* The ssh server's host key. Until the guest has one, a pipe is in its place: the server has started, and waits at it. */
+#define HOST_KEY "/etc/dropbear/dropbear_ed25519_host_key"
+
+/* The bytes that a base64 text stands for; -1 if it is none, or if they are more than fit. */
+ssize_t decode_base64(const char *text, void *bytes, size_t fit);
+
+/* Give the card the addresses of the configuration, and bring it up. A guest whose card keeps the MAC address of the template
+ * is powered off. */
+void set_network(const char *config);
+void await_card(void);
+
+/* Fill free memory with zeros. */
+void clear_free_memory(void);
+
+/* FILE gets the text; a new file has that mode. False if it cannot be written. */
+bool write_file(const char *path, const char *text, mode_t mode);
+
+void bring_up(const char *device); /* false is no answer: a card that is not up is seen by whoever waits for the guest */
+
+#endif
