@@ -11,6 +11,7 @@ from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.rooms_wanted import rooms_wanted
 from rmsplugin.engine.assess.waiting_vjobs import WaitingVJobs
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.priorities import Priorities
@@ -22,7 +23,7 @@ from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.dead_nodes import clear_left_behind
-from rmsplugin.engine.observe.observation import Observation, observe
+from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.reconcile.fencing import Fencing
@@ -52,23 +53,41 @@ class Cycle:
         proposes: Proposes,
     ) -> None:
         self.lock = threading.RLock()
-        self._context = context
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._hypervisor = context.hypervisor
+        self._nodes = context.nodes
+        self._stores = context.stores
+        self._observer = Observer(context)
+        self._capacities = Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
         self.memory_care = memory_care
-        self._demands = Demands(context)
-        self.deciding = Deciding(context, memory_care, switch, proposes)
+        self._demands = Demands(context.settings, context.ledger, context.bounds, context.demanded_cpus)
+        self.deciding = Deciding(
+            context.settings,
+            context.ledger,
+            context.clock,
+            self._capacities,
+            context.capabilities,
+            memory_care,
+            switch,
+            proposes,
+        )
         self._executor = executor
-        self._first_sight = FirstSight(context)
-        self.identity = JobIdentity(context)
-        self.gate = Gate(context)
-        self._waiting = WaitingVJobs(context, self._first_sight, self.identity)
+        self._first_sight = FirstSight(context.settings, context.ledger, context.clock, context.rms)
+        self.identity = JobIdentity(context.ledger, context.rms)
+        self.gate = Gate(context.settings, context.ledger, context.clock, context.rms)
+        self._waiting = WaitingVJobs(context.settings, context.ledger, self._first_sight, self.identity)
         self._following = Following(context, executor, placing, self._first_sight, self.identity)
         self.brake = self._following.brake
-        self._unentered = Unentered(context)
-        self._priorities = Priorities(context)
-        self._evacuation = Evacuation(context, executor, placing)
-        self._borrowing = Borrowing(context, placing)
-        self._checkpointing = Checkpointing(context, executor)
-        self.fencing = Fencing(context)
+        self._unentered = Unentered(context.ledger)
+        self._priorities = Priorities(context.ledger)
+        self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
+        self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
+        self._checkpointing = Checkpointing(
+            context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
+        )
+        self.fencing = Fencing(context.settings, context.ledger, context.nodes)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
@@ -79,7 +98,7 @@ class Cycle:
             return self._run_reported()
 
     def _run_reported(self) -> CycleReport:
-        clock = self._context.clock
+        clock = self._clock
         report = CycleReport(time=clock.now())
         try:
             self._do_stages(report)
@@ -101,17 +120,17 @@ class Cycle:
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
             self.memory_care.watch()
-        seen = self.seen = observe(self._context)
+        seen = self.seen = self._observer.observe()
         self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
             self.memory_care.set_bounds(seen)
         report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
-        report.problems += site.problems(self._context.settings, seen.rms)
-        report.problems += filter(None, [self._context.clock.problem()])
+        report.problems += site.problems(self._settings, seen.rms)
+        report.problems += filter(None, [self._clock.problem()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
         if gate := self.gate.keep(seen.rms):
             report.problems.append(gate)
-        ours = [job for job in seen.rms.jobs if job.partition in self._context.settings.slurm.partitions]
+        ours = [job for job in seen.rms.jobs if job.partition in self._settings.slurm.partitions]
         self._waiting.note_ended_jobs(seen)
         self._priorities.note_changes(seen)
         with report.alone("the identity of jobs"):
@@ -125,9 +144,11 @@ class Cycle:
                 report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
         jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
         seen = self.seen = replace(seen, changed=changed)
-        stop_strays(self._context, seen, jobs, report)
+        stop_strays(self._settings, self._ledger, self._hypervisor, self._nodes, seen, jobs, report)
         with report.alone("dead nodes"):
-            report.problems += clear_left_behind(self._context, seen) + self.fencing.fence_silent(seen)
+            report.problems += clear_left_behind(
+                self._settings, self._ledger, self._hypervisor, self._nodes, self._stores, seen
+            ) + self.fencing.fence_silent(seen)
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("the decision"):
@@ -140,7 +161,7 @@ class Cycle:
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""
-        found = {vjob.partition for vjob in self._context.ledger.vjobs()} - set(self._context.settings.slurm.partitions)
+        found = {vjob.partition for vjob in self._ledger.vjobs()} - set(self._settings.slurm.partitions)
         what = "which is not in slurm.partitions: they are kept as they are, and none is started or resumed there"
         return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
@@ -151,7 +172,7 @@ class Cycle:
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
-        return rooms_wanted(self._context, seen, left, after)
+        return rooms_wanted(self._capacities, seen, left, after)
 
     def preview(self) -> Found:
         """The decision of the next cycle, if it began now. Changes nothing. Waits for a cycle that runs.
@@ -161,10 +182,10 @@ class Cycle:
             UnavailableError: the RMS does not answer, or the engine ends.
         """
         with self.lock, uncollected():
-            seen = observe(self._context)
+            seen = self._observer.observe()
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
-            partitions = self._context.settings.slurm.partitions
+            partitions = self._settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._waiting.find_queue(seen, ours, CycleReport()).waiting
             return self.deciding.find(seen, queue, self._borrowing.lendable(seen))

@@ -103,7 +103,7 @@ class Daemon:
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir, lease.epoch)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
-        queue = QueueWatch(self.context, watched, self.wake, lambda: self.cycle.report.seconds)
+        queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
             Periodic("watch", queue.ask_slurm, settings.engine.watch_s, most=MOST),
             Periodic(

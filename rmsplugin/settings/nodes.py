@@ -113,6 +113,16 @@ class Nodes(Section):
             raise ValueError("fence_status and fence_after_s need fence")
         return self
 
+    @property
+    def shared(self) -> bool:
+        """Whether every node sees every saved state."""
+        return self.shared_store is not None
+
+    @property
+    def states(self) -> str:
+        """The directory of saved states, on each node or shared by all."""
+        return str(self.shared_store or self.store)
+
 
 class Start(Section):
     """How VMs start: from a template that lies on their node, instead of booting, where image and node allow it."""

@@ -124,7 +124,9 @@ class Watch:
             states = [
                 found
                 for (_, path), found in world.files._files.items()
-                if path.startswith(f"{world.context.store}/{vm.name}.state") and found.complete and found.intact
+                if path.startswith(f"{world.context.settings.nodes.states}/{vm.name}.state")
+                and found.complete
+                and found.intact
             ]
             newest = world.hypervisor.serials.get(vm.name, 0)
             assert any(found.serial == newest for found in states), f"I2: {vm.name} is nowhere, and has no saved state"

@@ -9,9 +9,14 @@ import pytest
 from scenarios.world import World
 
 from rmsplugin.accounts import Account, Group
+from rmsplugin.adapters.guests.base import Guests
+from rmsplugin.engine.context.job_reader import JobReader
+from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.execute.identity import account_of, guest_config, take_account
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import Mount
 
 
@@ -19,6 +24,12 @@ def as_on_front(world: World, job: int) -> Account:
     """The account of the job's user, with a group that the controller does not know."""
     account = account_of(world.context.ledger.vjob(job), None)
     return replace(account, groups=(*account.groups, Group("proj", 54321)))
+
+
+def parts(world: World) -> tuple[Settings, Ledger, Guests, SeenSlurm, JobReader]:
+    """What taking an account needs of the engine."""
+    context = world.context
+    return context.settings, context.ledger, context.guests, context.slurm, context.jobs
 
 
 @pytest.fixture
@@ -49,7 +60,7 @@ def places(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_vms_are_told_where_the_front_has_the_script(world: World, places: list[str]) -> None:
     job = world.submit(vms=1)
     world.until(job, VJobState.RUNNING)
-    assert take_account(world.context, job, as_on_front(world, job))
+    assert take_account(*parts(world), job, as_on_front(world, job))
     assert places == [f"/var/spool/slurmd/job{job:05}/slurm_script"] * 2
 
 
@@ -67,9 +78,9 @@ def test_vms_that_run_follow_the_front_once(world: World, groups: list[tuple[str
     world.until(job, VJobState.RUNNING)
     told = as_on_front(world, job)
     before = list(groups)
-    assert take_account(world.context, job, told)
+    assert take_account(*parts(world), job, told)
     assert [names[-1] for names in groups[len(before) :]] == ["proj", "proj"]
-    assert not take_account(world.context, job, told)
+    assert not take_account(*parts(world), job, told)
     assert len(groups) == len(before) + 2
 
 
@@ -78,7 +89,7 @@ def test_the_same_rights_cost_nothing(world: World, groups: list[tuple[str, ...]
     world.until(job, VJobState.RUNNING)
     before = len(groups)
     told = replace(account_of(world.context.ledger.vjob(job), None), gecos="another")
-    assert not take_account(world.context, job, told)
+    assert not take_account(*parts(world), job, told)
     assert len(groups) == before
 
 
@@ -93,8 +104,8 @@ def test_what_a_vm_was_not_given_is_not_taken_for_known(world: World, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(world.guests, "configure", silent)
         with pytest.raises(UnavailableError):
-            take_account(world.context, job, told)
-    assert take_account(world.context, job, told)
+            take_account(*parts(world), job, told)
+    assert take_account(*parts(world), job, told)
 
 
 def test_a_front_that_tells_while_vms_boot_is_heard_before_the_vjob_runs(
@@ -106,7 +117,7 @@ def test_a_front_that_tells_while_vms_boot_is_heard_before_the_vjob_runs(
     def configure(_address: str, _host_key: str, config: Any, **_: Any) -> None:
         given.append(tuple(group.name for group in config.account.groups))
         if len(given) == 1:
-            assert take_account(world.context, config.job_id, as_on_front(world, config.job_id))
+            assert take_account(*parts(world), config.job_id, as_on_front(world, config.job_id))
 
     monkeypatch.setattr(world.guests, "configure", configure)
     job = world.submit(vms=1)
@@ -120,7 +131,7 @@ def test_another_users_account_is_refused(world: World) -> None:
     job = world.submit(vms=1)
     world.until(job, VJobState.RUNNING)
     with pytest.raises(RefusedError, match="belongs to uid"):
-        take_account(world.context, job, replace(as_on_front(world, job), uid=4242))
+        take_account(*parts(world), job, replace(as_on_front(world, job), uid=4242))
 
 
 def test_a_vm_mounts_the_home_of_its_user_where_the_settings_name_it(world: World) -> None:
@@ -135,7 +146,15 @@ def test_a_vm_mounts_the_home_of_its_user_where_the_settings_name_it(world: Worl
     settings = context.settings.model_copy(update={"guest": guest})
     vjob = context.ledger.vjob(job)
     account = replace(account_of(vjob, None), name="eve", home="/home/physics/eve")
-    config = guest_config(replace(context, settings=settings), vjob, context.ledger.vms(job)[0], account, "front1")
+    config = guest_config(
+        replace(context, settings=settings).settings,
+        replace(context, settings=settings).ledger,
+        replace(context, settings=settings).slurm,
+        vjob,
+        context.ledger.vms(job)[0],
+        account,
+        "front1",
+    )
     assert str(config.files()["mounts"]).splitlines() == [
         "10.0.0.1:/export/eve /home/physics/eve nfs vers=4.2,nosuid,nodev",
         "10.0.0.1:/proj /proj nfs vers=4.1,suid,nodev",

@@ -186,7 +186,7 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     assert world.host(job) == "n2"
     [told] = world.events("node-rests")
     assert "n1 takes no new run for a while: 3 failed in a row" in told
-    view = {row["name"]: row for row in node_views(world.context, world.cycle.seen, {})}
+    view = {row["name"]: row for row in node_views(world.context.ledger, world.capacities(), world.cycle.seen, {})}
     assert "cannot open /dev/kvm" in view["n1"]["reason"]
     assert [rest["kind"] for rest in view["n1"]["rests"]] == ["run"]
     assert view["n2"]["reason"] == ""
@@ -195,7 +195,7 @@ def test_a_node_where_three_starts_failed_in_a_row_takes_none_for_a_while_and_sa
     other = world.submit(vms=1, constraints={"nodes": "n1"})
     world.until(other, S.RUNNING)
     assert world.host(other) == "n1"
-    assert {row["reason"] for row in node_views(world.context, world.cycle.seen, {})} == {""}
+    assert {row["reason"] for row in node_views(world.context.ledger, world.capacities(), world.cycle.seen, {})} == {""}
     assert len(world.events("node-works-again")) == 1
 
 

@@ -92,7 +92,7 @@ def lose(world: World, job: int) -> None:
     node = world.context.ledger.vms(job)[0].host
     world.kill_node(node)
     world.tick()
-    record_gone(world.context, node, "root")
+    record_gone(world.context.settings, world.context.ledger, node, "root")
 
 
 def test_checkpoints_are_taken_once_an_interval_and_only_the_newest_is_kept(world: World) -> None:
@@ -263,7 +263,7 @@ def test_a_return_that_breaks_off_between_two_vms_goes_on(own_stores: World) -> 
 def resumed_from_a_damaged_state(world: World, job: int) -> str:
     """Let a sleeping vjob lose its saved state, and run again; returns whose it was."""
     vm = world.context.ledger.vms(job)[0]
-    at, store = ("n1", "/shared") if world.context.shared else (vm.image_node, "/store")
+    at, store = ("n1", "/shared") if world.context.settings.nodes.shared else (vm.image_node, "/store")
     world.files.damage(at, f"{store}/{vm.name}.state")
     world.ask(job, K.RESUME)
     world.until(job, S.SLEEPING, S.RUNNING)
@@ -406,7 +406,7 @@ def live_with_a_lost_node(world: World, kill_at: int | None) -> int:
     world.kill_node(node)
     world.tick()
     while node not in world.context.ledger.nodes.gone():
-        world.alive(lambda: record_gone(world.context, node, "root"))
+        world.alive(lambda: record_gone(world.context.settings, world.context.ledger, node, "root"))
         world.tick()
     for _ in range(60):
         world.tick()
@@ -516,10 +516,16 @@ def test_what_is_shown_of_a_vjob_with_a_checkpoint(world: World) -> None:
 
     job = checkpointed(world, vms=2)
     world.tick(7)
-    view = next(view for view in vjob_views(world.context, ended=False, limit=10)["vjobs"] if view["job_id"] == job)
+    view = next(
+        view
+        for view in vjob_views(world.context.ledger, world.context.clock, ended=False, limit=10)["vjobs"]
+        if view["job_id"] == job
+    )
     shown = json.loads(json.dumps(view))["checkpoint"]
     found = newest(world, job)
     assert found is not None
     assert (shown["number"], shown["bytes"]) == (found.id, 2 * 256 << 20)
     assert shown["age_s"] == pytest.approx(world.time - found.taken)
-    assert shown["nodes"] == (["shared"] if world.context.shared else sorted({n for vm in found.vms for n in vm.nodes}))
+    assert shown["nodes"] == (
+        ["shared"] if world.context.settings.nodes.shared else sorted({n for vm in found.vms for n in vm.nodes})
+    )

@@ -13,7 +13,7 @@ from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.ledger.samples import Sample
-from rmsplugin.engine.observe.observation import Observation, observe
+from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
@@ -22,9 +22,15 @@ S, K = VJobState, OperationKind
 STEP_S = 30.0
 
 
+def demands_of(world: World) -> Demands:
+    """What looks after demands, in this life of the engine."""
+    context = world.context
+    return Demands(context.settings, context.ledger, context.bounds, context.demanded_cpus)
+
+
 @pytest.fixture
 def demands(world: World) -> Demands:
-    return Demands(world.context)
+    return demands_of(world)
 
 
 def running(world: World, vms: int = 1, cpus: int = 2, memory_mib: int = 256) -> tuple[int, list[str]]:
@@ -43,7 +49,7 @@ def look(world: World, demands: Demands, times: int = 1, step_s: float = STEP_S)
     """The looks of that many cycles, each after a while."""
     for _ in range(times):
         world.pass_time(step_s)
-        demands.take_samples(observe(world.context))
+        demands.take_samples(Observer(world.context).observe())
 
 
 def recorded(world: World, vm: str) -> int | None:
@@ -66,9 +72,9 @@ def other(world: World, vm: str) -> str:
 def test_an_observation_has_the_counters_of_all_vms_and_when_they_came(world: World) -> None:
     _, vms = running(world, vms=2, cpus=1)
     world.hypervisor.set_demand(vms[0], 0.5)
-    first = observe(world.context)
+    first = Observer(world.context).observe()
     world.pass_time(10)
-    second = observe(world.context)
+    second = Observer(world.context).observe()
 
     def counter(seen: Observation) -> int:
         return seen.statistics[host(world, vms[0])][vms[0]].cpu_time_ns or 0
@@ -90,7 +96,7 @@ def test_a_node_that_has_no_counters_is_seen_without_them(world: World, error: E
         return ask(node)
 
     world.hypervisor.statistics = refusing  # type: ignore[method-assign]
-    seen = observe(world.context)
+    seen = Observer(world.context).observe()
     assert vms[0] in seen.vms[silent] and seen.unreachable == {}
     assert seen.statistics.keys() == seen.sampled.keys() == set(NODES) - {silent}
 
@@ -99,7 +105,7 @@ def test_a_node_that_does_not_answer_has_no_counters(world: World) -> None:
     _, vms = running(world)
     node = host(world, vms[0])
     world.hypervisor.set_reachable(node, False)
-    seen = observe(world.context)
+    seen = Observer(world.context).observe()
     assert node in seen.unreachable and node not in seen.statistics and node not in seen.sampled
 
 
@@ -129,7 +135,7 @@ def test_the_window_is_that_of_the_settings(world: World) -> None:
     decision = world.settings.decision.model_copy(update={"demand_window_s": 300.0})
     world.settings = world.settings.model_copy(update={"decision": decision})
     world.start_engine()
-    demands = Demands(world.context)
+    demands = demands_of(world)
     _, (vm,) = running(world)
     look(world, demands, 10)
     assert cpus_of(world, vm) is None
@@ -203,12 +209,12 @@ def test_a_sample_of_the_source_that_comes_late_confuses_nobody(world: World, de
     job, (vm,) = running(world)
     source = host(world, vm)
     look(world, demands, 3)
-    late = observe(world.context)
+    late = Observer(world.context).observe()
     world.tick()
     world.ask(job, K.MIGRATE, other(world, vm))
     world.tick()
     look(world, demands)
-    now = observe(world.context)
+    now = Observer(world.context).observe()
     # The source answered before the VM left, its destination after it had come.
     counters = VMStatistics(10**13, 0, None, None)
     for number in range(1, 4):
@@ -231,7 +237,7 @@ def test_a_resumed_vm_demands_what_it_did_when_it_was_suspended_until_its_sample
     assert cpus_of(world, vm) == 0
     world.ask(job, K.SUSPEND)
     world.until(job, S.SLEEPING)
-    demands.take_samples(observe(world.context))
+    demands.take_samples(Observer(world.context).observe())
     assert cpus_of(world, vm) is None, "nobody samples what sleeps"
     assert recorded(world, vm) == 0, "and it is remembered"
     world.ask(job, K.RESUME)
@@ -264,7 +270,7 @@ def test_a_vjob_that_starts_again_demands_what_it_requested(world: World, demand
     assert recorded(world, vm) == 0
     world.hypervisor.kill_vm(vm)
     world.until(job, S.WAITING)
-    demands.take_samples(observe(world.context))
+    demands.take_samples(Observer(world.context).observe())
     assert cpus_of(world, vm) is None
     world.pass_time(200)
     world.until(job, S.RUNNING)
@@ -326,7 +332,7 @@ def test_a_vm_of_a_vjob_that_is_being_suspended_gives_no_sample(world: World, de
     world.hypervisor.set_demand(vm, 1)
     look(world, demands, 4)
     world.hypervisor.set_demand(vm, 0)
-    before = observe(world.context)
+    before = Observer(world.context).observe()
     world.pass_time(600)
     world.context.ledger.transition(job, S.SUSPENDING, "its wrapper stands still, it waits to be saved")
     for _ in range(4):
@@ -357,7 +363,7 @@ def test_clocks_that_are_set_back_give_nothing_away(world: World, demands: Deman
     _, (vm,) = running(world)
     world.hypervisor.set_demand(vm, 1)
     look(world, demands, 4)
-    seen = observe(world.context)
+    seen = Observer(world.context).observe()
     for number in range(4):
         back = {node: time - 3600 + number * STEP_S for node, time in seen.sampled.items()}
         counters = VMStatistics(10**13 + round(number * 2 * STEP_S * 1e9), 0, None, None)
@@ -373,7 +379,7 @@ def test_a_restarted_engine_goes_on_with_the_last_demand(world: World, demands: 
     world.hypervisor.set_demand(vm, 0.75)
     look(world, demands, 4)
     world.start_engine()
-    again = Demands(world.context)
+    again = demands_of(world)
     look(world, again)
     assert cpus_of(world, vm) == 0.75
     look(world, again, 3)
@@ -405,7 +411,7 @@ def test_an_engine_that_dies_in_the_write_has_written_all_or_nothing(world: Worl
     look(world, demands, 2)
     world.life.dead = True
     with pytest.raises(KilledError):
-        demands.take_samples(observe(world.context))
+        demands.take_samples(Observer(world.context).observe())
     world.start_engine()
     assert [recorded(world, vm) for vm in vms] == [None, None, None]
 
@@ -488,7 +494,7 @@ def test_a_guest_that_says_nothing_of_its_memory_demands_what_was_requested(worl
     world.hypervisor.set_working_set(vm, 300)
     for _ in range(4):
         world.pass_time(STEP_S)
-        seen = observe(world.context)
+        seen = Observer(world.context).observe()
         silent = {
             node: {name: replace(each, memory_usable_kib=None) for name, each in vms.items()}
             for node, vms in seen.statistics.items()
@@ -516,7 +522,7 @@ def test_a_restarted_engine_goes_on_with_the_last_demand_of_memory(world: World,
     world.hypervisor.set_working_set(vm, 300)
     look(world, demands, 3)
     world.hypervisor.set_working_set(vm, 100)
-    anew = Demands(world.context)
+    anew = demands_of(world)
     look(world, anew)
     assert memory_recorded(world, vm) == 336
     look(world, anew, 2)
@@ -526,7 +532,7 @@ def test_a_restarted_engine_goes_on_with_the_last_demand_of_memory(world: World,
 def test_memory_that_a_guest_was_just_given_back_is_not_what_it_needs(world: World, demands: Demands) -> None:
     """The size of its balloon is always that of now; what the guest says of the rest is some seconds old."""
     _, (vm,) = running(world, memory_mib=800)
-    seen, node = observe(world.context), host(world, vm)
+    seen, node = Observer(world.context).observe(), host(world, vm)
 
     def look_at(number: int, said_s: int, current_mib: int, usable_mib: int) -> int | None:
         counters = VMStatistics(0, 0, None, current_mib << 10, usable_mib << 10, guest_said_s=said_s)

@@ -7,7 +7,6 @@ from typing import Any
 from scenarios.world import World
 
 from rmsplugin.adapters.guests.used import Used
-from rmsplugin.engine.capacity.capacity import host_capacities
 from rmsplugin.engine.ledger.rows import OperationKind as K
 from rmsplugin.model.vjob import VJobState as S
 
@@ -31,7 +30,7 @@ def used_mib(world: World) -> int:
     """What is booked on all nodes, without the hypervisors' part."""
     world.tick()
     assert world.cycle.seen is not None
-    hosts = host_capacities(world.context, world.cycle.seen).values()
+    hosts = world.capacities().hosts(world.cycle.seen).values()
     overhead_mib = world.settings.nodes.memory_overhead_mib
     return sum(host.used.memory_mib - host.vms * overhead_mib for host in hosts)
 

@@ -139,7 +139,7 @@ def test_usage_decisions_and_events_are_of_all_elements(world: World) -> None:
     assert [each["display_id"] for each in requests.usage(OWNER, str(number))] == sorted(rows)
     assert [each["display_id"] for each in requests.usage(OWNER, f"{number}_[1,3]")] == two
     for name, expected in ((str(number), sorted(rows)), (f"{number}_[1,3]", two), (f"{number}_3", two[1:])):
-        assert {each["vjob"] for each in decision_views(world.context, name)} == set(expected)
+        assert {each["vjob"] for each in decision_views(world.context.ledger, name)} == set(expected)
         assert {each.vjob for each in world.context.ledger.events(vjob=name)} == set(expected)
 
 
@@ -168,5 +168,5 @@ def test_a_job_that_is_called_so_comes_before_an_array_of_long_ago(world: World)
     world.until(job, S.RUNNING)
     old = world.context.ledger.vjob(job)
     world.context.ledger.add_vjob(replace(old, job_id=9000, display_id=f"{job}_5", state=S.TERMINATED))
-    assert named(world.context, None, str(job)).names == [str(job)]
-    assert the_one(world.context, None, str(job)).job_id == job
+    assert named(world.context.settings, world.context.ledger, None, str(job)).names == [str(job)]
+    assert the_one(world.context.settings, world.context.ledger, None, str(job)).job_id == job

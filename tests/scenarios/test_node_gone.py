@@ -6,7 +6,6 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
-from rmsplugin.engine.capacity.capacity import host_capacities
 from rmsplugin.engine.ledger.rows import OperationKind, RoomReport
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -131,7 +130,7 @@ def test_vms_found_on_a_node_that_had_been_said_to_be_gone_are_ended_when_it_is_
     assert world.hypervisor.where(name) == []
     assert world.state(job) is S.WAITING  # its files are still there: nothing is started beside them
     assert world.cycle.seen is not None
-    assert "left behind" in host_capacities(world.context, world.cycle.seen)[node].why_not
+    assert "left behind" in world.capacities().hosts(world.cycle.seen)[node].why_not
     world.nodes.set_reachable(node, True)
     world.until(job, S.RUNNING)
     assert world.context.ledger.nodes.left_behind() == {}

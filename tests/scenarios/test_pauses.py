@@ -288,7 +288,7 @@ def test_a_node_that_dies_takes_a_paused_vm_like_one_that_runs(world: World) -> 
     for _ in range(5):
         world.tick(30)
     assert world.state(paused) is S.PAUSED, "silence proves nothing"
-    record_gone(world.context, node, "root")
+    record_gone(world.context.settings, world.context.ledger, node, "root")
     world.until(paused, S.RUNNING, S.WAITING)
     vjob = world.context.ledger.vjob(paused)
     assert vjob.losses == 1

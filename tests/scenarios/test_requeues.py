@@ -15,7 +15,7 @@ S, K = VJobState, OperationKind
 
 def tell(world: World, job: int, by: RequeuedBy) -> bool:
     """The wrapper of the run that goes on tells of a requeue."""
-    return record_requeue(world.context, job, Requeue(by, world.rms.job(job).restarts))
+    return record_requeue(world.context.ledger, job, Requeue(by, world.rms.job(job).restarts))
 
 
 def ends(world: World, job: int) -> None:
@@ -127,7 +127,7 @@ def test_what_an_old_wrapper_tells_late_is_not_heard(world: World) -> None:
     world.rms.requeue_by_admin(job)
     world.until(job, S.WAITING, S.STARTING)
     world.until(job, S.RUNNING)
-    assert not record_requeue(world.context, job, Requeue(RequeuedBy.SCRIPT, 0))
+    assert not record_requeue(world.context.ledger, job, Requeue(RequeuedBy.SCRIPT, 0))
     assert not world.context.ledger.vjob(job).begins_anew
 
 

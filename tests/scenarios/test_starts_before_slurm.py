@@ -99,7 +99,7 @@ def test_where_no_thread_is_left_the_gate_is_opened_before_the_restore(
     template_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     template_world.until(template_world.submit(vms=1), S.RUNNING)
-    monkeypatch.setattr(template_world.context.threads, "_free", 0)
+    monkeypatch.setattr(template_world.executor.threads, "_free", 0)
     told = story(template_world, monkeypatch)
     template_world.until(template_world.submit(vms=1), S.RUNNING)
     assert told == ["open_gate", "unpause", "wait_ready", "configure"]
@@ -179,7 +179,7 @@ def test_after_a_restore_that_failed_the_next_one_is_waited_for(
     template_world.until(template_world.submit(vms=1), S.RUNNING)
     template_world.hypervisor.fail_next("restore", OperationFailedError("QEMU will not load it"))
     template_world.until(template_world.submit(vms=1), S.RUNNING)
-    assert template_world.context.restored_s == {}
+    assert template_world.executor.restored == {}
 
 
 def has_template(world: World) -> None:
@@ -384,7 +384,15 @@ def test_who_only_the_front_knows_is_configured_after_the_allocation(
         world.tick()
     assert (world.rms.job(job).state, world.state(job)) == (JobState.RUNNING, S.STARTING)
     assert "configure" not in told
-    assert take_account(world.context, job, account)
+    assert take_account(
+        world.context.settings,
+        world.context.ledger,
+        world.context.guests,
+        world.context.slurm,
+        world.context.jobs,
+        job,
+        account,
+    )
     world.until(job, S.RUNNING)
     assert told[:3] == ["boot", "wait_ready", "open_gate"]
     assert told.count("configure") == 1

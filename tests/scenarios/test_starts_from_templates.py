@@ -84,7 +84,7 @@ def test_the_files_of_a_vm_are_there_before_it_is_restored_whether_or_not_a_thre
     disk_world: World, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends(disk_world, runs(disk_world))
-    monkeypatch.setattr(disk_world.context.threads, "_free", threads)
+    monkeypatch.setattr(disk_world.executor.threads, "_free", threads)
     told = Told(disk_world)
     job = runs(disk_world)
     told.check(job)

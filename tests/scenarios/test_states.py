@@ -10,6 +10,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.engine.context.machines import state_path
 from rmsplugin.engine.ledger.rows import OperationKind, SetAsideState, VMRow
 from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, RefusedError
 from rmsplugin.model.vjob import VJobState
@@ -57,7 +58,7 @@ def holder(world: World, vm: VMRow) -> str:
 
 
 def path_of(world: World, vm: VMRow) -> str:
-    return world.context.state_path(vm)
+    return state_path(world.context.settings, vm)
 
 
 # -- lost, or not ------------------------------------------------------------------------------------------------------

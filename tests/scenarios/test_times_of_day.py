@@ -35,8 +35,8 @@ def run(world: World, job: ScheduledJob) -> ScheduledRun:
 
 def leave_state(world: World, vm: str, of: int) -> str:
     """A saved state of a VM that nobody has removed: a copy of another vjob's. Returns the node that it lies on."""
-    store, [sleeper] = "/shared" if world.context.shared else "/store", world.context.ledger.vms(of)
-    node = NODES[0] if world.context.shared else sleeper.image_node
+    store, [sleeper] = "/shared" if world.context.settings.nodes.shared else "/store", world.context.ledger.vms(of)
+    node = NODES[0] if world.context.settings.nodes.shared else sleeper.image_node
     state = world.files.get(node, f"{store}/{sleeper.name}.state")
     assert state is not None
     world.files.put(node, f"{store}/{vm}.state", state)

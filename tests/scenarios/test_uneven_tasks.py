@@ -7,7 +7,6 @@ from typing import Any
 from scenarios.world import CPUS, MEMORY_MIB, World
 
 from rmsplugin.accounts import Account
-from rmsplugin.engine.capacity.capacity import host_capacities
 from rmsplugin.engine.execute.identity import guest_config
 from rmsplugin.engine.execute.usage import view
 from rmsplugin.engine.ledger.rows import OperationKind as K
@@ -28,7 +27,7 @@ def used(world: World) -> tuple[float, int, int]:
     """CPUs, memory without the hypervisors' part, and VMs that are booked on all nodes."""
     world.tick()
     assert world.cycle.seen is not None
-    hosts = host_capacities(world.context, world.cycle.seen).values()
+    hosts = world.capacities().hosts(world.cycle.seen).values()
     overhead_mib = world.settings.nodes.memory_overhead_mib
     vms = sum(host.vms for host in hosts)
     memory_mib = sum(host.used.memory_mib for host in hosts) - vms * overhead_mib
@@ -64,11 +63,14 @@ def test_its_guests_and_users_are_told_what_each_vm_has(world: World) -> None:
     context = world.context
     vjob, vms = context.ledger.vjob(job), context.ledger.vms(job)
     account = Account("alice", 2001, 2001, "", "/home/alice", "/bin/sh")
-    files = [guest_config(context, vjob, vm, account, "front1").files()["vjob"] for vm in vms]
+    files = [
+        guest_config(context.settings, context.ledger, context.slurm, vjob, vm, account, "front1").files()["vjob"]
+        for vm in vms
+    ]
     for text, cpus, memory_mib in zip(files, (2, 1), (600, 300), strict=True):
         assert {f"cpus={cpus}", f"memory_mib={memory_mib}", "all_cpus=2,1"} <= set(str(text).splitlines())
-    assert [(vm["cpus"], vm["memory_mib"]) for vm in vm_views(context)["vms"]] == [(2, 600), (1, 300)]
-    (shown,) = vjob_views(context, ended=False, limit=10)["vjobs"]
+    assert [(vm["cpus"], vm["memory_mib"]) for vm in vm_views(context.ledger)["vms"]] == [(2, 600), (1, 300)]
+    (shown,) = vjob_views(context.ledger, context.clock, ended=False, limit=10)["vjobs"]
     assert (shown["vms"], shown["cpus"], shown["memory_mib"]) == (2, 2, 600)
-    usage = view(context, vjob)
+    usage = view(context.ledger, context.clock, vjob)
     assert (usage["cpus_total"], usage["memory_total_mib"]) == (3, 900)

@@ -20,6 +20,7 @@ from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.adapters.simulated.rms.slurm import SimulatedRms
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
@@ -511,6 +512,11 @@ class World:
     def events(self, kind: str = "") -> list[str]:
         """What the ledger's events say, oldest first: those of a kind, or all."""
         return [event.message for event in self.context.ledger.events(limit=100_000) if kind in ("", event.kind)]
+
+    def capacities(self) -> Capacities:
+        """What the hosts can give, as the engine counts."""
+        context = self.context
+        return Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
 
     def requests(self) -> Requests:
         """What users and operators ask the service for."""

@@ -398,3 +398,53 @@ def test_planning_is_read_in_one_direction() -> None:
         if any(name.startswith(f"rmsplugin.planning.{other}.") for other in others)
     }
     assert found == set()
+
+
+#: The functions and classes that may take a whole ``Context``, and take it apart; all others say what they need of it.
+TAKE_CONTEXT = {
+    "cycle.Cycle",
+    "capacity.memory_care.MemoryCare",
+    "execute.executor.Executor",
+    "execute.placing.Placing",
+    "execute.switch.Switch",
+    "execute.task.Task",
+    "observe.observation.Observer",
+    "reconcile.following.Following",
+    "schedule.jobs.jobs_of",
+    "serve.requests.Requests",
+    "serve.service.Service",
+}
+
+
+def takers(tree: ast.Module) -> set[str]:
+    """The functions and classes of a module that have a parameter of the type ``Context``."""
+    found = set()
+    for owner in (*tree.body, *(each for part in tree.body if isinstance(part, ast.ClassDef) for each in part.body)):
+        if isinstance(owner, ast.FunctionDef):
+            arguments = (*owner.args.posonlyargs, *owner.args.args, *owner.args.kwonlyargs)
+            notes = [ast.unparse(each.annotation) for each in arguments if each.annotation is not None]
+            if any("Context" in re.findall(r"\w+", note) for note in notes):
+                found.add(owner)
+    classes = {id(each): part.name for part in tree.body if isinstance(part, ast.ClassDef) for each in part.body}
+    return {classes.get(id(each), each.name) if each.name == "__init__" else each.name for each in found}
+
+
+def test_context_is_taken_apart_where_the_engine_is_put_together() -> None:
+    found = set()
+    for path in sorted((PACKAGE / "engine").rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE / "engine").with_suffix("").parts)
+        found |= {f"{module}.{name}" for name in takers(ast.parse(path.read_text()))}
+    assert found == TAKE_CONTEXT
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("def act(context: Context) -> None: ...", {"act"}),
+        ("class Part:\n    def __init__(self, context: Context | None) -> None: ...", {"Part"}),
+        ("class Part:\n    def act(self, context: 'Context') -> None: ...", {"act"}),
+        ("def act(contexts: Contexts) -> Context: ...", set()),
+    ],
+)
+def test_a_function_that_takes_a_context_is_found(text: str, names: set[str]) -> None:
+    assert takers(ast.parse(text)) == names

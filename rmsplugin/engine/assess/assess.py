@@ -24,12 +24,12 @@ from rmsplugin.engine.assess.queue import (
     ready_hosts,
     ready_vms,
 )
-from rmsplugin.engine.capacity.capacity import booked
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import real_capacity
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.capacity.weights import accrues_from, beyond_age, normalised
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.ending import is_ending
@@ -37,6 +37,7 @@ from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, vm_hosts
 from rmsplugin.engine.observe.strays import stray_nodes
+from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
@@ -73,7 +74,8 @@ class Assessment:
 
 
 def assess(
-    context: Context,
+    capacities: Capacities,
+    capabilities: Capabilities,
     memory_care: MemoryCare,
     seen: Observation,
     queue: Sequence[Waiting],
@@ -83,14 +85,15 @@ def assess(
     """Assess what was seen, with the ledger as it is now.
 
     Args:
-        context: settings and ledger.
+        capacities: what the nodes can give, and what is booked there.
+        capabilities: what the platform can do.
         memory_care: the memory up to which VMs may be planned on nodes that are short of it.
         seen: one look at the cluster.
         queue: the vjobs that may start or be resumed, as far as the RMS and they themselves are concerned.
         busy: job ids of the vjobs that have an operation under way.
         closed: nodes whose rooms have just been given back.
     """
-    return _Assessor(context, memory_care, seen, busy, closed).assess(queue)
+    return _Assessor(capacities, capabilities, memory_care, seen, busy, closed).assess(queue)
 
 
 class _Assessor:
@@ -98,32 +101,37 @@ class _Assessor:
 
     def __init__(
         self,
-        context: Context,
+        capacities: Capacities,
+        capabilities: Capabilities,
         memory_care: MemoryCare,
         seen: Observation,
         busy: Collection[int],
         closed: Collection[str],
     ) -> None:
-        self._context = context
+        settings, ledger = capacities.settings, capacities.ledger
+        self._settings = settings
+        self._ledger = ledger
+        self._capabilities = capabilities
+        self._capacities = capacities
         self._memory_care = memory_care
         self._seen = seen
         self._busy = busy
         self._closed = closed
-        self._leaving = leaving_nodes(context, seen)
-        self._unclean = {node for node, _ in context.ledger.nodes.left_behind()} | stray_nodes(context, seen)
-        self._resting = context.ledger.failures.resting()
-        self._failures = context.ledger.failures.of_vjobs()
+        self._leaving = leaving_nodes(settings, seen)
+        self._unclean = {node for node, _ in ledger.nodes.left_behind()} | stray_nodes(ledger, seen)
+        self._resting = ledger.failures.resting()
+        self._failures = ledger.failures.of_vjobs()
         self._jobs = seen.jobs
-        self._promises = promises(context.ledger.plans.open_steps())
-        self._vms = by_job(context.ledger.live_vms())
+        self._promises = promises(ledger.plans.open_steps())
+        self._vms = by_job(ledger.live_vms())
 
     def assess(self, queue: Sequence[Waiting]) -> Assessment:
         seen, refused = self._seen, {}
-        free = free_addresses(self._context)
+        free = free_addresses(self._settings, self._ledger)
         found = []
         for waiting in (*queue, *self._promised_beside(queue)):
             name = waiting.job.display_id
-            if why := objection(self._context, seen, waiting):
+            if why := objection(self._settings, seen, waiting):
                 refused[name] = why
             elif waiting.sleeping is None and waiting.geometry.vms > free:
                 refused[name] = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
@@ -134,7 +142,7 @@ class _Assessor:
                 else:
                     found.append((key, self._ready(waiting)))
         known = {facts.name for _, facts in found}
-        for vjob in self._context.ledger.vjobs():
+        for vjob in self._ledger.vjobs():
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
                 job = self._jobs.get(vjob.job_id)
                 priority = priority_of(seen, vjob, job)
@@ -145,8 +153,8 @@ class _Assessor:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _nodes(self) -> Iterable[NodeFacts]:
-        for name in vm_hosts(self._context.settings, self._seen.rms):
-            planned = self._memory_care.planned(name, real_capacity(self._context, self._seen, name))
+        for name in vm_hosts(self._settings, self._seen.rms):
+            planned = self._memory_care.planned(name, real_capacity(self._settings, self._seen, name))
             yield NodeFacts(name, planned, self._room(name), out_of_reach=self._out_of_reach(name))
 
     def _out_of_reach(self, name: str) -> str:
@@ -171,17 +179,17 @@ class _Assessor:
         its turn comes it is known whether it waits for it still.
         """
         promised = self._promises.keys() - {waiting.job.display_id for waiting in queue}
-        for row in self._context.ledger.vjobs() if promised else ():
+        for row in self._ledger.vjobs() if promised else ():
             job = self._jobs.get(row.job_id)
             if row.display_id in promised and row.state is VJobState.WAITING and job is not None:
                 yield Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
 
     def _ready(self, waiting: Waiting) -> VJobFacts:
         """A vjob that may start, or be resumed."""
-        context, job, row = self._context, waiting.job, waiting.sleeping
+        job, row = waiting.job, waiting.sleeping
         vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
         places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
-        demands = ready_demands(context, self._seen, waiting, vms)
+        demands = ready_demands(self._capacities, self._seen, waiting, vms)
         promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
         return VJobFacts(
@@ -192,7 +200,7 @@ class _Assessor:
                 )
                 for name, at in places.items()
             ),
-            nodes=ready_hosts(context, self._seen, waiting, vms.values(), self._resting),
+            nodes=ready_hosts(self._settings, self._seen, waiting, vms.values(), self._resting),
             unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),
@@ -209,7 +217,7 @@ class _Assessor:
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
-        suspend = self._context.capabilities.suspend
+        suspend = self._capabilities.suspend
         # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
         ran_s = self._ran_s(vjob, job)
@@ -239,15 +247,15 @@ class _Assessor:
         will_hold = frozenset() if ended else will_hold
         computes = vjob.state is VJobState.UNPAUSING
         computes = computes or (promise is not None and promise.kind is OperationKind.UNPAUSE)
-        return VMFacts(VM(vm.name, booked(self._context, self._seen, vjob, vm)), location, holds, will_hold, computes)
+        return VMFacts(VM(vm.name, self._capacities.booked(self._seen, vjob, vm)), location, holds, will_hold, computes)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)
         # If the admin has not switched context switches on, no running vjob is moved to make room.
-        stays = self._context.pinned(vjob) or not self._context.capabilities.migrate
+        stays = is_pinned(self._settings, vjob) or not self._capabilities.migrate
         if not preemptible or stays or self._rests(vjob, OperationKind.MIGRATE):
             return here
-        allowed = allowed_hosts(self._context, self._seen, vjob.partition, vjob.geometry)
+        allowed = allowed_hosts(self._settings, self._seen, vjob.partition, vjob.geometry)
         rest = self._resting.get("migrate")
         nodes = allowed - rest if rest else allowed
         return nodes if here <= nodes else nodes | here  # most vjobs share one set, perhaps of a thousand nodes

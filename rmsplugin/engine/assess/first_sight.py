@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob
 from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.assess.job_identity import why_other
 from rmsplugin.engine.assess.newcomers import new_vjob, read_geometry
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.failures import VJobFailure
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +27,11 @@ class FirstSight:
         newcomers: ids of the jobs that became vjobs when jobs were last met.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._rms = rms
         self.newcomers: frozenset[int] = frozenset()
         #: By id and SubmitTime: geometry, and digest of the script; None: the job is no vjob, and was reported.
         self._read: dict[tuple[int, int], tuple[Geometry, str] | None] = {}
@@ -38,7 +43,7 @@ class FirstSight:
         key = _key(job)
         if key not in self._read:
             try:
-                self._read[key] = read_geometry(self._context, job)
+                self._read[key] = read_geometry(self._settings, self._rms, job)
             except NotFoundError:
                 return None
             except RefusedError as error:
@@ -49,7 +54,7 @@ class FirstSight:
     def met(self, jobs: Iterable[RmsJob]) -> list[RmsJob]:
         """The jobs that are known already; a look at an unknown one may hold it."""
         jobs = list(jobs)
-        known = self._context.ledger.vjobs_among(job.job_id for job in jobs)
+        known = self._ledger.vjobs_among(job.job_id for job in jobs)
         return [job for job in jobs if _key(job) in self._read or job.job_id in known]
 
     def meet(self, jobs: Sequence[RmsJob], others: Mapping[int, RmsJob], report: CycleReport) -> None:
@@ -60,7 +65,7 @@ class FirstSight:
             others: by id, jobs that have the ids of other jobs' vjobs.
             report: receives faults.
         """
-        ledger = self._context.ledger
+        ledger = self._ledger
         self._forget_all_but(jobs)
         self._keep_others_out(jobs, others, report)
         alive = [job for job in jobs if job.state is not JobState.ENDED and job.split]
@@ -72,7 +77,7 @@ class FirstSight:
             with report.alone(f"job {job.display_id}"):
                 found = self.look_into(job)
                 if found is not None:
-                    new.append(new_vjob(self._context, job, *found))
+                    new.append(new_vjob(self._clock, job, *found))
         if new:
             with ledger.transaction():  # one for all jobs: thousands may come at once
                 for vjob in new:
@@ -86,7 +91,7 @@ class FirstSight:
         loose = {job.job_id for job in jobs if not job.split and job.state is JobState.PENDING and not job.gated}
         for job_id in sorted(loose):
             with report.alone(f"array {job_id}"):
-                self._context.rms.close_gate(job_id)
+                self._rms.close_gate(job_id)
 
     def renew(self, job: RmsJob) -> None:
         """Let a vjob begin anew: its ended job is in the queue again, or its id was given to a new job."""
@@ -94,7 +99,7 @@ class FirstSight:
         self._not_held.pop(job.job_id, None)
         found = self.look_into(job)
         if found is not None:
-            self._context.ledger.renew_vjob(new_vjob(self._context, job, *found))
+            self._ledger.renew_vjob(new_vjob(self._clock, job, *found))
 
     def _forget_all_but(self, jobs: Sequence[RmsJob]) -> None:
         keys = {_key(job) for job in jobs}
@@ -104,13 +109,13 @@ class FirstSight:
 
     def _keep_others_out(self, jobs: Sequence[RmsJob], others: Mapping[int, RmsJob], report: CycleReport) -> None:
         """Hold jobs that have the ids of other jobs' vjobs, once each: an operator may release them."""
-        vjobs = self._context.ledger.vjobs_among(others)
+        vjobs = self._ledger.vjobs_among(others)
         for job in jobs:
             if others.get(job.job_id) is job and job.state is not JobState.ENDED:
                 vjob = vjobs[job.job_id]
-                if vjob.state is VJobState.WAITING and not self._context.ledger.set_aside.of_vjob(job.job_id):
+                if vjob.state is VJobState.WAITING and not self._ledger.set_aside.of_vjob(job.job_id):
                     why = "Slurm has given the id of its job to another job; nothing of this vjob had begun"
-                    self._context.ledger.transition(job.job_id, VJobState.TERMINATED, why)
+                    self._ledger.transition(job.job_id, VJobState.TERMINATED, why)
                     continue
                 why = why_other(vjob, job)
                 report.problems.append(f"job {job.display_id}: {why}")
@@ -121,19 +126,19 @@ class FirstSight:
 
     def _keep_out(self, job: RmsJob, reason: str) -> None:
         """Hold a job that is not wrapped: nothing in a vjob partition may start outside a VM (I6)."""
-        self._context.ledger.event("not-a-vjob", f"held: {reason}", vjob=job.display_id)
+        self._ledger.event("not-a-vjob", f"held: {reason}", vjob=job.display_id)
         self._hold(job)
 
     def _hold(self, job: RmsJob) -> None:
         try:
             if job.state is not JobState.PENDING:
-                self._context.rms.requeue(job.job_id)
-            self._context.rms.hold(job.job_id)
+                self._rms.requeue(job.job_id)
+            self._rms.hold(job.job_id)
         except RmspluginError as error:
             log.warning("job %s cannot be held: %s", job.display_id, error)
             failed = self._not_held.get(job.job_id)
             failures = failed.failures + 1 if failed else 1
-            not_before = self._context.clock.now() + pause_s(failures)
+            not_before = self._clock.now() + pause_s(failures)
             self._not_held[job.job_id] = VJobFailure(failures, not_before, str(error))
         else:
             self._not_held.pop(job.job_id, None)
@@ -142,7 +147,7 @@ class FirstSight:
         left = {job.job_id: job for job in jobs if job.job_id in self._not_held and job.state is not JobState.ENDED}
         for job_id, job in left.items():
             with report.alone(f"job {job.display_id}"):
-                if not self._not_held[job_id].rests(self._context.clock.now()):
+                if not self._not_held[job_id].rests(self._clock.now()):
                     self._hold(job)
             if failed := self._not_held.get(job_id):
                 report.problems.append(

@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 
+from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
+from rmsplugin.settings import Settings
 
 
 class HeldBack:
@@ -62,8 +64,11 @@ class HeldBack:
 class StateFinder:
     """Looks for saved states that the ledger does not know; each node is asked once at most."""
 
-    def __init__(self, context: Context, seen: Observation) -> None:
-        self._context, self._seen = context, seen
+    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes, seen: Observation) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._nodes = nodes
+        self._seen = seen
         self._found: dict[str, frozenset[str]] = {}
 
     def unknown(self, vms: Sequence[VMRow], missing: bool, job: RmsJob | None, lost: str) -> dict[str, str]:
@@ -77,7 +82,7 @@ class StateFinder:
         """
         asleep = missing and job is not None and job.state is JobState.SUSPENDED
         if vms and lost and not asleep:
-            asleep = not self._context.ledger.has_slept(vms[0].job_id)
+            asleep = not self._ledger.has_slept(vms[0].job_id)
         return self.places(vms) if asleep else {}
 
     def places(self, vms: Sequence[VMRow]) -> dict[str, str]:
@@ -85,7 +90,7 @@ class StateFinder:
         if not vms or not all(vm.phase.in_memory for vm in vms):
             return {}
         nodes = sorted(self._seen.vms)
-        if self._context.shared:
+        if self._settings.nodes.shared:
             nodes = next(([node] for node in nodes if self._states(node)), [])
         found = {vm.name: [node for node in nodes if vm.name in self._states(node)] for vm in vms}
         if any(len(where) != 1 for where in found.values()):
@@ -95,7 +100,7 @@ class StateFinder:
     def _states(self, node: str) -> frozenset[str]:
         if node not in self._found:
             try:
-                self._found[node] = self._context.nodes.list_files(node, shared=self._context.shared).states
+                self._found[node] = self._nodes.list_files(node, shared=self._settings.nodes.shared).states
             except RmspluginError:
                 self._found[node] = frozenset()
         return self._found[node]

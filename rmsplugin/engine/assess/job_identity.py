@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.vjob import VJobState
@@ -28,15 +28,16 @@ def script_digest(script: str) -> str:
 class JobIdentity:
     """Compares the jobs of each look with the vjobs of the ledger, and follows their requeues."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger, rms: Rms) -> None:
+        self._ledger = ledger
+        self._rms = rms
         self._followed: frozenset[int] = frozenset()  # ids of vjobs whose own jobs the last look saw
         #: By id, the jobs of the last look that have the ids of other jobs' living vjobs.
         self.others: dict[int, RmsJob] = {}
 
     def find_others(self, jobs: Iterable[RmsJob]) -> None:
         """Find the jobs that have the ids of other jobs' vjobs. A job's script is read only if nothing else decides."""
-        ledger = self._context.ledger
+        ledger = self._ledger
         known = {vjob.job_id: vjob for vjob in ledger.vjobs() if vjob.state is not VJobState.TERMINATED}
         followed, others = set(), {}
         changed: list[tuple[int, RmsJob]] = []
@@ -75,7 +76,7 @@ class JobIdentity:
         if not vjob.script_digest or job.state is JobState.ENDED:
             return True  # a row of an older release; or nothing could begin
         try:
-            return script_digest(self._context.rms.batch_script(job.job_id)) == vjob.script_digest
+            return script_digest(self._rms.batch_script(job.job_id)) == vjob.script_digest
         except NotFoundError:
             return True  # the job has gone meanwhile
 

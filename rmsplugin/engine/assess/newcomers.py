@@ -8,25 +8,28 @@ import uuid
 from collections.abc import Callable
 
 from rmsplugin.adapters.guests.keys import generate_keypair
-from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.adapters.rms.base import Rms, RmsJob
 from rmsplugin.engine.assess.job_identity import script_digest
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.machines import new_vm_mib
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
+from rmsplugin.settings import Settings
 
 _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
 
 
-def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
+def read_geometry(settings: Settings, rms: Rms, job: RmsJob) -> tuple[Geometry, str]:
     """The geometry that was kept with the job at its submission, and the digest of its script.
 
     Raises:
         RefusedError: the job was not wrapped; for instance, an administrator moved it into the partition.
         NotFoundError: the job has gone.
     """
-    script = context.rms.batch_script(job.job_id)
+    script = rms.batch_script(job.job_id)
     match = _WRAPPER_LINE.match(script)
     if match is None:
         raise RefusedError("it was not wrapped at submission; it has to be submitted again to this partition")
@@ -34,12 +37,12 @@ def read_geometry(context: Context, job: RmsJob) -> tuple[Geometry, str]:
         geometry = Geometry.parse(match[1])
     except ValueError as error:
         raise RefusedError(f"the first line of its script cannot be read: {error}") from None
-    if geometry.image not in context.settings.image:
-        raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(context.settings.image))}")
+    if geometry.image not in settings.image:
+        raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(settings.image))}")
     return geometry, script_digest(script)
 
 
-def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
+def new_vjob(clock: Clock, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
     """The row of a vjob at first sight; ``script``: the digest of its job's script."""
     return VJobRow(
         job_id=job.job_id,
@@ -51,7 +54,7 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> 
         state=VJobState.WAITING,
         reason="waits for the next cycle",
         submitted=job.submit_time,
-        state_since=context.clock.now(),
+        state_since=clock.now(),
         restarts=job.restarts,
         priority=job.priority,
         job_name=job.name,
@@ -61,20 +64,25 @@ def new_vjob(context: Context, job: RmsJob, geometry: Geometry, script: str) -> 
     )
 
 
-def free_addresses(context: Context) -> int:
+def free_addresses(settings: Settings, ledger: Ledger) -> int:
     """The number of VMs that could get an address now."""
-    first, last = context.settings.network.pool_bounds
-    taken = {ipaddress.IPv4Address(vm.address) for vm in context.ledger.vms()}
+    first, last = settings.network.pool_bounds
+    taken = {ipaddress.IPv4Address(vm.address) for vm in ledger.vms()}
     return int(last) - int(first) + 1 - sum(first <= address <= last for address in taken)
 
 
 def make_vms(
-    context: Context, vjob: VJobRow, hosts: list[str], expected_mib: Callable[[int], int | None] = lambda index: None
+    settings: Settings,
+    ledger: Ledger,
+    vjob: VJobRow,
+    hosts: list[str],
+    expected_mib: Callable[[int], int | None] = lambda index: None,
 ) -> list[VMRow]:
     """New VMs for a vjob: names, addresses, MAC addresses and host keys of their own.
 
     Args:
-        context: with the addresses that are taken.
+        settings: with the pool of addresses.
+        ledger: with the addresses that are taken.
         vjob: whose VMs they are.
         hosts: a node for each VM.
         expected_mib: by a VM's number, the memory that it is expected to need; None if its memory is not observed.
@@ -82,9 +90,9 @@ def make_vms(
     Raises:
         RefusedError: the address pool is used up.
     """
-    taken = {vm.address for vm in context.ledger.vms()}
+    taken = {vm.address for vm in ledger.vms()}
     rows = []
-    for index, (host, address) in enumerate(zip(hosts, _free_addresses(context, taken, len(hosts)), strict=True)):
+    for index, (host, address) in enumerate(zip(hosts, _free_addresses(settings, taken, len(hosts)), strict=True)):
         keys, demand_mib = generate_keypair(), expected_mib(index)
         rows.append(
             VMRow(
@@ -92,21 +100,21 @@ def make_vms(
                 job_id=vjob.job_id,
                 idx=index,
                 uuid=str(uuid.uuid4()),
-                mac=_mac(context, address),
+                mac=_mac(settings, address),
                 address=str(address),
                 host=host,
                 host_key=keys.private_openssh,
                 host_key_public=keys.public,
                 memory_demand_mib=demand_mib,
                 observed=demand_mib is not None,
-                memory_mib=context.new_vm_mib(vjob.geometry, index),
+                memory_mib=new_vm_mib(settings, vjob.geometry, index),
             )
         )
     return rows
 
 
-def _free_addresses(context: Context, taken: set[str], count: int) -> list[ipaddress.IPv4Address]:
-    first, last = context.settings.network.pool_bounds
+def _free_addresses(settings: Settings, taken: set[str], count: int) -> list[ipaddress.IPv4Address]:
+    first, last = settings.network.pool_bounds
     free: list[ipaddress.IPv4Address] = []
     address = first
     while len(free) < count:
@@ -118,7 +126,7 @@ def _free_addresses(context: Context, taken: set[str], count: int) -> list[ipadd
     return free
 
 
-def _mac(context: Context, address: ipaddress.IPv4Address) -> str:
+def _mac(settings: Settings, address: ipaddress.IPv4Address) -> str:
     """The MAC address of an IP address; always the same, so that neighbours' caches stay true when it is used again."""
     low = int(address) & 0xFFFFFF
-    return f"{context.settings.network.mac_prefix}:{low >> 16:02x}:{low >> 8 & 0xFF:02x}:{low & 0xFF:02x}"
+    return f"{settings.network.mac_prefix}:{low >> 16:02x}:{low >> 8 & 0xFF:02x}:{low & 0xFF:02x}"

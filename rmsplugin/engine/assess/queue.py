@@ -8,16 +8,18 @@ from typing import Protocol
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.wanted import Candidate
-from rmsplugin.engine.capacity.capacity import booked, demand_of_new
+from rmsplugin.engine.capacity.capacity import Capacities, demand_of_new
 from rmsplugin.engine.capacity.observed_memory import expected_booked_mib
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.ledger.failures import Resting
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Allowed, Observation
 from rmsplugin.engine.observe.rooms import hosts_of
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import Geometry
+from rmsplugin.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +65,21 @@ def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
     return sorted(waiting, key=lambda each: queue_key(seen, each.job, each.priority, each.submitted))
 
 
-def allowed_hosts(context: Context, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
+def allowed_hosts(settings: Settings, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
     """The VM hosts of the partition that the job's -C, -w and -x allow."""
-    return _allowed(context, seen, partition, geometry).nodes
+    return _allowed(settings, seen, partition, geometry).nodes
 
 
-def objection(context: Context, seen: Observation, waiting: Waiting) -> str:
+def objection(settings: Settings, seen: Observation, waiting: Waiting) -> str:
     """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
-    return _allowed(context, seen, waiting.job.partition, waiting.geometry).objection
+    return _allowed(settings, seen, waiting.job.partition, waiting.geometry).objection
 
 
-def _allowed(context: Context, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
+def _allowed(settings: Settings, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
     constraints = geometry.constraints
     found = seen.derived.allowed.get((partition, constraints))
     if found is None:
-        hosts = hosts_of(context.settings, seen.rms, partition)
+        hosts = hosts_of(settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
         nodes = constraints.allowed(known)
         found = seen.derived.allowed[partition, constraints] = Allowed(
@@ -94,39 +96,41 @@ def ready_vms(waiting: Waiting, rows: Iterable[VMRow]) -> dict[str, VMRow | None
 
 
 def ready_demands(
-    context: Context, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
+    capacities: Capacities, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
 ) -> dict[str, Resources]:
     """The resources that a waiting vjob's VMs will demand, by name; if it sleeps, as they did when they were saved."""
     row, geometry = waiting.sleeping, waiting.geometry
     if row is not None:
-        return {name: booked(context, seen, row, vm) for name, vm in vms.items() if vm is not None}
-    large, small = (_asked_for(context, seen, waiting, index) for index in (0, geometry.vms - 1))
+        return {name: capacities.booked(seen, row, vm) for name, vm in vms.items() if vm is not None}
+    large, small = (
+        _asked_for(capacities.settings, capacities.ledger, seen, waiting, index) for index in (0, geometry.vms - 1)
+    )
     return {name: large if index < geometry.large else small for index, name in enumerate(vms)}
 
 
-def _asked_for(context: Context, seen: Observation, waiting: Waiting, index: int) -> Resources:
+def _asked_for(settings: Settings, ledger: Ledger, seen: Observation, waiting: Waiting, index: int) -> Resources:
     """The resources that a VM of a waiting vjob will demand, if the VM is still to be made."""
     job, geometry = waiting.job, waiting.geometry
-    expected = expected_booked_mib(context, seen, job, job.name, geometry, index)
-    return demand_of_new(context, geometry, index, expected)
+    expected = expected_booked_mib(settings, ledger, seen, job, job.name, geometry, index)
+    return demand_of_new(settings, geometry, index, expected)
 
 
 def ready_hosts(
-    context: Context, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
+    settings: Settings, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
 ) -> frozenset[str]:
     """The nodes where a waiting vjob's VMs may go: its user and its disks allow them, and they do not rest."""
-    nodes = allowed_hosts(context, seen, waiting.job.partition, waiting.geometry)
+    nodes = allowed_hosts(settings, seen, waiting.job.partition, waiting.geometry)
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
         nodes -= rest  # else all vjobs share one set, perhaps of a thousand nodes
-    if waiting.sleeping is not None and context.pinned(waiting.sleeping):
+    if waiting.sleeping is not None and is_pinned(settings, waiting.sleeping):
         nodes &= {vm.booted_on for vm in vms if vm is not None}
     return nodes
 
 
-def candidate(context: Context, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
+def candidate(capacities: Capacities, seen: Observation, waiting: Waiting, resting: Resting) -> Candidate:
     """The vjob as the search for nodes to borrow sees it."""
-    vms = ready_vms(waiting, context.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
-    needs = ready_demands(context, seen, waiting, vms)
-    nodes = ready_hosts(context, seen, waiting, vms.values(), resting)
+    vms = ready_vms(waiting, capacities.ledger.vms(waiting.sleeping.job_id) if waiting.sleeping else ())
+    needs = ready_demands(capacities, seen, waiting, vms)
+    nodes = ready_hosts(capacities.settings, seen, waiting, vms.values(), resting)
     prefer = {name: vm.image_node or vm.host for name, vm in vms.items() if vm is not None}
     return Candidate(waiting.job.display_id, tuple(VM(name, need) for name, need in needs.items()), nodes, prefer)

@@ -11,27 +11,30 @@ from rmsplugin.assessment.promises import promises
 from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.decision.wanted import nodes_wanted, places_beyond
 from rmsplugin.engine.assess.queue import Waiting, candidate
-from rmsplugin.engine.capacity.capacity import host_capacities
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.capacity.capacity import Capacities
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 
-def rooms_wanted(context: Context, seen: Observation, left: Sequence[Waiting], after: Configuration) -> frozenset[str]:
+def rooms_wanted(
+    capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration
+) -> frozenset[str]:
     """The nodes whose rooms the vjobs left waiting need, besides coming rooms and the nodes free after a decision."""
-    hosts = host_capacities(context, seen)
+    hosts = capacities.hosts(seen)
     rooms = seen.rooms.by_node
-    reserved = context.ledger.reservations.read().nodes
+    reserved = capacities.ledger.reservations.read().nodes
     soon = {
         name: host.free if is_coming(rooms.get(name)) else after.free(name)
         for name, host in hosts.items()
         if name not in reserved and (not host.why_not or is_coming(rooms.get(name)))
     }
     others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
-    resting = context.ledger.failures.resting()
-    candidates = [candidate(context, seen, waiting, resting) for waiting in left]
+    resting = capacities.ledger.failures.resting()
+    candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
     return nodes_wanted(candidates, soon, others)
 
 
@@ -50,8 +53,10 @@ class RoomAhead:
     Its memory may be lost: then a vjob waits for a room once more.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, capacities: Capacities) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._capacities = capacities
         self._since: dict[str, float] = {}
 
     def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> dict[str, str]:
@@ -64,21 +69,21 @@ class RoomAhead:
         """
         coming = {name for name, room in seen.rooms.by_node.items() if self._comes_soon(seen, room)}
         idle = {name for name in lendable if _idle(seen, name)}
-        if self._context.settings.decision.policy in NEVER_SUSPENDS or not coming | idle:
+        if self._settings.decision.policy in NEVER_SUSPENDS or not coming | idle:
             return {}
-        hosts = host_capacities(self._context, seen)
-        reserved = self._context.ledger.reservations.read().nodes
+        hosts = self._capacities.hosts(seen)
+        reserved = self._ledger.reservations.read().nodes
         free = {name: host.free for name, host in hosts.items() if not host.why_not and name not in reserved}
         ahead = {name: host.free for name, host in hosts.items() if name in coming | idle}
-        resting = self._context.ledger.failures.resting()
+        resting = self._ledger.failures.resting()
         # A promise of a context switch that is under way is not taken back.
-        promised = promises(self._context.ledger.plans.open_steps())
+        promised = promises(self._ledger.plans.open_steps())
         asking = [
             each
             for each in queue
             if each.job.display_id not in promised and not _has_memory(each) and self._may_wait(seen, each)
         ]
-        candidates = [candidate(self._context, seen, waiting, resting) for waiting in asking]
+        candidates = [candidate(self._capacities, seen, waiting, resting) for waiting in asking]
         return {
             name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: no vjob makes way for it meanwhile"
             for name, nodes in places_beyond(candidates, free, ahead).items()
@@ -92,10 +97,10 @@ class RoomAhead:
             self._since.setdefault(name, seen.taken)
 
     def _comes_soon(self, seen: Observation, room: Room) -> bool:
-        hosts = self._context.settings.hosts_of(room.partition)
+        hosts = self._settings.hosts_of(room.partition)
         return hosts.rooms == "elastic" and is_coming(room) and seen.taken - room.requested < hosts.room_wait_s
 
     def _may_wait(self, seen: Observation, waiting: Waiting) -> bool:
-        settings, job = self._context.settings, waiting.job
+        settings, job = self._settings, waiting.job
         most_s = settings.hosts_of(settings.partition[job.partition].hosts).room_wait_s
         return seen.taken - self._since.get(job.display_id, seen.taken) < most_s

@@ -11,15 +11,16 @@ from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.limit_retry import LimitRetry
 from rmsplugin.engine.assess.queue import Waiting, queue_order
 from rmsplugin.engine.capacity.priorities import priority_of
-from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.failures import LOSS
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 #: By state, the operation that lets a begun vjob go on.
 _WAKES = {VJobState.SLEEPING: OperationKind.RESUME, VJobState.PAUSED: OperationKind.UNPAUSE}
@@ -40,8 +41,9 @@ class Queue(NamedTuple):
 class WaitingVJobs:
     """Finds the waiting vjobs, once a cycle and for previews."""
 
-    def __init__(self, context: Context, first_sight: FirstSight, identity: JobIdentity) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, first_sight: FirstSight, identity: JobIdentity) -> None:
+        self._settings = settings
+        self._ledger = ledger
         self._first_sight = first_sight
         self._identity = identity
         self._limits = LimitRetry()
@@ -52,7 +54,7 @@ class WaitingVJobs:
 
     def record_reasons(self, silent: Mapping[int, str]) -> None:
         """Record why these vjobs wait."""
-        ledger = self._context.ledger
+        ledger = self._ledger
         for job_id, why in silent.items():
             if ledger.vjob(job_id).reason != why:
                 ledger.update_vjob(job_id, reason=why)
@@ -65,9 +67,9 @@ class WaitingVJobs:
             ours: the jobs of vjobs.
             report: receives the faults of single jobs.
         """
-        rows = {vjob.display_id: vjob for vjob in self._context.ledger.vjobs()}
+        rows = {vjob.display_id: vjob for vjob in self._ledger.vjobs()}
         waiting, silent = [], {}
-        failures = self._context.ledger.failures.of_vjobs()
+        failures = self._ledger.failures.of_vjobs()
         for job in ours:
             with report.alone(f"job {job.display_id}"):
                 row = rows.get(job.display_id) if job.split else None
@@ -78,7 +80,7 @@ class WaitingVJobs:
                     failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
                     if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
-                    if row.state is VJobState.SLEEPING and strays(self._context, seen, row):
+                    if row.state is VJobState.SLEEPING and strays(self._ledger, seen, row):
                         continue  # resumed, it would run twice
                     if row.state in _WAKES and row.resumes and (why := self._silent(row)):
                         silent[row.job_id] = why
@@ -114,7 +116,7 @@ class WaitingVJobs:
     def _silent(self, row: VJobRow) -> str:
         """Why the vjob's saved states are out of reach now; empty if they are not."""
         try:
-            require_answers(self._context, self._context.ledger.vms(row.job_id))
+            require_answers(self._settings, self._ledger, self._ledger.vms(row.job_id))
         except RefusedError as error:
             return str(error)
         return ""

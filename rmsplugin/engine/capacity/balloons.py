@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.platform.base import Platform, VMPower
 from rmsplugin.decision.balloon import Ballooned, targets
 from rmsplugin.engine.capacity.observed_memory import needed_mib
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError
+from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +27,12 @@ _SPARE_CHANGE_MIB = 128
 class Balloons:
     """The balloons of all VMs whose memory is observed."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, hypervisor: Platform, capabilities: Capabilities) -> None:
         """Begin; no guest was asked yet."""
-        self._context = context
+        self._settings = settings
+        self._ledger = ledger
+        self._hypervisor = hypervisor
+        self._capabilities = capabilities
         self._asked: dict[str, int] = {}  # by VM, the MiB that it was last asked to do with
 
     def forget_but(self, vms: Iterable[str]) -> None:
@@ -36,7 +41,7 @@ class Balloons:
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
         """Ask guests of a node to change to their shares of ``room_mib``. Returns whether any target is new."""
-        if not self._context.capabilities.resize:
+        if not self._capabilities.resize:
             return False
         sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.phase.moves}
@@ -61,14 +66,14 @@ class Balloons:
 
     def _ask(self, node: str, name: str, has_mib: int, target_mib: int) -> bool:
         """Ask one guest. Returns whether the target is new; only a new target is an event."""
-        bound_s = self._context.settings.hypervisor.connect_timeout_s
-        self._context.hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
+        bound_s = self._settings.hypervisor.connect_timeout_s
+        self._hypervisor.set_memory(node, name, target_mib, timeout_s=bound_s)
         if self._asked.get(name) == target_mib:
             return False
         self._asked[name] = target_mib
         verb = "is asked to do with" if target_mib < has_mib else "may have"
         words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
-        self._context.ledger.event("balloon", words, vm=name, node=node)
+        self._ledger.event("balloon", words, vm=name, node=node)
         return True
 
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine.capacity.observed_memory import booked_mib, real_capacity
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.demanded import Demanded
+from rmsplugin.engine.context.machines import new_vm_mib
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.ending import is_ending
@@ -15,6 +18,7 @@ from rmsplugin.engine.observe.rooms import RoomState, vm_hosts
 from rmsplugin.engine.observe.strays import stray_nodes
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.settings import Settings
 
 #: States in which a VM, if it goes on, continues where it was saved or paused.
 _SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
@@ -35,63 +39,71 @@ class HostCapacity:
         return self.capacity - self.used
 
 
-def demand_of_new(context: Context, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
+def demand_of_new(settings: Settings, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
     """The resources that this VM takes if it is booted now: as observed, or all; with the hypervisor's overhead."""
-    size = Resources(geometry.cpus_of(index), context.new_vm_mib(geometry, index))
-    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
+    size = Resources(geometry.cpus_of(index), new_vm_mib(settings, geometry, index))
+    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
 
 
 def demand(
-    context: Context, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
+    settings: Settings, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
 ) -> Resources:
     """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
     size = Resources(vjob.geometry.cpus_of(vm.idx), vm.memory_mib)
-    return vm_demand(size, context.settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
+    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
-def observed_cpus(context: Context, vjob: VJobRow, vm: VMRow) -> float | None:
-    """The CPUs that a VM was seen to demand; None if nothing is known: then the requested CPUs count.
+@dataclass(frozen=True, slots=True)
+class Capacities:
+    """What VM hosts can give, and what is booked there. A value: whoever needs it puts it together."""
 
-    A VM that sleeps, is paused, or is about to go on continues where it was: it demands the CPUs that it demanded then.
-    """
-    if vjob.state is VJobState.RUNNING:
-        return context.demanded_cpus.cpus(vm.name)
-    if vjob.state in _SAVED and vm.centi_cpus is not None:
-        return min(vm.centi_cpus / 100, float(vjob.geometry.cpus_of(vm.idx)))
-    return None
+    settings: Settings
+    ledger: Ledger
+    clock: Clock
+    demanded: Demanded  # of CPUs, as observed
 
+    def observed_cpus(self, vjob: VJobRow, vm: VMRow) -> float | None:
+        """The CPUs that a VM was seen to demand; None if nothing is known: then the requested CPUs count.
 
-def booked(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
-    """The resources booked for a VM that runs, or that would be booked if it were resumed; decisions use these.
+        A VM that sleeps, is paused, or is about to go on continues where it was: it demands the CPUs that it demanded
+        then.
+        """
+        if vjob.state is VJobState.RUNNING:
+            return self.demanded.cpus(vm.name)
+        if vjob.state in _SAVED and vm.centi_cpus is not None:
+            return min(vm.centi_cpus / 100, float(vjob.geometry.cpus_of(vm.idx)))
+        return None
 
-    Where nothing may be suspended, the requested CPUs are booked.
-    """
-    cpus = observed_cpus(context, vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-    return demand(context, vjob, vm, cpus, booked_mib(context, seen, vjob, vm))
+    def booked(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
+        """The resources booked for a VM that runs, or that would be booked if it were resumed; decisions use these.
 
+        Where nothing may be suspended, the requested CPUs are booked.
+        """
+        cpus = self.observed_cpus(vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
+        return demand(self.settings, vjob, vm, cpus, booked_mib(self.settings, seen, vjob, vm))
 
-def host_capacities(context: Context, seen: Observation) -> dict[str, HostCapacity]:
-    """The capacity of each VM host, by name, in the RMS's order.
+    def hosts(self, seen: Observation) -> dict[str, HostCapacity]:
+        """The capacity of each VM host, by name, in the RMS's order.
 
-    A VM takes its part from the moment its start is intended until it is known to be gone. While it migrates, it takes
-    its part on both nodes (I3).
-    """
-    found = {}
-    unclean = {node for node, _ in context.ledger.nodes.left_behind()}
-    strange = stray_nodes(context, seen)
-    for name in vm_hosts(context.settings, seen.rms):
-        why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
-        why_not = why_not or (
-            "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
-        )
-        found[name] = HostCapacity(real_capacity(context, seen, name), why_not)
-    vjobs, now = {vjob.job_id: vjob for vjob in context.ledger.vjobs()}, context.clock.now()
-    for row in context.ledger.live_vms():
-        for place in {row.host, row.destination} & found.keys():
-            vjob = vjobs[row.job_id]
-            found[place].used += held(vjob, booked(context, seen, vjob, row), now)
-            found[place].vms += 1
-    return found
+        A VM takes its part from the moment its start is intended until it is known to be gone. While it migrates, it
+        takes its part on both nodes (I3).
+        """
+        found = {}
+        unclean = {node for node, _ in self.ledger.nodes.left_behind()}
+        strange = stray_nodes(self.ledger, seen)
+        for name in vm_hosts(self.settings, seen.rms):
+            why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+            why_not = why_not or (
+                "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
+            )
+            found[name] = HostCapacity(real_capacity(self.settings, seen, name), why_not)
+        vjobs, now = {vjob.job_id: vjob for vjob in self.ledger.vjobs()}, self.clock.now()
+        for row in self.ledger.live_vms():
+            for place in {row.host, row.destination} & found.keys():
+                vjob = vjobs[row.job_id]
+                found[place].used += held(vjob, self.booked(seen, vjob, row), now)
+                found[place].vms += 1
+        return found
 
 
 def held(vjob: VJobRow, booked: Resources, now: float) -> Resources:

@@ -28,11 +28,14 @@ from dataclasses import dataclass, replace
 from rmsplugin.adapters.platform.base import VMPower, VMStatistics
 from rmsplugin.decision.cpu_demand import CpuDemand, CpuSample
 from rmsplugin.decision.memory_demand import MemoryDemand, MemorySample
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.bounds import Bounds
+from rmsplugin.engine.context.demanded import Demanded
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.ledger.samples import Sample
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 #: Events start cycles early. The usage of a VM in fewer seconds is mostly chance, so such a sample is left out.
 _LEAST_APART_S = 5.0
@@ -65,18 +68,21 @@ class _Run:
 class Demands:
     """The demand of each running VM."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, bounds: Bounds, demanded_cpus: Demanded) -> None:
         """Begin with the demands that the ledger has."""
-        self._context = context
+        self._settings = settings
+        self._ledger = ledger
+        self._bounds = bounds
+        self._demanded_cpus = demanded_cpus
         self._runs: dict[str, _Run] = {}  # by VM
 
     def take_samples(self, seen: Observation) -> None:
         """Take in the samples of one observation, and record changed demands. Called once for each observation."""
-        ledger = self._context.ledger
+        ledger = self._ledger
         vms = ledger.live_vms()
         vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
         nodes = _nodes_of_vms(seen)
-        waiting = self._context.bounds.waiting
+        waiting = self._bounds.waiting
         runs, changes = {}, []
         for vm in vms:
             vjob = vjobs[vm.job_id]
@@ -96,7 +102,7 @@ class Demands:
         self._runs = runs
         # A VM that is neither running nor being suspended has no observed demand.
         observed = {name: run.cpu.cpus for name, run in runs.items() if run.recorded[0] is not None}
-        self._context.demanded_cpus.set(observed)
+        self._demanded_cpus.set(observed)
 
     def _known_run(self, vjob: VJobRow, vm: VMRow) -> _Run:
         """The run that the VM is in, as far as it is known."""
@@ -124,10 +130,10 @@ class Demands:
             return run
         if node != run.node:
             run = replace(run.anew(), node=node)
-        time_s, window_s = seen.sampled[node], self._context.settings.decision.demand_window_s
+        time_s, window_s = seen.sampled[node], self._settings.decision.demand_window_s
         cpu = _cpu_after(run.cpu, time_s, statistics, window_s)
         reads = _reads(time_s, statistics)
-        suffers = _per_s(run.reads, reads) >= self._context.settings.memory.faults_per_s
+        suffers = _per_s(run.reads, reads) >= self._settings.memory.faults_per_s
         working_set_mib = _working_set_mib(run.said, statistics, suffers=suffers)
         memory = run.memory
         if working_set_mib is not None:

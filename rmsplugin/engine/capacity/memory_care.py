@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from rmsplugin.engine.capacity import observed_memory
 from rmsplugin.engine.capacity.balloons import Balloons
-from rmsplugin.engine.capacity.capacity import booked
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
@@ -51,8 +52,14 @@ class MemoryCare:
 
     def __init__(self, context: Context) -> None:
         """Begin; nothing has been bounded yet."""
-        self._context = context
-        self._balloons = Balloons(context)
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._bounds = context.bounds
+        self._capacities = Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
+        self._balloons = Balloons(context.settings, context.ledger, context.hypervisor, context.capabilities)
+        #: Held while VMs are placed: from the look at free memory and CPUs until the ledger has the VMs that take them.
+        self.placement_lock = threading.RLock()
         self._wished: dict[str, tuple[float, int]] = {}  # by node: until when balloons make room, and how much
         self._asked: dict[str, float] = {}  # by node: since when a start waits for caches
         self._promised_mib: Mapping[str, int] = {}
@@ -64,29 +71,29 @@ class MemoryCare:
 
         Returns whether a VM waits that did not before, or a VM that is to come waits for balloons.
         """
-        now, vms = self._context.clock.now(), [vm for vm in self._context.ledger.live_vms() if vm.observed]
+        now, vms = self._clock.now(), [vm for vm in self._ledger.live_vms() if vm.observed]
         self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}
         nodes = {node for vm in vms for node in (vm.host, vm.destination) if node}
-        new = self._context.bounds.watch({*self._wished, *nodes})
+        new = self._bounds.watch({*self._wished, *nodes})
         return new or bool(self._wished)
 
     def set_bounds(self, seen: Observation) -> None:
         """Set bounds and balloons, and find the nodes that are pressed."""
-        with self._context.placement_lock:  # else a VM that is just being placed would be in neither of the two
+        with self.placement_lock:  # else a VM that is just being placed would be in neither of the two
             nodes = self._nodes(seen)
-            lowered = {name: self._context.bounds.lowered(name) for name in nodes}
+            lowered = {name: self._bounds.lowered(name) for name in nodes}
         self._promised_mib = {name: node.promised_mib for name, node in nodes.items()}
         wanted = [
             name
             for name in nodes
-            if name not in seen.unreachable and (nodes[name].vms or not self._context.bounds.is_idle(name))
+            if name not in seen.unreachable and (nodes[name].vms or not self._bounds.is_idle(name))
         ]
         with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="memory") as pool:
             rooms = [
                 (name, self._room_mib(seen, name, nodes[name]), self._kept_mib(nodes[name]), lowered[name])
                 for name in wanted
             ]
-            list(pool.map(lambda room: self._context.bounds.set(*room), rooms))
+            list(pool.map(lambda room: self._bounds.set(*room), rooms))
         told = self._balloon(seen, nodes)
         before = self.pressed.keys()
         found = {name: self._pressed(seen, name, nodes[name]) for name in wanted if name not in told}
@@ -101,11 +108,11 @@ class MemoryCare:
 
     def bearable_mib(self, seen: Observation, node: str) -> int:
         """The booked memory up to which a short node may wait for relief: its VMs then need all of its real memory."""
-        real_mib = observed_memory.real_capacity(self._context, seen, node).memory_mib
+        real_mib = observed_memory.real_capacity(self._settings, seen, node).memory_mib
         if node in self.pressed:
             return self.pressed[node][0]
         promised_mib = self._promised_mib.get(node, 0)
-        return promised_mib + math.floor((real_mib - promised_mib) / self._context.settings.memory.threshold)
+        return promised_mib + math.floor((real_mib - promised_mib) / self._settings.memory.threshold)
 
     def make_room(self, seen: Observation, node: str, memory_mib: int) -> None:
         """Have the observed VMs of a node do with ``memory_mib`` less, before a VM comes there that is not observed.
@@ -115,13 +122,13 @@ class MemoryCare:
         Raises:
             RefusedError: the observed VMs cannot do with less now.
         """
-        if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._context, seen):
+        if node not in seen.rms.nodes or node not in observed_memory.observing_hosts(self._settings, seen):
             return
         there = self._nodes(seen)[node]
         try:
-            self._context.bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
+            self._bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
         except RefusedError:
-            self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+            self._wished[node] = (self._clock.now() + _WISH_S, memory_mib)
             raise
 
     def has_room(self, node: str, memory_mib: int) -> bool:
@@ -129,24 +136,24 @@ class MemoryCare:
 
         The memory that guests need is booked. The memory of their caches is not booked, but is taken all the same.
         """
-        report = self._context.bounds.report(node)
+        report = self._bounds.report(node)
         if report is None or report.limit_mib is None or report.used_mib is None:
             return True  # nothing is bounded there, or nothing is known
-        since = self._asked.setdefault(node, self._context.clock.now())
-        waited_s = self._context.clock.now() - since
+        since = self._asked.setdefault(node, self._clock.now())
+        waited_s = self._clock.now() - since
         if not report.used_mib or report.limit_mib - report.used_mib >= memory_mib or waited_s > _CACHES_S:
             self._wished.pop(node, None)
             self._asked.pop(node, None)
             return True
-        self._wished[node] = (self._context.clock.now() + _WISH_S, memory_mib)
+        self._wished[node] = (self._clock.now() + _WISH_S, memory_mib)
         return False
 
     # -- bounds ----------------------------------------------------------------------------------------------------
 
     def _nodes(self, seen: Observation) -> dict[str, _Node]:
         """All nodes where observed VMs may be, with the VMs that the ledger has there."""
-        context, ledger = self._context, self._context.ledger
-        observing = observed_memory.observing_hosts(context, seen)
+        ledger = self._ledger
+        observing = observed_memory.observing_hosts(self._settings, seen)
         nodes = {name: _Node() for name in seen.rms.nodes if name in observing}
         vjobs = {vjob.job_id: vjob for vjob in ledger.vjobs()}
         for vm in ledger.live_vms():
@@ -161,16 +168,16 @@ class MemoryCare:
                     node.vms.append((vjob, vm))
                     node.leaves |= vjob.state is VJobState.SUSPENDING or (vm.phase.moves and place == vm.host)
                 else:
-                    node.promised_mib += vm.memory_mib + context.settings.nodes.memory_overhead_mib
+                    node.promised_mib += vm.memory_mib + self._settings.nodes.memory_overhead_mib
         return nodes
 
     def _room_mib(self, seen: Observation, name: str, node: _Node) -> int:
         """The memory that observed VMs of a node may take together, with their hypervisor processes."""
-        return observed_memory.real_capacity(self._context, seen, name).memory_mib - node.promised_mib
+        return observed_memory.real_capacity(self._settings, seen, name).memory_mib - node.promised_mib
 
     def _kept_mib(self, node: _Node) -> int:
         """The part of that which is kept back; nothing while an observed VM leaves, because it may need the part."""
-        return 0 if node.leaves else self._context.settings.memory.relief_mib
+        return 0 if node.leaves else self._settings.memory.relief_mib
 
     # -- pressed nodes, and balloons -------------------------------------------------------------------------------
 
@@ -180,13 +187,13 @@ class MemoryCare:
         A node with a single VM is not pressed: the VM has all that the node can give. Nor is a node that a VM is
         leaving: that makes room already.
         """
-        report = self._context.bounds.report(name)
+        report = self._bounds.report(name)
         if report is None:
             return None
-        presses = report.pressure is not None and report.pressure >= self._context.settings.memory.pressure
+        presses = report.pressure is not None and report.pressure >= self._settings.memory.pressure
         if not (report.waits or presses) or len(node.vms) < 2 or node.leaves:
             return None
-        booked_mib = sum(booked(self._context, seen, vjob, vm).memory_mib for vjob, vm in node.vms)
+        booked_mib = sum(self._capacities.booked(seen, vjob, vm).memory_mib for vjob, vm in node.vms)
         why = "VMs wait for memory" if report.waits else f"something waited for memory {report.pressure:.0f} % of 10 s"
         return node.promised_mib + booked_mib - 1, why
 
@@ -200,9 +207,9 @@ class MemoryCare:
     def _tell(self, seen: Observation, name: str, node: _Node) -> bool:
         """Set the balloons of one node. Returns whether a target is new."""
         vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
-        if not vms or name not in seen.statistics or self._context.bounds.waits_on(name):
+        if not vms or name not in seen.statistics or self._bounds.waits_on(name):
             return False
         _, wished_mib = self._wished.get(name, (0.0, 0))
-        overhead_mib = len(vms) * self._context.settings.nodes.memory_overhead_mib
-        room_mib = (self._context.bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
+        overhead_mib = len(vms) * self._settings.nodes.memory_overhead_mib
+        room_mib = (self._bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
         return self._balloons.tell(seen, name, room_mib, vms)

@@ -12,13 +12,15 @@ import math
 from typing import Protocol
 
 from rmsplugin.decision.unblocking import estimate_mib
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.machines import new_vm_mib
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import hosts_of
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import Geometry
+from rmsplugin.settings import Settings
 
 
 class _Job(Protocol):
@@ -31,24 +33,24 @@ class _Job(Protocol):
     def partition(self) -> str: ...
 
 
-def observes(context: Context, seen: Observation, partition: str) -> bool:
+def observes(settings: Settings, seen: Observation, partition: str) -> bool:
     """Whether VMs that are started in the partition now take the memory that they are seen to need."""
-    found = context.settings.partition.get(partition)
+    found = settings.partition.get(partition)
     return found is not None and found.memory == "observed" and site.may_suspend(seen.rms, partition)
 
 
-def observing_hosts(context: Context, seen: Observation) -> frozenset[str]:
+def observing_hosts(settings: Settings, seen: Observation) -> frozenset[str]:
     """The VM hosts of the partitions whose memory is observed."""
     found: set[str] = set()
-    for name in context.settings.slurm.partitions:
-        if observes(context, seen, name):
-            found.update(hosts_of(context.settings, seen.rms, name))
+    for name in settings.slurm.partitions:
+        if observes(settings, seen, name):
+            found.update(hosts_of(settings, seen.rms, name))
     return frozenset(found)
 
 
-def real_capacity(context: Context, seen: Observation, node: str) -> Resources:
+def real_capacity(settings: Settings, seen: Observation, node: str) -> Resources:
     """The resources of a node that VMs may have: its size without the part that its host keeps."""
-    keeps, size = context.settings.nodes, seen.rms.nodes[node]
+    keeps, size = settings.nodes, seen.rms.nodes[node]
     return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
@@ -57,58 +59,59 @@ def needed_mib(vm: VMRow) -> int:
     return vm.memory_mib if vm.memory_demand_mib is None else min(vm.memory_mib, vm.memory_demand_mib)
 
 
-def booked_mib(context: Context, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
+def booked_mib(settings: Settings, seen: Observation, vjob: VJobRow, vm: VMRow) -> int | None:
     """The memory booked for a VM by its need as last seen, with headroom; None: its whole memory counts.
 
     The memory of its hypervisor process is not included.
     """
     if not vm.observed or vm.memory_demand_mib is None:
         return None
-    return _with_headroom(context, seen, vjob.partition, vm.memory_demand_mib)
+    return _with_headroom(settings, seen, vjob.partition, vm.memory_demand_mib)
 
 
 def expected_mib(
-    context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
+    settings: Settings, ledger: Ledger, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
 ) -> int | None:
     """The memory that a VM is expected to need while its vjob has no VMs yet; None if its whole memory counts.
 
     Args:
-        context: settings and ledger.
+        settings: with what is observed.
+        ledger: with what was needed before.
         seen: one look; it keeps the result for all jobs that ask for the same.
         job: its user and partition.
         name: of its job.
         geometry: the request.
         index: number of the VM. All VMs of the vjob are expected to need the same, or all they have if that is less.
     """
-    if not observes(context, seen, job.partition):
+    if not observes(settings, seen, job.partition):
         return None
     key = (job.user, name, geometry.memory_mib, geometry.image)
     if key not in seen.derived.expected:
-        peaks = context.ledger.samples.peaks(*key)
-        unknown = math.ceil(context.new_vm_mib(geometry, 0) * context.settings.memory.unknown)
-        seen.derived.expected[key] = estimate_mib(peaks, unknown, context.settings.memory.percentile)
-    return min(seen.derived.expected[key], context.new_vm_mib(geometry, index))
+        peaks = ledger.samples.peaks(*key)
+        unknown = math.ceil(new_vm_mib(settings, geometry, 0) * settings.memory.unknown)
+        seen.derived.expected[key] = estimate_mib(peaks, unknown, settings.memory.percentile)
+    return min(seen.derived.expected[key], new_vm_mib(settings, geometry, index))
 
 
 def expected_booked_mib(
-    context: Context, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
+    settings: Settings, ledger: Ledger, seen: Observation, job: _Job, name: str, geometry: Geometry, index: int
 ) -> int | None:
     """The memory that will be booked for a VM while its vjob has no VMs yet; arguments as of ``expected_mib``."""
-    needed_mib = expected_mib(context, seen, job, name, geometry, index)
-    return None if needed_mib is None else _with_headroom(context, seen, job.partition, needed_mib)
+    needed_mib = expected_mib(settings, ledger, seen, job, name, geometry, index)
+    return None if needed_mib is None else _with_headroom(settings, seen, job.partition, needed_mib)
 
 
-def _with_headroom(context: Context, seen: Observation, partition: str, needed_mib: int) -> int:
+def _with_headroom(settings: Settings, seen: Observation, partition: str, needed_mib: int) -> int:
     """A VM's need with headroom; at most what a node has: a VM that is alone there has all that the node can give."""
-    overhead_mib = context.settings.nodes.memory_overhead_mib
-    wanted_mib = math.ceil((needed_mib + overhead_mib) / context.settings.memory.threshold) - overhead_mib
-    return min(wanted_mib, _most_mib(context, seen, partition))
+    overhead_mib = settings.nodes.memory_overhead_mib
+    wanted_mib = math.ceil((needed_mib + overhead_mib) / settings.memory.threshold) - overhead_mib
+    return min(wanted_mib, _most_mib(settings, seen, partition))
 
 
-def _most_mib(context: Context, seen: Observation, partition: str) -> int:
+def _most_mib(settings: Settings, seen: Observation, partition: str) -> int:
     """The most memory that a VM can have on any VM host of a partition, without its hypervisor process."""
     if partition not in seen.derived.most_mib:
-        known = [name for name in hosts_of(context.settings, seen.rms, partition) if name in seen.rms.nodes]
-        most = max((real_capacity(context, seen, name).memory_mib for name in known), default=0)
-        seen.derived.most_mib[partition] = max(1, most - context.settings.nodes.memory_overhead_mib)
+        known = [name for name in hosts_of(settings, seen.rms, partition) if name in seen.rms.nodes]
+        most = max((real_capacity(settings, seen, name).memory_mib for name in known), default=0)
+        seen.derived.most_mib[partition] = max(1, most - settings.nodes.memory_overhead_mib)
     return seen.derived.most_mib[partition]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.records import standing_text
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
@@ -59,14 +59,14 @@ class Priorities:
     Slurm forgets an operator's change at the next suspend. So the engine remembers a change between two looks.
     """
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._shown: dict[int, tuple[JobState, int]] = {}
 
     def note_changes(self, seen: Observation) -> None:
         """Compare the priorities that Slurm shows with those of the last look."""
         shown: dict[int, tuple[JobState, int]] = {}
-        for vjob in self._context.ledger.vjobs():
+        for vjob in self._ledger.vjobs():
             job = seen.jobs.get(vjob.job_id)
             if job is None or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
                 continue
@@ -103,10 +103,10 @@ class Priorities:
             account=job.account,
             share=seen.rms.priorities.share(job.account, vjob.user, vjob.partition),
         )
-        with self._context.ledger.transaction():
+        with self._ledger.transaction():
             self._remember(vjob, now)
             said = f"its priority in Slurm was changed: it is {now.value} now"
-            self._context.ledger.event("priority-changed", said, vjob=vjob.display_id)
+            self._ledger.event("priority-changed", said, vjob=vjob.display_id)
 
     def _remember(self, vjob: VJobRow, known: Standing) -> None:
-        self._context.ledger.update_vjob(vjob.job_id, priority=known.value, standing=standing_text(known))
+        self._ledger.update_vjob(vjob.job_id, priority=known.value, standing=standing_text(known))

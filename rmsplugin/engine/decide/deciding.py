@@ -12,15 +12,18 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.engine.assess.assess import Assessment
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.assess.rooms_wanted import RoomAhead
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
 from rmsplugin.engine.execute.switch import StaleError, Switch
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
@@ -28,6 +31,7 @@ from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 from rmsplugin.proposing.quiet import Quiet
+from rmsplugin.settings import Settings
 
 #: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
 _TOLD_PART, _TOLD_S = 0.1, 10.0
@@ -62,14 +66,27 @@ class Found:
 class Deciding:
     """Decides about the cluster, once a cycle."""
 
-    def __init__(self, context: Context, memory_care: MemoryCare, switch: Switch, proposes: Proposes) -> None:
-        self._context = context
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        clock: Clock,
+        capacities: Capacities,
+        capabilities: Capabilities,
+        memory_care: MemoryCare,
+        switch: Switch,
+        proposes: Proposes,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._capabilities = capabilities
         self._switch = switch
         self._proposes = proposes
-        self._relief = Relief(context, memory_care)
-        self._quiet_hours = QuietHours(context.settings.schedule)
+        self._relief = Relief(settings, ledger, clock, memory_care)
+        self._quiet_hours = QuietHours(settings.schedule)
         self._quiet = ""  # what was last told of them
-        self._room_ahead = RoomAhead(context)
+        self._room_ahead = RoomAhead(settings, ledger, capacities)
         self._previous: dict[str, str] = {}
         self._fault = ""
         self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
@@ -81,7 +98,7 @@ class Deciding:
 
     def quiet(self) -> Quiet | None:
         """The quiet hours that have begun; None if it is no such time."""
-        return self._quiet_hours.at(self._context.clock.of_the_host())
+        return self._quiet_hours.at(self._clock.of_the_host())
 
     def find(self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]) -> Found:
         """Assess, propose and check. Changes nothing.
@@ -92,7 +109,7 @@ class Deciding:
             lendable: nodes of elastic partitions for which a room would be requested now.
         """
         assessment, left_out = self._assess(seen, queue, lendable)
-        parameters = proposal_parameters(self._context.settings, seen.rms, self._context.capabilities)
+        parameters = proposal_parameters(self._settings, seen.rms, self._capabilities)
         shortage = self._relief.asked(seen)
         parameters = replace(parameters, previous=self._previous or None, shortage=shortage, quiet=self.quiet())
         seconds = 0.0
@@ -138,7 +155,7 @@ class Deciding:
         """
         self._switch.take_observation(seen, queue)
         report.begun += self._switch.advance(judge=True)
-        pause = self._context.ledger.plans.pause
+        pause = self._ledger.plans.pause
         if pause is not None:
             self._switch.skip_planned(f"paused by {pause.by}")
             paused = f"context switches, starts and resumes are paused by {pause.by}"
@@ -155,7 +172,7 @@ class Deciding:
         self._relief.remember(proposal.remedy)
         self._previous = {name: at.node for name, at in proposal.target.items() if at.state.holds_memory and at.node}
         if not found.prepared.steps:
-            self._context.ledger.plans.decided(proposal.decision, 0)
+            self._ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, _without(queue, found.left_out), found, proposal, report)
         return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
@@ -167,7 +184,7 @@ class Deciding:
         try:
             self._switch.apply(seen, queue, proposal, found.prepared.steps, plan)
         except StaleError as error:
-            self._context.ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
+            self._ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
             report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
             return
         report.begun += self._switch.advance()
@@ -179,9 +196,9 @@ class Deciding:
         if found.prepared.fault and found.prepared.fault != self._fault:
             state = PlanState.NONE if found.prepared.proposal is None else PlanState.REJECTED
             plan = self._plan(found, state, found.prepared.fault)
-            with self._context.ledger.transaction():
-                self._context.ledger.plans.add(replace(plan, ended=plan.time))
-                self._context.ledger.event("no-context-switch", found.prepared.fault)
+            with self._ledger.transaction():
+                self._ledger.plans.add(replace(plan, ended=plan.time))
+                self._ledger.event("no-context-switch", found.prepared.fault)
         self._fault = found.prepared.fault
 
     def _note_quiet(self, quiet: Quiet | None) -> None:
@@ -189,14 +206,14 @@ class Deciding:
         sentence = quiet.sentence if quiet else ""
         if sentence != self._quiet:
             told = f"{sentence}: no vjob that runs makes way or moves, unless it has to"
-            self._context.ledger.event("quiet-hours", told if sentence else "quiet hours have ended")
+            self._ledger.event("quiet-hours", told if sentence else "quiet hours have ended")
         self._quiet = sentence
 
     def _plan(self, found: Found, state: PlanState, error: str) -> Plan:
         proposal = found.prepared.proposal
         return Plan(
             id=0,
-            time=self._context.clock.now(),
+            time=self._clock.now(),
             policy=found.prepared.parameters.policy,
             sentence=_sentence(proposal) if proposal else "",
             fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
@@ -218,9 +235,9 @@ class Deciding:
         report: CycleReport,
     ) -> None:
         """Give every vjob that goes on waiting its reason."""
-        ledger = self._context.ledger
+        ledger = self._ledger
         rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
-        now, told = self._context.clock.now(), self._told
+        now, told = self._clock.now(), self._told
         self._told = {}
         reasons: dict[int, str] = {}
         for waiting in queue:

@@ -48,7 +48,7 @@ def proposal_parameters(
         objective=settings.planning.objective,
         search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),
         durations=Durations.from_values(durations),
-        shared_store=settings.nodes.shared_store is not None,
+        shared_store=settings.nodes.shared,
         capabilities=capabilities,
     )
 

@@ -8,8 +8,10 @@ from rmsplugin.decision.traits import COMPARES, RESERVES
 from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import observing_hosts
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.settings import Settings
 
 #: By note, the event that tells of it.
 EVENTS = {
@@ -24,25 +26,27 @@ EVENTS = {
 class Relief:
     """Reserves nodes for VMs that have outgrown their own, and remembers the reservations in the ledger."""
 
-    def __init__(self, context: Context, memory_care: MemoryCare) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, memory_care: MemoryCare) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
         self._memory_care = memory_care
         self._told: frozenset[tuple[str, str, str]] = frozenset()
 
     def asked(self, seen: Observation) -> Shortage | None:
         """The question about short nodes that comes before the decision; None if nodes are never reserved."""
-        context, before = self._context, self._context.ledger.reservations.read()
-        policy = context.settings.decision.policy
-        observing = observing_hosts(context, seen)
+        before = self._ledger.reservations.read()
+        policy = self._settings.decision.policy
+        observing = observing_hosts(self._settings, seen)
         if policy not in RESERVES or not (observing or before.held):
             return None
         real_mib = {name: self._memory_care.bearable_mib(seen, name) for name in observing}
-        prices = Prices.from_values(context.settings.durations.model_dump()) if policy in COMPARES else None
-        return Shortage(MemoryFacts(real_mib), before, context.clock.now(), self._limits(), prices)
+        prices = Prices.from_values(self._settings.durations.model_dump()) if policy in COMPARES else None
+        return Shortage(MemoryFacts(real_mib), before, self._clock.now(), self._limits(), prices)
 
     def remember(self, remedy: Remedy | None) -> None:
         """Record reservations, and tell of each change once, not in each cycle that repeats it."""
-        ledger = self._context.ledger
+        ledger = self._ledger
         notes = () if remedy is None else remedy.notes
         new = [note for note in notes if _key(note) not in self._told]
         self._told = frozenset(_key(note) for note in notes)
@@ -54,10 +58,10 @@ class Relief:
                 self._tell(note)
 
     def _tell(self, note: Note) -> None:
-        self._context.ledger.event(EVENTS[note.what], note.sentence, node=note.node, vm=str(note.numbers.get("vm", "")))
+        self._ledger.event(EVENTS[note.what], note.sentence, node=note.node, vm=str(note.numbers.get("vm", "")))
 
     def _limits(self) -> ReservationLimits:
-        memory = self._context.settings.memory
+        memory = self._settings.memory
         return ReservationLimits(
             most_share=memory.reserved_nodes, reserving_s=memory.reserving_s, until=memory.reserve_until
         )

@@ -18,6 +18,8 @@ from typing import Any
 from rmsplugin.assessment.back_off import MOST_S
 from rmsplugin.engine.assess.held_back import HeldBack
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.restored import Restored
+from rmsplugin.engine.context.thread_budget import ThreadBudget
 from rmsplugin.engine.execute.operations.allocation import NotStartedError
 from rmsplugin.engine.execute.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.execute.operations.go_on import go_on
@@ -94,6 +96,10 @@ class Executor:
     def __init__(self, context: Context, *, workers: int, on_end: Callable[[], None]) -> None:
         self._context = context
         self._on_end = on_end
+        #: The threads in which VMs of one vjob are acted on, beside that of its operation.
+        self.threads = ThreadBudget()
+        #: How long the last VM restored from each image's template took until it answered. In memory only.
+        self.restored: dict[str, Restored] = {}
         self._groups = {
             name: ThreadPoolExecutor(workers, thread_name_prefix=name) for name in {_MOVE, *_GROUPS.values()}
         }
@@ -239,7 +245,7 @@ class Executor:
 
     def submit(self, operation: Operation) -> None:
         """Act on a recorded intent."""
-        task = Task(self._context, operation)
+        task = Task(self._context, operation, self.threads, self.restored)
         with self._lock:
             self._tasks[operation.job_id] = task
             self._lost.pop(operation.job_id, None)

@@ -9,13 +9,17 @@ from __future__ import annotations
 import json
 
 from rmsplugin.accounts import Account, look_up
+from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.guests.config import GuestConfig, GuestMount, GuestVM
 from rmsplugin.adapters.guests.keys import KeyPair
 from rmsplugin.adapters.guests.site_files import read_site_files
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.job_reader import JobReader
+from rmsplugin.engine.context.slurm_facts import SeenSlurm
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import Mount
 
 _CONFIGURE_S = 30.0
@@ -43,9 +47,11 @@ def account_of(vjob: VJobRow, gid: int | None) -> Account:
     return account if gid is None else account.in_group(gid)
 
 
-def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, front: str) -> GuestConfig:
+def guest_config(
+    settings: Settings, ledger: Ledger, slurm: SeenSlurm, vjob: VJobRow, vm: VMRow, account: Account, front: str
+) -> GuestConfig:
     """The configuration that makes a booted image this VM of the vjob; Slurm runs its job on ``front``."""
-    geometry, guest = vjob.geometry, context.settings.guest
+    geometry, guest = vjob.geometry, settings.guest
     return GuestConfig(
         job_id=vjob.job_id,
         index=vm.idx,
@@ -56,11 +62,11 @@ def guest_config(context: Context, vjob: VJobRow, vm: VMRow, account: Account, f
         cpus_per_task=geometry.cpus_per_task,
         account=account,
         key=KeyPair(vjob.private_key, vjob.public_key),
-        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in context.ledger.vms(vjob.job_id)),
+        vms=tuple(GuestVM(each.name, each.address, each.host_key_public) for each in ledger.vms(vjob.job_id)),
         mounts=tuple(_mount(each, account) for each in guest.mounts),
         site=read_site_files(guest),
         commands=guest.commands,
-        slurm=context.slurm.facts,
+        slurm=slurm.facts,
         front=front,
     )
 
@@ -72,7 +78,9 @@ def _mount(mount: Mount, account: Account) -> GuestMount:
     return GuestMount(of_user(mount.source), of_user(mount.target), mount.type, mount.safe_options())
 
 
-def take_account(context: Context, job_id: int, told: Account) -> bool:
+def take_account(
+    settings: Settings, ledger: Ledger, guests: Guests, slurm: SeenSlurm, jobs: JobReader, job_id: int, told: Account
+) -> bool:
     """Take over the user's account as the front tells it. Returns whether it differed from the known one.
 
     VMs that run are configured anew. The account is kept after that, so that a prolog that asks again after a crash has
@@ -83,27 +91,27 @@ def take_account(context: Context, job_id: int, told: Account) -> bool:
         RefusedError: the vjob is another user's.
         RmspluginError: a VM could not be configured.
     """
-    job = context.jobs.read(job_id)
+    job = jobs.read(job_id)
     gid = job.gid
-    vjob = context.ledger.vjob(job_id)
+    vjob = ledger.vjob(job_id)
     if told.uid != vjob.uid:
         raise RefusedError(f"vjob {vjob.display_id} belongs to uid {vjob.uid}")
     account = told if gid is None else told.in_group(gid)
     if _known(vjob, gid) == account.rights():
         return False
     text = json.dumps(told.facts())
-    with context.ledger.transaction():
-        if context.ledger.vjob(job_id).state in _BEFORE:
-            context.ledger.update_vjob(job_id, account=text)
+    with ledger.transaction():
+        if ledger.vjob(job_id).state in _BEFORE:
+            ledger.update_vjob(job_id, account=text)
             return True
     if vjob.state is not VJobState.RUNNING:
         return False
-    for vm in context.ledger.vms(job_id):
-        config = guest_config(context, vjob, vm, account, job.batch_host)
-        context.guests.configure(vm.address, vm.host_key_public, config, timeout_s=_CONFIGURE_S)
-    with context.ledger.transaction():
-        context.ledger.update_vjob(job_id, account=text)
-        context.ledger.event(
+    for vm in ledger.vms(job_id):
+        config = guest_config(settings, ledger, slurm, vjob, vm, account, job.batch_host)
+        guests.configure(vm.address, vm.host_key_public, config, timeout_s=_CONFIGURE_S)
+    with ledger.transaction():
+        ledger.update_vjob(job_id, account=text)
+        ledger.event(
             "account", f"the guests now have its user as its front has: {account.described()}", vjob=vjob.display_id
         )
     return True

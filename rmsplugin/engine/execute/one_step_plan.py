@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
 from rmsplugin.planning.order.transfers import Duration, Durations
+from rmsplugin.settings import Settings
 
 #: The author of a decision, in the place of a policy.
 BY_HAND = "by hand"
@@ -20,28 +22,37 @@ ENGINE = "engine"
 
 
 def one_step_plan(
-    context: Context, vjob: VJobRow, kind: OperationKind, hosts: Mapping[str, str], reason: str, requested_by: str
+    settings: Settings,
+    ledger: Ledger,
+    clock: Clock,
+    vjob: VJobRow,
+    kind: OperationKind,
+    hosts: Mapping[str, str],
+    reason: str,
+    requested_by: str,
 ) -> Plan:
     """The plan of one step.
 
     Args:
-        context: of the engine.
+        settings: with how long operations take.
+        ledger: with its VMs.
+        clock: of the engine.
         vjob: the vjob.
         kind: suspend, resume, migrate or unpause.
         hosts: by VM name, the node where it runs afterwards; empty for a suspend; for a migration only VMs that move.
         reason: why, for a person.
         requested_by: a user's name, or ``ENGINE``.
     """
-    vms = context.ledger.vms(vjob.job_id)
+    vms = ledger.vms(vjob.job_id)
     return Plan(
         id=0,
-        time=context.clock.now(),
+        time=clock.now(),
         policy=FORCED if requested_by == ENGINE else BY_HAND,
         sentence=f"{kind} {vjob.display_id}: {reason}",
         fallback="",
         cost_mib=0,
         lower_bound_mib=0,
-        estimate_s=expected_s(context, kind, vjob, vms, hosts),
+        estimate_s=expected_s(settings, kind, vjob, vms, hosts),
         decided_s=0.0,
         state=PlanState.RUNNING,
         error="",
@@ -55,17 +66,21 @@ def has_one_step(plan: Plan) -> bool:
 
 
 def expected_s(
-    context: Context, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
+    settings: Settings, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
 ) -> float:
     """The seconds that this operation on a vjob alone is expected to take; arguments as of ``one_step_plan``."""
-    durations = Durations.from_values(context.settings.durations.model_dump())
+    durations = Durations.from_values(settings.durations.model_dump())
     known: dict[OperationKind, Duration] = {
         OperationKind.MIGRATE: durations.migrate,
         OperationKind.SUSPEND: durations.suspend,
         OperationKind.RESUME: durations.resume_local,
         OperationKind.UNPAUSE: durations.unpause,
     }
-    if kind is OperationKind.RESUME and not context.shared and any(hosts.get(vm.name) != vm.image_node for vm in vms):
+    if (
+        kind is OperationKind.RESUME
+        and not settings.nodes.shared
+        and any(hosts.get(vm.name) != vm.image_node for vm in vms)
+    ):
         known[kind] = durations.resume_remote
     # Saves and restores form a pipeline, one VM after another; actions of other kinds begin together.
     behind = 0 if kind in (OperationKind.MIGRATE, OperationKind.UNPAUSE) else len(vms) - 1

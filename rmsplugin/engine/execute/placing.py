@@ -11,11 +11,12 @@ from functools import partial
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.engine.assess.newcomers import make_vms, new_vjob
 from rmsplugin.engine.assess.queue import Waiting, allowed_hosts, ready_demands, ready_vms
-from rmsplugin.engine.capacity.capacity import HostCapacity, booked, demand, demand_of_new, held, host_capacities
+from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity, demand, demand_of_new, held
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import booked_mib, expected_mib, needed_mib, observes
 from rmsplugin.engine.capacity.priorities import standing_of
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.one_step_plan import ENGINE, one_step_plan
 from rmsplugin.engine.ledger.records import standing_text
@@ -34,10 +35,15 @@ class Placing:
     """Gives room on nodes to vjobs, and begins the operations that take it."""
 
     def __init__(self, context: Context, executor: Executor, memory_care: MemoryCare) -> None:
-        self._context = context
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._rms = context.rms
+        self._capabilities = context.capabilities
+        self._capacities = Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
         self._executor = executor
         self._memory_care = memory_care
-        self._lock = context.placement_lock
+        self._lock = memory_care.placement_lock
         self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
     # -- steps of context switches -------------------------------------------------------------------------------
@@ -57,22 +63,22 @@ class Placing:
         with self._lock:
             if step.kind is OperationKind.START:
                 assert waiting is not None, "a start of a vjob that does not wait"
-                needs = ready_demands(self._context, seen, waiting, ready_vms(waiting, ()))
+                needs = ready_demands(self._capacities, seen, waiting, ready_vms(waiting, ()))
                 hosts = _by_number(step.hosts)
                 need_mib = [need.memory_mib for need in needs.values()]
                 self._require_room(seen, list(zip(hosts, need_mib, strict=True)))
-                if not observes(self._context, seen, waiting.job.partition):
-                    sizes = (demand_of_new(self._context, waiting.geometry, index) for index in range(len(hosts)))
+                if not observes(self._settings, seen, waiting.job.partition):
+                    sizes = (demand_of_new(self._settings, waiting.geometry, index) for index in range(len(hosts)))
                     self._make_room(seen, [(node, size.memory_mib) for node, size in zip(hosts, sizes, strict=True)])
                 self._begin_start(seen, waiting, step)
                 return
             assert vjob is not None
             comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # it has its memory
-            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.name in comes]
+            vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.name in comes]
             self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
             self._make_room_for(seen, vjob, vms, step.hosts)
             self._require_disks(vjob, vms, step.hosts)
-            with self._context.ledger.transaction():
+            with self._ledger.transaction():
                 operation = self._intend(vjob, step)
             self._executor.submit(operation)
 
@@ -95,20 +101,20 @@ class Placing:
             case _:
                 self._require(vjob, VJobState.SLEEPING)
                 operation = begin(hosts=step.hosts)
-        self._context.ledger.plans.step_begins(step.id, operation.id)
+        self._ledger.plans.step_begins(step.id, operation.id)
         return operation
 
     def _begin_start(self, seen: Observation, waiting: Waiting, step: Step) -> None:
-        context, ledger = self._context, self._context.ledger
+        ledger = self._ledger
         job = waiting.job
         if not job.split:
-            job = replace(job, job_id=context.rms.split(job.display_id), split=True)
-            ledger.add_vjob(new_vjob(context, job, waiting.geometry, waiting.script))
+            job = replace(job, job_id=self._rms.split(job.display_id), split=True)
+            ledger.add_vjob(new_vjob(self._clock, job, waiting.geometry, waiting.script))
         keys = generate_keypair()
         vjob = ledger.vjob(job.job_id)
         self._require(vjob, VJobState.WAITING)
-        expected = partial(expected_mib, context, seen, vjob, vjob.job_name, vjob.geometry)
-        vms = make_vms(context, vjob, _by_number(step.hosts), expected)
+        expected = partial(expected_mib, self._settings, self._ledger, seen, vjob, vjob.job_name, vjob.geometry)
+        vms = make_vms(self._settings, self._ledger, vjob, _by_number(step.hosts), expected)
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
             ledger.usage.forget([job.job_id])
@@ -134,7 +140,7 @@ class Placing:
             needed[node] += need_mib
         if not needed:
             return
-        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        hosts, closed = (self._capacities.hosts(seen), self.closed(seen))
         for node, need_mib in needed.items():
             if why := _why_shut(hosts, closed, node):
                 raise RefusedError(f"{node} takes no VMs now: {why}")
@@ -148,15 +154,15 @@ class Placing:
         A migration does not wait for this: it relieves a node that is short.
         """
         needed: Counter[str] = Counter()
-        overhead_mib = self._context.settings.nodes.memory_overhead_mib
+        overhead_mib = self._settings.nodes.memory_overhead_mib
         if step.kind is OperationKind.START and waiting is not None:
             job = waiting.job
             for index, node in enumerate(_by_number(step.hosts)):
-                expected = expected_mib(self._context, seen, job, job.name, waiting.geometry, index)
+                expected = expected_mib(self._settings, self._ledger, seen, job, job.name, waiting.geometry, index)
                 if expected is not None:
                     needed[node] += expected + overhead_mib
         elif step.kind is OperationKind.RESUME and vjob is not None:
-            for vm in self._context.ledger.vms(vjob.job_id):
+            for vm in self._ledger.vms(vjob.job_id):
                 if vm.observed and vm.name in step.hosts:
                     needed[step.hosts[vm.name]] += needed_mib(vm) + overhead_mib
         lacking = [node for node, mib in needed.items() if not self._memory_care.has_room(node, mib)]
@@ -172,7 +178,7 @@ class Placing:
 
     def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         others = [vm for vm in vms if not vm.observed]
-        self._make_room(seen, [(hosts[vm.name], demand(self._context, vjob, vm).memory_mib) for vm in others])
+        self._make_room(seen, [(hosts[vm.name], demand(self._settings, vjob, vm).memory_mib) for vm in others])
 
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
@@ -192,10 +198,10 @@ class Placing:
         Raises:
             RefusedError: there is no room elsewhere, the platform cannot, or another operation is under way.
         """
-        self._require_of_platform(self._context.capabilities.migrate, "move a VM that runs")
+        self._require_of_platform(self._capabilities.migrate, "move a VM that runs")
         with self._lock:
             self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
-            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.host in nodes]
+            vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.host in nodes]
             free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
             placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free)
             if placed is None:
@@ -217,7 +223,7 @@ class Placing:
             if not free:
                 raise RefusedError("no other node has a room")
             roomiest = max(free, key=lambda name: free[name].memory_mib)
-            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm.image_node in nodes]
+            vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.image_node in nodes]
             destinations = {vm.name: roomiest for vm in vms}
             return self._executor.begin(vjob.job_id, OperationKind.RELOCATE, reason, destinations=destinations)
 
@@ -226,12 +232,12 @@ class Placing:
         with self._lock:
             if occupied():
                 return False
-            self._closed[node] = self._context.clock.now()
+            self._closed[node] = self._clock.now()
             return True
 
     def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
         """The hosts that take VMs now; a node whose room was given back is closed until the room is seen to be gone."""
-        hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+        hosts, closed = (self._capacities.hosts(seen), self.closed(seen))
         return {name: host for name, host in hosts.items() if not _why_shut(hosts, closed, name)}
 
     def resume(self, seen: Observation, vjob: VJobRow, to: str, reason: str, requested_by: str) -> Operation:
@@ -243,12 +249,12 @@ class Placing:
         """
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
-            if where := strays(self._context, seen, vjob):
+            if where := strays(self._ledger, seen, vjob):
                 raise RefusedError(
                     f"its VMs are seen on {', '.join(sorted({*where.values()}))}: see `rmsplugin confirm`"
                 )
-            vms = self._context.ledger.vms(vjob.job_id)
-            pinned = self._context.pinned(vjob)
+            vms = self._ledger.vms(vjob.job_id)
+            pinned = is_pinned(self._settings, vjob)
             prefer = {vm.name: vm.booted_on if pinned else vm.image_node for vm in vms}
             try:
                 hosts = self._place(seen, vjob, vms, to, prefer)
@@ -256,7 +262,7 @@ class Placing:
                 if to:
                     raise
                 # Otherwise, if all rooms have been given back meanwhile, no node would ever be borrowed for it.
-                self._context.ledger.update_vjob(vjob.job_id, resumes=True)
+                self._ledger.update_vjob(vjob.job_id, resumes=True)
                 raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
             self._make_room_for(seen, vjob, vms, hosts)
@@ -271,11 +277,11 @@ class Placing:
         """
         with self._lock:
             self._require(vjob, VJobState.PAUSED)
-            vms = self._context.ledger.vms(vjob.job_id)
-            hosts, closed = host_capacities(self._context, seen), self.closed(seen)
+            vms = self._ledger.vms(vjob.job_id)
+            hosts, closed = (self._capacities.hosts(seen), self.closed(seen))
             need = Counter[str]()
             for vm in vms:
-                need[vm.host] += booked(self._context, seen, vjob, vm).centi_cpus
+                need[vm.host] += self._capacities.booked(seen, vjob, vm).centi_cpus
             for node, centi_cpus in need.items():
                 why = _why_shut(hosts, closed, node)
                 if not why and hosts[node].free.centi_cpus < centi_cpus:
@@ -293,10 +299,10 @@ class Placing:
         Raises:
             RefusedError: there is no room, nothing to do, the platform cannot, or another operation is under way.
         """
-        self._require_of_platform(self._context.capabilities.migrate, "move a VM that runs")
+        self._require_of_platform(self._capabilities.migrate, "move a VM that runs")
         with self._lock:
             self._require(vjob, VJobState.RUNNING)
-            vms = [vm for vm in self._context.ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
+            vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm_name in ("", vm.name) and vm.host != to]
             if not vms:
                 raise RefusedError(f"no VM of vjob {vjob.display_id} would move: {vm_name or 'all'} on {to} already")
             free = self._free(seen, vjob, to, "migrate")
@@ -319,7 +325,7 @@ class Placing:
         Raises:
             RefusedError: the vjob is neither, the platform cannot, or another operation is under way.
         """
-        self._require_of_platform(self._context.capabilities.suspend, "save a VM")
+        self._require_of_platform(self._capabilities.suspend, "save a VM")
         with self._lock:
             return self._begin_alone(vjob, OperationKind.SUSPEND, reason, requested_by, {}, resumes=resumes)
 
@@ -334,9 +340,9 @@ class Placing:
         resumes: bool = True,
     ) -> Operation:
         """Begin a plan of one step, at once."""
-        plans = self._context.ledger.plans
-        with self._context.ledger.transaction():
-            plan = one_step_plan(self._context, vjob, kind, hosts, reason, requested_by)
+        plans = self._ledger.plans
+        with self._ledger.transaction():
+            plan = one_step_plan(self._settings, self._ledger, self._clock, vjob, kind, hosts, reason, requested_by)
             plan_id = plans.add(plan, [PlannedStep(vjob.display_id, kind, hosts)], {vjob.display_id: reason})
             [step] = plans.steps(plan_id)
             operation = self._intend(vjob, step, requested_by, resumes=resumes)
@@ -344,18 +350,18 @@ class Placing:
         return operation
 
     def _require(self, vjob: VJobRow, *states: VJobState) -> None:
-        now = self._context.ledger.vjob(vjob.job_id).state
+        now = self._ledger.vjob(vjob.job_id).state
         if now not in states:
             raise RefusedError(f"vjob {vjob.display_id} is {now}, not {states[0]}")
 
     def _require_of_platform(self, can: bool, what: str) -> None:
         """Raise RefusedError for what the platform cannot do."""
         if not can:
-            raise RefusedError(f"{self._context.settings.hypervisor.platform} cannot {what}")
+            raise RefusedError(f"{self._settings.hypervisor.platform} cannot {what}")
 
     def _require_disks(self, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         """Raise RefusedError if a VM would go to a node without its disk."""
-        if not self._context.pinned(vjob):
+        if not is_pinned(self._settings, vjob):
             return
         for vm in vms:
             if hosts[vm.name] != vm.booted_on:
@@ -374,7 +380,7 @@ class Placing:
         return placed
 
     def _resting(self, kind: str) -> frozenset[str]:
-        return self._context.ledger.failures.resting().get(kind, frozenset())
+        return self._ledger.failures.resting().get(kind, frozenset())
 
     def _free(self, seen: Observation, vjob: VJobRow, to: str, kind: str) -> dict[str, Resources]:
         """The resources free on ``to`` (even if it rests), or on all nodes that take actions of this kind.
@@ -382,13 +388,13 @@ class Placing:
         Raises:
             RefusedError: the vjob may not use ``to``, or ``to`` takes no VMs.
         """
-        allowed = allowed_hosts(self._context, seen, vjob.partition, vjob.geometry)
+        allowed = allowed_hosts(self._settings, seen, vjob.partition, vjob.geometry)
         free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
         if to and to not in allowed:
             names = ", ".join(sorted(allowed)) or "none"
             raise RefusedError(f"vjob {vjob.display_id} may not use {to}; it may use: {names}")
         if to and to not in free:
-            why = _why_shut(host_capacities(self._context, seen), self.closed(seen), to)
+            why = _why_shut(self._capacities.hosts(seen), self.closed(seen), to)
             raise RefusedError(f"{to} takes no VMs now: {why}")
         if to:
             return {to: free[to]}
@@ -399,8 +405,8 @@ class Placing:
 
         A paused VM is taken as it is.
         """
-        full = demand(self._context, vjob, vm, observed_mib=booked_mib(self._context, seen, vjob, vm))
-        return VM(vm.name, held(vjob, full, self._context.clock.now()))
+        full = demand(self._settings, vjob, vm, observed_mib=booked_mib(self._settings, seen, vjob, vm))
+        return VM(vm.name, held(vjob, full, self._clock.now()))
 
 
 def _why_shut(hosts: Mapping[str, HostCapacity], closed: Collection[str], node: str) -> str:

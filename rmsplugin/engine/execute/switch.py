@@ -15,6 +15,7 @@ from dataclasses import replace
 from rmsplugin.decision.outgrown import bearable
 from rmsplugin.engine.assess.assess import Assessment, assess
 from rmsplugin.engine.assess.queue import Waiting
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.execute import tokens
@@ -67,7 +68,11 @@ class Switch:
     """Applies plans, and has their steps carried out."""
 
     def __init__(self, context: Context, executor: Executor, placing: Placing, memory_care: MemoryCare) -> None:
-        self._context = context
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._capabilities = context.capabilities
+        self._capacities = Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus)
         self._executor = executor
         self._placing = placing
         self._memory_care = memory_care
@@ -90,7 +95,9 @@ class Switch:
     def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
         """Assess what can be decided about now."""
         busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
-        return assess(self._context, self._memory_care, seen, queue, busy, self._placing.closed(seen))
+        return assess(
+            self._capacities, self._capabilities, self._memory_care, seen, queue, busy, self._placing.closed(seen)
+        )
 
     def apply(
         self,
@@ -112,7 +119,7 @@ class Switch:
         Raises:
             StaleError: the preconditions have changed.
         """
-        ledger = self._context.ledger
+        ledger = self._ledger
         with self._placing.lock, self._lock:
             # From here on no room is given away; room given since the old assessment shows in this new one.
             now = proposal.decided_about(bearable(self.assess(seen, queue).configuration))
@@ -137,7 +144,7 @@ class Switch:
             Sentences about the steps begun.
         """
         with self._placing.lock, self._lock:
-            steps = self._context.ledger.plans.open_steps()
+            steps = self._ledger.plans.open_steps()
             if not steps:
                 self._end_plans()  # an engine may have been killed before it did
                 return []
@@ -166,19 +173,19 @@ class Switch:
     def skip_planned(self, why: str) -> int:
         """Skip all steps that have not begun. Returns their number."""
         with self._lock:
-            planned = [s for s in self._context.ledger.plans.open_steps() if s.state is StepState.PLANNED]
+            planned = [s for s in self._ledger.plans.open_steps() if s.state is StepState.PLANNED]
             for step in planned:
-                self._context.ledger.plans.step_ends(step.id, StepState.SKIPPED, why)
+                self._ledger.plans.step_ends(step.id, StepState.SKIPPED, why)
             self._end_plans()
             return len(planned)
 
     def _states(self, steps: Sequence[Step]) -> dict[int, StepState]:
         needed = {need for step in steps for need in step.needs}
-        return self._context.ledger.plans.step_states(needed | {step.id for step in steps})
+        return self._ledger.plans.step_states(needed | {step.id for step in steps})
 
     def _outcome(self, step: Step) -> StepState:
         """The state of a step that has begun."""
-        operation = self._context.ledger.operation(step.operation_id)
+        operation = self._ledger.operation(step.operation_id)
         if operation.state is Outcome.RUNNING:
             return StepState.RUNNING
         state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
@@ -186,7 +193,7 @@ class Switch:
 
     def _use(self, step: Step, vjob: VJobRow | None) -> tokens.Use:
         """The tokens that a step takes, given the nodes where the VMs of its vjob are now."""
-        vms = self._context.ledger.vms(vjob.job_id) if vjob is not None else []
+        vms = self._ledger.vms(vjob.job_id) if vjob is not None else []
         return tokens.use_of(step, {vm.name: vm.host for vm in vms if vm.host})
 
     def _is_free(self, vjob: VJobRow | None, under_way: Sequence[tokens.Use], use: tokens.Use) -> bool:
@@ -194,7 +201,7 @@ class Switch:
         busy = vjob is not None and vjob.job_id in self._executor.busy()
         if vjob is not None and busy:
             self._executor.make_way(vjob.job_id, f"a {use.kind}")
-        return not busy and tokens.are_free(self._context.settings.tokens, under_way, use)
+        return not busy and tokens.are_free(self._settings.tokens, under_way, use)
 
     def _begin(self, step: Step, vjob: VJobRow | None, judge: bool) -> StepState:
         """Begin a step whose turn has come, unless the next look has to tell whether it may. Returns its state."""
@@ -221,7 +228,7 @@ class Switch:
         state = vjob.state if vjob is not None else VJobState.WAITING
         if state not in _BEFORE[step.kind]:
             raise RefusedError(f"vjob {step.vjob} is {state}")
-        if vjob is not None and is_ending(vjob, self._context.clock.now()):
+        if vjob is not None and is_ending(vjob, self._clock.now()):
             raise RefusedError(f"the script of vjob {step.vjob} has ended")
         if self._seen is None:
             return False
@@ -237,11 +244,11 @@ class Switch:
             log.exception("%s of vjob %s", step.kind, step.vjob)
             reason = f"internal error: {error!r}"
         if vjob is not None:
-            self._context.ledger.failures.vjob_failed(vjob.job_id, step.kind, reason)
+            self._ledger.failures.vjob_failed(vjob.job_id, step.kind, reason)
         return self._end(step, StepState.FAILED, reason)
 
     def _end(self, step: Step, state: StepState, why: str) -> StepState:
-        ledger = self._context.ledger
+        ledger = self._ledger
         with ledger.transaction():
             ledger.plans.step_ends(step.id, state, why)
             counts = ledger.plans.step_counts([step.plan_id])[step.plan_id]
@@ -257,22 +264,22 @@ class Switch:
 
     def _overdue(self) -> set[int]:
         """Ids of the plans whose steps never begin if they have not begun by now."""
-        now = self._context.clock.now()
+        now = self._clock.now()
         return {
             plan.id
-            for plan in self._context.ledger.plans.running()
+            for plan in self._ledger.plans.running()
             if now - plan.time > _PATIENCE_S + _PATIENCE_MAKESPANS * plan.estimate_s
         }
 
     def _row(self, display_id: str) -> VJobRow | None:
         try:
-            return self._context.ledger.find_vjob(display_id)
+            return self._ledger.find_vjob(display_id)
         except NotFoundError:
             return None
 
     def _end_plans(self) -> None:
         """End the plans of which nothing is left to be done."""
-        plans, ledger = self._context.ledger.plans, self._context.ledger
+        plans, ledger = self._ledger.plans, self._ledger
         running = plans.running()
         counts = plans.step_counts([plan.id for plan in running])
         for plan in running:
@@ -280,7 +287,7 @@ class Switch:
             if any(states.get(state) for state in OPEN_STEPS):
                 continue
             done, number = states.get(StepState.DONE, 0), sum(states.values())
-            seconds = self._context.clock.now() - plan.time
+            seconds = self._clock.now() - plan.time
             with ledger.transaction():
                 plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
                 if has_one_step(plan):

@@ -10,8 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from rmsplugin.adapters.platform.base import Progress
+from rmsplugin.adapters.platform.base import Progress, VMSpec
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.machines import spec_of
+from rmsplugin.engine.context.restored import Restored
+from rmsplugin.engine.context.thread_budget import ThreadBudget
 from rmsplugin.engine.execute.meeting import Meeting
 from rmsplugin.engine.ledger.rows import Operation, VJobRow, VMRow
 from rmsplugin.errors import (
@@ -52,9 +55,21 @@ class CancelledError(RmspluginError):
 class Task:
     """One operation under way."""
 
-    def __init__(self, context: Context, operation: Operation) -> None:
+    def __init__(
+        self, context: Context, operation: Operation, threads: ThreadBudget, restored: dict[str, Restored]
+    ) -> None:
+        """Take it up.
+
+        Args:
+            context: all that an operation may need of the world.
+            operation: as the ledger has it.
+            threads: those in which its VMs may be acted on at the same time.
+            restored: by image, how long the last VM took that was restored from its template; to be kept current.
+        """
         self.context = context
         self.operation = operation
+        self.threads = threads
+        self.restored = restored
         #: For a start: its VMs need only a moment more, so that its job may begin.
         self.nearly_up = False
         self._cancelled = threading.Event()
@@ -75,6 +90,15 @@ class Task:
     def vms(self) -> list[VMRow]:
         """Its VMs as the ledger has them now, by index."""
         return self.context.ledger.vms(self.job_id)
+
+    @property
+    def shared(self) -> bool:
+        """Whether every node sees every saved state."""
+        return self.context.settings.nodes.shared
+
+    def spec(self, vm: VMRow) -> VMSpec:
+        """The VM as the platform must know it."""
+        return spec_of(self.context.settings, self.context.epoch, self.vjob(), vm)
 
     def event(self, kind: str, message: str, vm: str = "", node: str = "") -> None:
         """Record an event of this vjob."""
@@ -160,7 +184,7 @@ class Task:
         """
         vms = list(vms)
         # A single VM needs no thread beside that of its operation.
-        with self.context.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
+        with self.threads.lend(min(_PARALLEL, len(vms)) if len(vms) > 1 else 0) as lent:
             self._meeting = Meeting((vm.name for vm in vms), max(1, lent))
             if lent > 1:
                 return self._in_threads(lent, vms, act, apart_s)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.guests.base import Guests
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
@@ -24,27 +26,27 @@ _PARALLEL = 32
 _SHORT = "memory-short"
 
 
-def ask_all(context: Context, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) -> None:
+def ask_all(ledger: Ledger, guests: Guests, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) -> None:
     """Ask all VMs of running vjobs, as ``ask`` does one."""
     asked = [(vjob, vm) for vjob, vms in vjobs for vm in vms]
     if asked:
         with ThreadPoolExecutor(min(_PARALLEL, len(asked)), thread_name_prefix="usage") as pool:
-            list(pool.map(lambda each: ask(context, *each, timeout_s=_SHOW_S), asked))
+            list(pool.map(lambda each: ask(ledger, guests, *each, timeout_s=_SHOW_S), asked))
 
 
-def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
+def ask(ledger: Ledger, guests: Guests, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
     """Ask one VM, and keep its answer; if it is silent, or does not run, its last answer stays."""
     if not vjob.script_started or not vm.phase.in_memory:
         return
     try:
-        used = context.guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
+        used = guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
     except RmspluginError as error:  # an older release's guest does not count, or the VM is lost
         log.info("what was used in %s is not known: %s", vm.name, error)
         return
     if used is None:
         return
-    first = not any(known.idx == vm.idx for known in context.ledger.usage.of_vjob(vjob.job_id))
-    context.ledger.usage.record(vjob.job_id, vm.idx, used)
+    first = not any(known.idx == vm.idx for known in ledger.usage.of_vjob(vjob.job_id))
+    ledger.usage.record(vjob.job_id, vm.idx, used)
     requested_mib = vjob.geometry.memory_mib_of(vm.idx)
     if first and 0 < used.available_kib < requested_mib * 1024:
         available_mib, image = used.available_kib // 1024, vjob.geometry.image
@@ -53,13 +55,13 @@ def ask(context: Context, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S
             f"its script had {available_mib} MiB of the {requested_mib} that were asked for: "
             f"overhead_mib in [image.{image}] has to be larger by {lacks_mib}"
         )
-        context.ledger.event(_SHORT, words, vjob=vjob.display_id, vm=vm.name)
+        ledger.event(_SHORT, words, vjob=vjob.display_id, vm=vm.name)
 
 
-def view(context: Context, vjob: VJobRow) -> dict[str, Any]:
+def view(ledger: Ledger, clock: Clock, vjob: VJobRow) -> dict[str, Any]:
     """The answer of `rmsplugin usage` for a vjob. Sums are over its VMs; null if nothing is known."""
-    known = context.ledger.usage.of_vjob(vjob.job_id)
-    geometry, elapsed_s = vjob.geometry, vjob.ran_by(context.clock.now())
+    known = ledger.usage.of_vjob(vjob.job_id)
+    geometry, elapsed_s = vjob.geometry, vjob.ran_by(clock.now())
     used = [each.used for each in known]
     cpu_s = sum(each.cpu_us for each in used) / 1e6 if used else None
     memory_mib = sum(each.memory_bytes for each in used) / 2**20 if used else None

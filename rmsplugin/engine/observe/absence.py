@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob
+from rmsplugin.engine.context.accounting import Accounting
+from rmsplugin.engine.context.sightings import Sightings
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
-from rmsplugin.engine.observe.dead_nodes import has_left
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -45,7 +47,9 @@ _FITTING = {
 }
 
 
-def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()) -> Jobs:
+def find_jobs(
+    rms: Rms, accounting: Accounting, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()
+) -> Jobs:
     """Find each vjob's job: in the listing, whatever its partition; else by asking for its id; else in accounting.
 
     A job whose state in the listing disagrees with its vjob's is asked for by its id, too: one answer alone never ends,
@@ -73,9 +77,9 @@ def find_jobs(context: Context, seen: Observation, vjobs: Collection[VJobRow], o
     why = "slurmctld does not know its job, and accounting does not say that it has ended"
     ended: dict[int, str] = {}
     try:
-        found |= {job_id: job for job_id, job in context.rms.jobs(missing | doubtful).items() if its(job)}
+        found |= {job_id: job for job_id, job in rms.jobs(missing | doubtful).items() if its(job)}
         missing -= found.keys()
-        ended = context.accounting.ended(missing) if missing else {}
+        ended = accounting.ended(missing) if missing else {}
     except RmspluginError as error:
         why = f"slurmctld's answers do not have its job, and nothing proves that it has ended: {error}"
     return Jobs(found, ended, dict.fromkeys(sorted(missing - ended.keys()), why) | taken)
@@ -89,59 +93,59 @@ def has_ended(job: RmsJob | None) -> bool:
 class MissingVMs:
     """Remembers since when VMs that should run, or be paused, are missing."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger, hypervisor: Platform, sightings: Sightings) -> None:
+        self._ledger = ledger
+        self._hypervisor = hypervisor
+        self._sightings = sightings
         self._before: dict[str, float] = {}  # by name, when it was first found missing
         self._now: dict[str, float] = {}
 
     def begin(self) -> None:
         """Begin a cycle; a VM that this cycle does not find missing is forgotten at the next one."""
         self._before, self._now = self._now, {}
-        live = {vm.name for vm in self._context.ledger.live_vms()}
-        for vm, node in [key for key in self._context.seen_vms if key[0] not in live]:
-            del self._context.seen_vms[vm, node]
+        self._sightings.retain({vm.name for vm in self._ledger.live_vms()})
 
     def gone(self, vjob: VJobRow, vms: Collection[VMRow], seen: Observation) -> list[VMRow]:
         """The VMs of a running or paused vjob that certainly do not exist any more."""
         if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
             return []
         for vm in vms:
-            self._context.seen_vms.update({(vm.name, node): seen.taken for node in seen.where(vm.name)})
+            self._sightings.seen(vm.name, seen.where(vm.name), seen.taken)
         absent = [vm for vm in vms if not seen.where(vm.name)]
         missing = [vm for vm in absent if vm.host in seen.vms]
         for vm in missing:
             self._now[vm.name] = self._before.get(vm.name, seen.taken)
         late = [vm for vm in missing if vm.name in self._before and seen.taken - self._before[vm.name] >= APART_S]
         # An absence that is proved although the node cannot be asked needs no second look.
-        late += [vm for vm in absent if vm.host not in seen.vms and has_left(self._context, vm.host, vm)]
+        late += [vm for vm in absent if vm.host not in seen.vms and self._sightings.has_left(vm.host, vm)]
         return [vm for vm in late if self._is_gone(vm)]
 
     def _is_gone(self, vm: VMRow) -> bool:
         try:
-            return nowhere(self._context, vm)
+            return nowhere(self._hypervisor, self._sightings, vm)
         except RmspluginError:
             return False  # a node that may have it does not answer
 
 
-def nowhere(context: Context, vm: VMRow) -> bool:
+def nowhere(hypervisor: Platform, sightings: Sightings, vm: VMRow) -> bool:
     """Whether the VM is on none of the nodes that may have it: its host, and all destinations of its migrations.
 
     Raises:
         UnavailableError: a node does not answer, and the VM's absence there is not proved.
     """
     places = {vm.host, vm.destination, *vm.touched} - {""}
-    return not any(has(context, place, vm) for place in sorted(places))
+    return not any(has(hypervisor, sightings, place, vm) for place in sorted(places))
 
 
-def has(context: Context, node: str, vm: VMRow) -> bool:
+def has(hypervisor: Platform, sightings: Sightings, node: str, vm: VMRow) -> bool:
     """Whether the node has the VM in any form.
 
     Raises:
         UnavailableError: the node does not answer, and the VM's absence there is not proved.
     """
     try:
-        return context.hypervisor.has_vm(node, vm.name)
+        return hypervisor.has_vm(node, vm.name)
     except UnavailableError:
-        if has_left(context, node, vm):
+        if sightings.has_left(node, vm):
             return False
         raise

@@ -8,69 +8,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rmsplugin.adapters.platform.base import VMInfo
-from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.platform.base import Platform, VMInfo
+from rmsplugin.engine.context.machines import is_pinned
+from rmsplugin.engine.context.sightings import Sightings
+from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow, by_job
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
-
-#: An epilog's report arrives at most this late, in seconds; a VM may have arrived since.
-_LATE_S = 60.0
+from rmsplugin.settings import Settings
 
 
-def has_left(context: Context, node: str, vm: VMRow) -> bool:
-    """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
-    if node in context.ledger.nodes.gone():
-        return True
-    arrived = context.ledger.last_arrival(vm.name, node)
-    if not arrived:
-        return False  # nothing is known of how it came there
-    seen = context.seen_vms.get((vm.name, node), 0.0)
-    return context.ledger.room_reports.clean_epilog(node) > max(arrived + _LATE_S, seen)
-
-
-def end_vm(context: Context, node: str, vm: VMRow) -> None:
+def end_vm(
+    settings: Settings, ledger: Ledger, hypervisor: Platform, sightings: Sightings, node: str, vm: VMRow
+) -> None:
     """End the VM on the node. If the node is silent and the VM proved absent, the stop is left behind for later.
 
     Raises:
         UnavailableError: the node does not answer, and the VM's absence is not proved.
     """
     try:
-        context.hypervisor.stop(node, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+        hypervisor.stop(node, vm.name, timeout_s=settings.hypervisor.stop_timeout_s)
     except UnavailableError:
-        if not has_left(context, node, vm):
+        if not sightings.has_left(node, vm):
             raise
-        context.ledger.nodes.leave(node, vm.name, Left.VM)
+        ledger.nodes.leave(node, vm.name, Left.VM)
 
 
-def drop_files(context: Context, node: str, vm: VMRow) -> None:
+def drop_files(ledger: Ledger, nodes: Nodes, node: str, vm: VMRow) -> None:
     """Remove the VM's configuration and disk; a silent node where the VM itself was left behind keeps them until later.
 
     Raises:
         UnavailableError: the node does not answer, and the VM was not left behind there.
     """
     try:
-        context.nodes.drop_config(node, vm.name)
+        nodes.drop_config(node, vm.name)
     except UnavailableError:
-        if not context.ledger.nodes.left(node, vm.name):
+        if not ledger.nodes.left(node, vm.name):
             raise
-        context.ledger.nodes.leave(node, vm.name, Left.FILES)
+        ledger.nodes.leave(node, vm.name, Left.FILES)
 
 
-def require_answers(context: Context, vms: Sequence[VMRow]) -> None:
+def require_answers(settings: Settings, ledger: Ledger, vms: Sequence[VMRow]) -> None:
     """Raise RefusedError if saved states, or disks without another copy, are on nodes that are gone: not yet lost."""
-    gone = context.ledger.nodes.gone()
+    gone = ledger.nodes.gone()
     for vm in vms:
-        pinned = context.pinned(context.ledger.vjob(vm.job_id))
+        pinned = is_pinned(settings, ledger.vjob(vm.job_id))
         for node in (vm.image_node, vm.booted_on if pinned else ""):
             if node in gone:
                 raise RefusedError(f"waits: the saved state of {vm.name} is on {node}, and {gone[node].sentence}")
 
 
-def require_silent(context: Context, node: str) -> None:
+def require_silent(settings: Settings, hypervisor: Platform, nodes: Nodes, node: str) -> None:
     """Return if neither libvirt nor the node agent of the node answers.
 
     Raises:
@@ -79,7 +71,7 @@ def require_silent(context: Context, node: str) -> None:
     where = f"{node} is not gone"
     what = "drain it (scontrol update), or power it off first"
     try:
-        context.hypervisor.list_vms(node)
+        hypervisor.list_vms(node)
     except UnavailableError:
         pass
     except RmspluginError as error:
@@ -87,7 +79,7 @@ def require_silent(context: Context, node: str) -> None:
     else:
         raise RefusedError(f"{where}: its libvirt answers; {what}")
     try:
-        context.nodes.marker(node, shared=context.shared)
+        nodes.marker(node, shared=settings.nodes.shared)
     except NoStoreError:
         pass
     except UnavailableError:
@@ -97,13 +89,12 @@ def require_silent(context: Context, node: str) -> None:
     raise RefusedError(f"{where}: its node agent answers, VMs may run there although its libvirt is silent; {what}")
 
 
-def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[str]]:
+def record_gone(settings: Settings, ledger: Ledger, node: str, by: str) -> tuple[list[str], list[str]]:
     """Record that the node is gone.
 
     Returns:
         The vjobs with VMs there, which begin again, and the vjobs asleep there, which wait; by the names users know.
     """
-    ledger = context.ledger
     with ledger.transaction():
         ledger.nodes.set_gone(node, by)
         vms = by_job(ledger.live_vms())
@@ -114,7 +105,7 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
                 ledger.failures.vjob_forgiven(vjob.job_id)  # what failed by the node's silence is tried at once
             if any(node in (vm.host, vm.destination) for vm in rows):
                 begin_again.append(vjob.display_id)
-            elif vjob.state is VJobState.SLEEPING and (why := _unreachable(context, rows)):
+            elif vjob.state is VJobState.SLEEPING and (why := _unreachable(settings, ledger, rows)):
                 wait.append(vjob.display_id)
                 ledger.update_vjob(vjob.job_id, reason=why)
         what = f"{node} is gone: {by} said so; its VMs do not exist any more"
@@ -126,55 +117,65 @@ def record_gone(context: Context, node: str, by: str) -> tuple[list[str], list[s
     return begin_again, wait
 
 
-def record_back(context: Context, node: str, by: str) -> None:
+def record_back(settings: Settings, ledger: Ledger, node: str, by: str) -> None:
     """Record that the node is back. Raises NotFoundError if it is not gone."""
-    ledger = context.ledger
     with ledger.transaction():
         ledger.nodes.set_back(node)
         for vjob in ledger.vjobs():
             rows = ledger.vms(vjob.job_id) if vjob.state is VJobState.SLEEPING else []
             if any(node in (vm.image_node, vm.booted_on) for vm in rows):
-                reason = _unreachable(context, rows) or f"sleeps; {node}, where its saved state is, is back"
+                reason = _unreachable(settings, ledger, rows) or f"sleeps; {node}, where its saved state is, is back"
                 ledger.update_vjob(vjob.job_id, reason=reason)
         ledger.event("node-back", f"{by} said that {node} is back", node=node)
 
 
-def _unreachable(context: Context, vms: Sequence[VMRow]) -> str:
+def _unreachable(settings: Settings, ledger: Ledger, vms: Sequence[VMRow]) -> str:
     """Why the saved states cannot be used now; empty if they can."""
     try:
-        require_answers(context, vms)
+        require_answers(settings, ledger, vms)
     except RefusedError as error:
         return str(error)
     return ""
 
 
-def clear_left_behind(context: Context, seen: Observation) -> list[str]:
+def clear_left_behind(
+    settings: Settings, ledger: Ledger, hypervisor: Platform, nodes: Nodes, stores: Stores, seen: Observation
+) -> list[str]:
     """End the VMs and remove the files left behind on nodes that answer again. Returns a sentence for each failure."""
     problems = []
-    left_behind = context.ledger.nodes.left_behind()
-    rows = {vm.name: vm for vm in context.ledger.vms()} if left_behind else {}
+    left_behind = ledger.nodes.left_behind()
+    rows = {vm.name: vm for vm in ledger.vms()} if left_behind else {}
     for (node, name), what in left_behind.items():
         row = rows.get(name)
         if node not in seen.vms or (row is not None and node in (row.host, row.destination)):
             continue  # an operation that has not ended yet still looks after it
         try:
-            _clear(context, node, name, what, row, seen.vms[node].get(name))
+            _clear(settings, ledger, hypervisor, nodes, stores, node, name, what, row, seen.vms[node].get(name))
         except RmspluginError as error:
             problems.append(f"{name} was left behind on {node}, and cannot be removed there: {error}")
     return problems
 
 
 def _clear(
-    context: Context, node: str, name: str, what: frozenset[Left], row: VMRow | None, found: VMInfo | None
+    settings: Settings,
+    ledger: Ledger,
+    hypervisor: Platform,
+    nodes: Nodes,
+    stores: Stores,
+    node: str,
+    name: str,
+    what: frozenset[Left],
+    row: VMRow | None,
+    found: VMInfo | None,
 ) -> None:
     # Stop it, listed or not: a VM that appears there later does not belong to the vjob any more.
-    context.hypervisor.stop(node, name, timeout_s=context.settings.hypervisor.stop_timeout_s)
+    hypervisor.stop(node, name, timeout_s=settings.hypervisor.stop_timeout_s)
     if found is not None:
-        context.ledger.event("stray-stopped", f"{name} ran on {node}, which had been gone", vm=name, node=node)
+        ledger.event("stray-stopped", f"{name} ran on {node}, which had been gone", vm=name, node=node)
     # On storage that all nodes see, the files are those of the VM as it is now.
-    if Left.FILES in what and not (row and context.settings.nodes.vm_dir_shared):
-        context.nodes.drop_config(node, name)
-    if Left.STATE in what and not (row and (context.shared or row.image_node in (node, SHARED))):
-        context.stores.ensure(node)
-        context.nodes.drop_state(node, name, shared=context.shared)
-    context.ledger.nodes.cleared(node, name)
+    if Left.FILES in what and not (row and settings.nodes.vm_dir_shared):
+        nodes.drop_config(node, name)
+    if Left.STATE in what and not (row and (settings.nodes.shared or row.image_node in (node, SHARED))):
+        stores.ensure(node)
+        nodes.drop_state(node, name, shared=settings.nodes.shared)
+    ledger.nodes.cleared(node, name)

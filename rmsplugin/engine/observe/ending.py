@@ -6,7 +6,7 @@ Its memory is booked until its VMs are gone. Its CPUs are free at once, for noth
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
 
@@ -23,11 +23,11 @@ def is_ending(vjob: VJobRow, now: float) -> bool:
     return vjob.finished and now - vjob.finished_at < _EXPECTED_S
 
 
-def tell_of_end_that_does_not_come(context: Context, vjob: VJobRow, job: RmsJob | None, now: float) -> None:
+def tell_of_end_that_does_not_come(ledger: Ledger, vjob: VJobRow, job: RmsJob | None, now: float) -> None:
     """Record that a vjob counts as running again, once."""
     runs_on = vjob.state is VJobState.RUNNING and job is not None and job.state is JobState.RUNNING
     if not vjob.finished or is_ending(vjob, now) or not runs_on or vjob.reason == _RUNS_ON:
         return
-    with context.ledger.transaction():
-        context.ledger.update_vjob(vjob.job_id, reason=_RUNS_ON)
-        context.ledger.event("script-runs-on", _RUNS_ON, vjob=vjob.display_id)
+    with ledger.transaction():
+        ledger.update_vjob(vjob.job_id, reason=_RUNS_ON)
+        ledger.event("script-runs-on", _RUNS_ON, vjob=vjob.display_id)

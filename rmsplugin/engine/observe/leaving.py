@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, vm_hosts
+from rmsplugin.settings import Settings
 
 _HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
-def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
+def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
     """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
 
     Nodes that do not answer are not among them: nobody can act there. Nor is a node that no other job has: the engine
@@ -19,7 +19,7 @@ def leaving_nodes(context: Context, seen: Observation) -> dict[str, str]:
     found = {}
     # A busy node whose job is in no listing may well be held by one of our rooms that the listing left out.
     others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
-    for name in vm_hosts(context.settings, seen.rms):
+    for name in vm_hosts(settings, seen.rms):
         node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
         if name not in seen.vms:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,22 +53,24 @@ class Observation:
     taken: float
     rms: RmsSnapshot
     rooms: Rooms
-    vms: dict[str, dict[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
-    unreachable: dict[str, str] = field(default_factory=dict)  # node -> why
-    faults: dict[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
-    statistics: dict[str, dict[str, VMStatistics]] = field(default_factory=dict)  # as ``vms``; lacks nodes without any
-    sampled: dict[str, float] = field(default_factory=dict)  # node -> when its statistics came
+    vms: Mapping[str, Mapping[str, VMInfo]]  # by node, then VM name; only of nodes whose hypervisor answered
+    unreachable: Mapping[str, str] = field(default_factory=dict)  # node -> why
+    faults: Mapping[str, str] = field(default_factory=dict)  # node -> what the prolog of its room says is wrong there
+    statistics: Mapping[str, Mapping[str, VMStatistics]] = field(
+        default_factory=dict
+    )  # as ``vms``; lacks nodes without any
+    sampled: Mapping[str, float] = field(default_factory=dict)  # node -> when its statistics came
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
     derived: Derived = field(default_factory=Derived, repr=False, compare=False)
 
     @cached_property
-    def jobs(self) -> dict[int, RmsJob]:
+    def jobs(self) -> Mapping[int, RmsJob]:
         """The jobs of all partitions by id, without elements of arrays that have no id of their own yet."""
         return {job.job_id: job for job in self.rms.jobs if job.split}
 
     @cached_property
-    def of_jobs(self) -> dict[int, dict[str, str]]:
+    def of_jobs(self) -> Mapping[int, Mapping[str, str]]:
         """By job id and VM name, a node on which the VM was seen. Only the engine's VMs."""
         found: dict[int, dict[str, str]] = {}
         for name, nodes in self._nodes_of.items():
@@ -84,7 +86,7 @@ class Observation:
                 nodes.setdefault(vm, []).append(node)
         return nodes
 
-    def where(self, vm: str) -> list[str]:
+    def where(self, vm: str) -> Sequence[str]:
         """Nodes on which the VM was seen."""
         return self._nodes_of.get(vm, [])
 
@@ -103,54 +105,66 @@ class _Node:
     sampled: float
 
 
-def observe(context: Context) -> Observation:
-    """Look at everything once. Raises UnavailableError if the RMS does not answer."""
-    taken = context.clock.now()
-    rms = of_the_rms(context.rms.snapshot(), context.clock.ahead_s())
-    context.slurm.seen(rms)
-    answers: dict[str, _Node] = {}
-    unreachable: dict[str, str] = {}
-    # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
-    left = {place for vm in context.ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
-    names = list(dict.fromkeys([*vm_hosts(context.settings, rms), *sorted(left)]))
-    with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
-        futures = {name: pool.submit(_look_at, context, name) for name in names}
-        for name, future in futures.items():
+class Observer:
+    """Looks at the cluster: Slurm, the VMs of each node, and the rooms."""
+
+    def __init__(self, context: Context) -> None:
+        """Take from ``context`` what is looked at and with."""
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._rms = context.rms
+        self._hypervisor = context.hypervisor
+        self._slurm = context.slurm
+        self._bounds = context.bounds
+
+    def observe(self) -> Observation:
+        """Look at everything once. Raises UnavailableError if the RMS does not answer."""
+        taken = self._clock.now()
+        rms = of_the_rms(self._rms.snapshot(), self._clock.ahead_s())
+        self._slurm.seen(rms)
+        answers: dict[str, _Node] = {}
+        unreachable: dict[str, str] = {}
+        # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
+        left = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
+        names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
+            futures = {name: pool.submit(self._look_at, name) for name in names}
+            for name, future in futures.items():
+                try:
+                    answers[name] = future.result()
+                except RmspluginError as error:
+                    unreachable[name] = str(error)
+                except Exception as bug:  # a fault at one node must not hide the others
+                    log.exception("looking at %s", name)
+                    unreachable[name] = f"internal error: {bug!r}"
+        rooms = find_rooms(self._settings, rms, taken)
+        reports = self._ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
+        faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
+        statistics = {name: each.statistics for name, each in answers.items() if each.statistics is not None}
+        return Observation(
+            taken=taken,
+            rms=rms,
+            rooms=rooms,
+            vms={name: each.vms for name, each in answers.items()},
+            unreachable=unreachable,
+            faults=faults,
+            statistics=statistics,
+            sampled={name: answers[name].sampled for name in statistics},
+        )
+
+    def _look_at(self, node: str) -> _Node:
+        """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.
+
+        If a VM on the node waits for memory, no VM there is asked anything (``engine.context.bounds``).
+        """
+        vms = self._hypervisor.list_vms(node)
+        statistics: dict[str, VMStatistics] | None = None
+        if vms and not self._bounds.waits_on(node):
             try:
-                answers[name] = future.result()
+                statistics = self._hypervisor.statistics(node)
             except RmspluginError as error:
-                unreachable[name] = str(error)
-            except Exception as bug:  # a fault at one node must not hide the others
-                log.exception("looking at %s", name)
-                unreachable[name] = f"internal error: {bug!r}"
-    rooms = find_rooms(context.settings, rms, taken)
-    reports = context.ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
-    faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
-    statistics = {name: each.statistics for name, each in answers.items() if each.statistics is not None}
-    return Observation(
-        taken=taken,
-        rms=rms,
-        rooms=rooms,
-        vms={name: each.vms for name, each in answers.items()},
-        unreachable=unreachable,
-        faults=faults,
-        statistics=statistics,
-        sampled={name: answers[name].sampled for name in statistics},
-    )
-
-
-def _look_at(context: Context, node: str) -> _Node:
-    """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.
-
-    If a VM on the node waits for memory, no VM there is asked anything (``engine.context.bounds``).
-    """
-    vms = context.hypervisor.list_vms(node)
-    statistics: dict[str, VMStatistics] | None = None
-    if vms and not context.bounds.waits_on(node):
-        try:
-            statistics = context.hypervisor.statistics(node)
-        except RmspluginError as error:
-            log.warning("no statistics of %s: %s", node, error)
-        except Exception:  # the VMs are seen without their counters
-            log.exception("reading statistics of %s", node)
-    return _Node(vms, statistics, context.clock.now())
+                log.warning("no statistics of %s: %s", node, error)
+            except Exception:  # the VMs are seen without their counters
+                log.exception("reading statistics of %s", node)
+        return _Node(vms, statistics, self._clock.now())

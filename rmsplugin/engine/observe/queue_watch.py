@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from rmsplugin.adapters.rms import slurm_scripts
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.observe.allowance import Allowance
 from rmsplugin.errors import RmspluginError
 
@@ -33,7 +34,8 @@ class QueueWatch:
 
     def __init__(
         self,
-        context: Context,
+        rms: Rms,
+        slurm: SeenSlurm,
         partitions: Iterable[str],
         wake: Callable[[], None],
         cycle_s: Callable[[], float] = lambda: 0.0,
@@ -42,13 +44,15 @@ class QueueWatch:
         """Watch the jobs of these partitions.
 
         Args:
-            context: with Slurm.
+            rms: with the queue.
+            slurm: with the directory of Slurm's scripts.
             partitions: those of vjobs, and those of rooms.
             wake: has a cycle run soon.
             cycle_s: how long the last cycle took.
             monotonic: tells the time.
         """
-        self._context = context
+        self._rms = rms
+        self._slurm = slurm
         self._partitions = tuple(partitions)
         self._wake_engine = wake
         self._cycle_s = cycle_s
@@ -62,7 +66,7 @@ class QueueWatch:
         """Ask Slurm."""
         with self._lock:
             try:
-                pulse = self._context.rms.pulse(self._partitions)
+                pulse = self._rms.pulse(self._partitions)
             except RmspluginError:
                 return  # the cycle says so
             if pulse != self._pulse and self._wake():
@@ -70,7 +74,7 @@ class QueueWatch:
 
     def ask_slurm_if_submitted(self) -> None:
         """Wake the engine if a vjob was submitted since the last call. Slurm is not asked."""
-        self._submitted.find_new(self._context.slurm.state_dir)
+        self._submitted.find_new(self._slurm.state_dir)
         if self._submitted.vjobs and self._wake():
             self._submitted.vjobs.clear()
 

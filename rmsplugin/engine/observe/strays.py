@@ -7,45 +7,56 @@ its VM is left alone, and an operator is asked.
 
 from __future__ import annotations
 
+from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.absence import Jobs
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 #: States in which a vjob has no VM anywhere.
 _WITHOUT_VMS = (VJobState.WAITING, VJobState.SLEEPING, VJobState.TERMINATED)
 
 
-def strays(context: Context, seen: Observation, vjob: VJobRow) -> dict[str, str]:
+def strays(ledger: Ledger, seen: Observation, vjob: VJobRow) -> dict[str, str]:
     """The VMs of a vjob that should have none now, by name, and a node on which each was seen."""
     found = seen.of_jobs.get(vjob.job_id)
     if not found or vjob.state not in _WITHOUT_VMS or vjob.state_since >= seen.taken:
         return {}
-    left_behind = context.ledger.nodes.left_behind()  # those are known, and removed elsewhere
+    left_behind = ledger.nodes.left_behind()  # those are known, and removed elsewhere
     return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}
 
 
-def stray_nodes(context: Context, seen: Observation) -> set[str]:
+def stray_nodes(ledger: Ledger, seen: Observation) -> set[str]:
     """The nodes on which strays are left alone: they take memory there that nobody has booked."""
     return {
         node
-        for job_id, vjob in context.ledger.vjobs_among(seen.of_jobs).items()
+        for job_id, vjob in ledger.vjobs_among(seen.of_jobs).items()
         if vjob.state.is_live or _runs(seen.jobs.get(job_id))
-        for node in strays(context, seen, vjob).values()
+        for node in strays(ledger, seen, vjob).values()
     }
 
 
-def stop_strays(context: Context, seen: Observation, jobs: Jobs, report: CycleReport) -> None:
+def stop_strays(
+    settings: Settings,
+    ledger: Ledger,
+    hypervisor: Platform,
+    nodes: Nodes,
+    seen: Observation,
+    jobs: Jobs,
+    report: CycleReport,
+) -> None:
     """End strays, if it is known that their jobs do not run.
 
     A VM whose vjob the ledger does not know is never ended: with a lost or foreign ledger nothing happens.
     """
     without = {
         job_id: vjob
-        for job_id, vjob in context.ledger.vjobs_among(seen.of_jobs).items()
+        for job_id, vjob in ledger.vjobs_among(seen.of_jobs).items()
         if not vjob.state.is_live
         and vjob.state_since < seen.taken
         and not _runs(jobs.found.get(job_id))
@@ -55,14 +66,16 @@ def stop_strays(context: Context, seen: Observation, jobs: Jobs, report: CycleRe
         for name in seen.of_jobs[job_id]:
             for node in seen.where(name):
                 with report.alone(f"stray {name} on {node}"):
-                    _stop(context, vjob, name, node)
+                    _stop(settings, ledger, hypervisor, nodes, vjob, name, node)
 
 
-def _stop(context: Context, vjob: VJobRow, name: str, node: str) -> None:
-    context.hypervisor.stop(node, name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    context.nodes.drop_config(node, name)
+def _stop(
+    settings: Settings, ledger: Ledger, hypervisor: Platform, nodes: Nodes, vjob: VJobRow, name: str, node: str
+) -> None:
+    hypervisor.stop(node, name, timeout_s=settings.hypervisor.stop_timeout_s)
+    nodes.drop_config(node, name)
     what = f"{name} ran on {node} although its vjob is {vjob.state}"
-    context.ledger.event("stray-stopped", what, vjob=vjob.display_id)
+    ledger.event("stray-stopped", what, vjob=vjob.display_id)
 
 
 def _runs(job: RmsJob | None) -> bool:

@@ -9,7 +9,7 @@ the mark only for a while. An operator is told.
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import BEING_ENTERED
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 
 #: In a row: with the pauses between them, and ten seconds in each, they take more than a minute.
 _FAILURES = 5
@@ -18,17 +18,17 @@ _FAILURES = 5
 class Unentered:
     """Tells of such jobs: once in an event for each, and in the problems as long as the mark lasts."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._told: frozenset[int] = frozenset()
 
     def problems(self) -> list[str]:
         """One sentence for the operator about all such jobs; an empty list if there are none."""
-        failures = self._context.ledger.failures.of_vjobs()
+        failures = self._ledger.failures.of_vjobs()
         found = {job_id for (job_id, _), failure in failures.items() if _is_stuck(failure.error, failure.failures)}
-        names = {vjob.job_id: vjob.display_id for vjob in self._context.ledger.vjobs() if vjob.job_id in found}
+        names = {vjob.job_id: vjob.display_id for vjob in self._ledger.vjobs() if vjob.job_id in found}
         for job_id in sorted(names.keys() - self._told):
-            self._context.ledger.event("not-entered", f"{_WHY}: {_WHAT}", vjob=names[job_id])
+            self._ledger.event("not-entered", f"{_WHY}: {_WHAT}", vjob=names[job_id])
         self._told = frozenset(names)
         if not names:
             return []

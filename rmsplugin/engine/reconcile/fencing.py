@@ -13,10 +13,12 @@ import threading
 from collections.abc import Sequence
 
 from rmsplugin.adapters.command import run_command
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +33,10 @@ _MOST_NODES, _SHARE = 1, 0.05
 class Fencing:
     """Cuts the power of nodes, one order for each node at a time. Several threads may call."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._nodes = nodes
         self._silent_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._under_way: set[str] = set()
@@ -61,15 +65,15 @@ class Fencing:
                 self._under_way.discard(node)
 
     def _fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
-        ledger = self._context.ledger
-        if not self._context.settings.nodes.fence:
+        ledger = self._ledger
+        if not self._settings.nodes.fence:
             raise RefusedError("there is no fencing command: nodes.fence is not set")
         if known := ledger.nodes.gone().get(node):
             raise RefusedError(known.sentence)
         ledger.event("node-fence", f"{by} has the power of {node} cut", node=node)
         try:
             self._cut(node)
-            return record_gone(self._context, node, f"{by}, confirmed power off after fencing")
+            return record_gone(self._settings, self._ledger, node, f"{by}, confirmed power off after fencing")
         except RmspluginError as error:
             with ledger.transaction():
                 ledger.nodes.fence_failed(node, str(error))
@@ -77,7 +81,7 @@ class Fencing:
             raise
 
     def _cut(self, node: str) -> None:
-        settings = self._context.settings.nodes
+        settings = self._settings.nodes
         bound_s = settings.fence_timeout_s
         order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s)
         if order.status != 0:
@@ -95,7 +99,7 @@ class Fencing:
 
     def fence_silent(self, seen: Observation) -> list[str]:
         """Fence nodes that are silent for too long, where the settings want it. Returns problems, in sentences."""
-        settings = self._context.settings.nodes
+        settings = self._settings.nodes
         if not settings.fence or not settings.fence_after_s:
             return []
         silent, others = self._silent(seen)
@@ -104,7 +108,7 @@ class Fencing:
         most = max(_MOST_NODES, int(_SHARE * (len(seen.vms) + len(seen.unreachable))))
         if len(at_once) > most:
             return [f"{', '.join(at_once)} are silent at once: none is fenced, since the network is the likelier cause"]
-        failures = self._context.ledger.nodes.fence_failures()
+        failures = self._ledger.nodes.fence_failures()
         for node in silent:
             failed = failures.get(node)
             rests = failed is not None and seen.taken < failed.last + min(
@@ -120,8 +124,8 @@ class Fencing:
 
         A node without VMs that Slurm itself has powered off is not silent.
         """
-        hosts = {place for vm in self._context.ledger.live_vms() for place in (vm.host, vm.destination)}
-        gone = self._context.ledger.nodes.gone()
+        hosts = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)}
+        gone = self._ledger.nodes.gone()
         lost = [node for node in sorted(seen.unreachable) if node not in gone and _slurm_lost(seen, node)]
         others = [node for node in lost if node not in hosts and "POWER" not in seen.rms.nodes[node].state]
         return [node for node in lost if node in hosts], others
@@ -133,7 +137,7 @@ class Fencing:
 
     def _agent_is_silent(self, node: str) -> bool:
         try:
-            self._context.nodes.marker(node, shared=self._context.shared)
+            self._nodes.marker(node, shared=self._settings.nodes.shared)
         except NoStoreError:
             pass
         except UnavailableError:

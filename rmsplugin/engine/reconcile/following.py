@@ -10,6 +10,7 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.held_back import StateFinder
 from rmsplugin.engine.assess.job_identity import JobIdentity
+from rmsplugin.engine.context.accounting import Accounting
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.execute.executor import Executor
@@ -52,12 +53,20 @@ class Following:
     def __init__(
         self, context: Context, executor: Executor, placing: Placing, first_sight: FirstSight, identity: JobIdentity
     ) -> None:
-        self._context = context
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._rms = context.rms
+        self._hypervisor = context.hypervisor
+        self._nodes = context.nodes
+        self._signs = context.signs
+        self._suspensions = context.suspensions
         self._executor = executor
         self._placing = placing
         self._first_sight = first_sight
         self._identity = identity
-        self._missing = MissingVMs(context)
+        self._accounting = Accounting(context.rms, context.clock.now)
+        self._missing = MissingVMs(context.ledger, context.hypervisor, context.sightings)
         self.brake = brake.Brake()
         self._started = context.clock.now()
         self._states: StateFinder
@@ -66,20 +75,19 @@ class Following:
 
     def follow_jobs(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
         """Adapt the vjobs that disagree with their jobs or VMs."""
-        context = self._context
         self._changed = set()
         # All vjobs that have not ended, and ended ones whose jobs have come back.
         alive = [job.job_id for job in ours if job.split and job.state is not JobState.ENDED]
-        vjobs = {vjob.job_id: vjob for vjob in context.ledger.vjobs()} | context.ledger.vjobs_among(alive)
-        context.signs.retain(vjobs)
-        context.suspensions.retain(vjobs)
-        record_requeue_exits(context, seen.rms.requeue_exits, vjobs.values())
-        jobs = find_jobs(context, seen, vjobs.values(), self._identity.others)
+        vjobs = {vjob.job_id: vjob for vjob in self._ledger.vjobs()} | self._ledger.vjobs_among(alive)
+        self._signs.retain(vjobs)
+        self._suspensions.retain(vjobs)
+        record_requeue_exits(self._ledger, seen.rms.requeue_exits, vjobs.values())
+        jobs = find_jobs(self._rms, self._accounting, seen, vjobs.values(), self._identity.others)
         self._missing.begin()
-        self._states = StateFinder(context, seen)
+        self._states = StateFinder(self._settings, self._ledger, self._nodes, seen)
         self._unclear = {}
-        vms = by_job(context.ledger.vms())
-        gone = context.ledger.nodes.gone()
+        vms = by_job(self._ledger.vms())
+        gone = self._ledger.nodes.gone()
         doubtful = []
         for vjob in vjobs.values():
             with report.alone(f"vjob {vjob.display_id}"):
@@ -124,7 +132,7 @@ class Following:
             self._executor.held_back.release(vjob.job_id)
             self._follow(seen, vjob, job, directive, report)
         else:
-            tell_of_end_that_does_not_come(self._context, vjob, job, seen.taken)
+            tell_of_end_that_does_not_come(self._ledger, vjob, job, seen.taken)
         return None
 
     def _look_behind_checkpoint(self, seen: Observation, vjob: VJobRow, vms: list[VMRow]) -> None:
@@ -135,9 +143,8 @@ class Following:
     def _directive(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
-        context = self._context
         # While the engine was down, no wrapper could give a sign of life.
-        heard = max(vjob.wrapper_seen, last_heard(context, vjob.job_id), self._started)
+        heard = max(vjob.wrapper_seen, last_heard(self._signs, self._suspensions, vjob.job_id), self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
         directive = reconcile(
@@ -146,13 +153,13 @@ class Following:
             job,
             missing,
             seen.taken - heard,
-            context.settings.engine.orphan_s,
+            self._settings.engine.orphan_s,
             gone,
-            self._copies(vms, seen) or strays(context, seen, vjob),
+            self._copies(vms, seen) or strays(self._ledger, seen, vjob),
             lost,
             self._states.unknown(vms, bool(missing), job, lost),
             seen.running(vms) if vjob.state is VJobState.PAUSED else (),
-            stands_still(context, seen, vjob, job),
+            stands_still(self._clock, self._signs, self._suspensions, seen, vjob, job),
         )
         if directive is None:
             return None
@@ -173,7 +180,7 @@ class Following:
             vm: node for vm in vms if vm.host and not vm.phase.moves for node in seen.where(vm.name) if node != vm.host
         }
         # A VM that has just been moved may have been seen on its old node.
-        arrival = self._context.ledger.last_arrival
+        arrival = self._ledger.last_arrival
         return {vm.name: node for vm, node in found.items() if arrival(vm.name, vm.host) < seen.taken}
 
     def _let_through(self, doubtful: list[Held], vjobs: Mapping[int, VJobRow], report: CycleReport) -> list[Held]:
@@ -183,22 +190,22 @@ class Following:
         if held:
             report.problems.append(brake.sentence(held))
         if not {each.key for each in held} <= before:
-            self._context.ledger.event("held-back", brake.sentence(held))
+            self._ledger.event("held-back", brake.sentence(held))
         if before and not held:
-            self._context.ledger.event("held-back-no-more", "what was held back is done, or need not be any more")
+            self._ledger.event("held-back-no-more", "what was held back is done, or need not be any more")
         return through
 
     def _follow(
         self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive, report: CycleReport
     ) -> None:
-        failures, kind = self._context.ledger.failures, directive.what
+        failures, kind = self._ledger.failures, directive.what
         failed = failures.of_vjob(vjob.job_id, kind)
         if failed is not None and failed.rests(seen.taken):
             report.problems.append(f"vjob {vjob.display_id}: {kind}: {failed.error}; it is tried again soon")
             return
         try:
             for name, node in directive.hosts.items():
-                self._context.ledger.touch(name, node)
+                self._ledger.touch(name, node)
             if isinstance(kind, RmsAct):
                 self._follow_rms(seen, vjob, job, directive)
                 if failed is not None:
@@ -225,39 +232,39 @@ class Following:
     def _go_on_with(self, vjob: VJobRow, directive: Directive) -> None:
         """Resume a vjob whose VMs run already: nothing is restored."""
         for name, node in directive.hosts.items():
-            if not self._context.hypervisor.has_vm(node, name):
+            if not self._hypervisor.has_vm(node, name):
                 raise OperationFailedError(f"{name} is not on {node}, which listed it")
         self._executor.begin(vjob.job_id, OperationKind.RESUME, directive.reason, hosts=directive.hosts)
 
     def _resume(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
-            require_answers(self._context, self._context.ledger.vms(vjob.job_id))
+            require_answers(self._settings, self._ledger, self._ledger.vms(vjob.job_id))
             self._placing.resume(seen, vjob, "", reason, ENGINE)
         except RefusedError:
             # Its wrapper must not run while its VMs sleep.
-            suspend_job(self._context, vjob.job_id)
+            suspend_job(self._clock, self._rms, self._suspensions, vjob.job_id)
             raise
 
     def _unpause(self, seen: Observation, vjob: VJobRow, reason: str) -> None:
         try:
             self._placing.unpause(seen, vjob, reason, ENGINE)
         except RefusedError:
-            suspend_job(self._context, vjob.job_id)  # as above
+            suspend_job(self._clock, self._rms, self._suspensions, vjob.job_id)  # as above
             raise
 
     def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
-        context, job_id = self._context, vjob.job_id
+        job_id = vjob.job_id
         if directive.what in (RmsAct.GATE, RmsAct.REQUEUE):
             self._changed.add(job_id)
         if directive.what is RmsAct.GATE:
-            context.rms.close_gate(job_id)
+            self._rms.close_gate(job_id)
         elif directive.what is RmsAct.REQUEUE:
-            context.rms.requeue(job_id)
-            context.ledger.event("requeue", directive.reason, vjob=vjob.display_id)
-        elif directive.what is RmsAct.FORGET and context.ledger.set_aside.of_vjob(job_id):
+            self._rms.requeue(job_id)
+            self._ledger.event("requeue", directive.reason, vjob=vjob.display_id)
+        elif directive.what is RmsAct.FORGET and self._ledger.set_aside.of_vjob(job_id):
             self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # its VMs are removed, too
         elif directive.what is RmsAct.FORGET:
-            context.ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
+            self._ledger.transition(job_id, VJobState.TERMINATED, directive.reason)
         elif job is not None:
             self._first_sight.renew(job)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.model.vjob import VJobState
 
@@ -35,9 +35,8 @@ class Requeue:
         self.by, self.restarts = by, restarts
 
 
-def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
+def record_requeue(ledger: Ledger, job_id: int, told: Requeue) -> bool:
     """Record a requeue, unless it is a former run's. Returns whether the script asked to begin anew."""
-    ledger = context.ledger
     with ledger.transaction():
         vjob = ledger.vjob(job_id)
         own = vjob.begins_anew and vjob.requeue_of == told.restarts
@@ -55,7 +54,7 @@ def record_requeue(context: Context, job_id: int, told: Requeue) -> bool:
         return own or told.by is RequeuedBy.SCRIPT
 
 
-def record_requeue_exits(context: Context, codes: Collection[int], vjobs: Iterable[VJobRow]) -> None:
+def record_requeue_exits(ledger: Ledger, codes: Collection[int], vjobs: Iterable[VJobRow]) -> None:
     """For scripts that ended with a code for which Slurm requeues jobs, record that the next run begins anew.
 
     This holds whether Slurm's own requeue or the loss of the front comes first: to deliver that end again would only
@@ -65,9 +64,9 @@ def record_requeue_exits(context: Context, codes: Collection[int], vjobs: Iterab
         # To Slurm a script that was ended by a signal has exit code 0.
         ended = vjob.finished and (0 if vjob.exit_signal else vjob.exit_code) in codes
         if ended and vjob.state is VJobState.RUNNING and not vjob.begins_anew:
-            context.ledger.update_vjob(vjob.job_id, requeue_of=vjob.restarts, begins_anew=True)
+            ledger.update_vjob(vjob.job_id, requeue_of=vjob.restarts, begins_anew=True)
             why = f"its script has ended with exit code {vjob.exit_code}: if Slurm queues its job again, it begins anew"
-            context.ledger.event("requeue-exit", why, vjob=vjob.display_id)
+            ledger.event("requeue-exit", why, vjob=vjob.display_id)
 
 
 def why_not_attached(vjob: VJobRow, run: int) -> str:

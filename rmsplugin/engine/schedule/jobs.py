@@ -75,7 +75,9 @@ def jobs_of(
                 "sweep",
                 "removes saved states that nobody needs any more from nodes",
                 schedule.sweep,
-                Sweep(context, seen).remove_unneeded,
+                Sweep(
+                    context.settings, context.ledger, context.clock, context.nodes, context.stores, seen
+                ).remove_unneeded,
             ),
             ("gate", "renews the reservation of the gate", schedule.gate, renew),
         )

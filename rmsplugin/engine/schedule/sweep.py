@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.stores import SHARED, Stores
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import CheckpointState
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
+from rmsplugin.settings import Settings
 
 #: A vjob that ended more recently may still be cleaned up by its own operation.
 _AGE_S = 3600.0
@@ -27,9 +30,21 @@ _MIB = 1 << 20
 class Sweep:
     """Looks at the nodes whose libvirt has answered lately, one after the other."""
 
-    def __init__(self, context: Context, seen: Callable[[], Observation | None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        clock: Clock,
+        nodes: Nodes,
+        stores: Stores,
+        seen: Callable[[], Observation | None],
+    ) -> None:
         """``seen``: the last look at the cluster."""
-        self._context = context
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._nodes = nodes
+        self._stores = stores
         self._seen = seen
         self._removed = self._templates = self._template_bytes = 0
         self._unknown: set[str] = set()
@@ -46,11 +61,11 @@ class Sweep:
             raise UnavailableError("no cycle has looked at the cluster yet")
         self._removed = self._templates = self._template_bytes = 0
         self._unknown, self._left_out = set(), {}
-        drop_old(self._context)
+        drop_old(self._settings, self._ledger, self._nodes, self._stores)
         nodes = sorted(seen.vms)
         for number, node in enumerate(nodes):
             try:
-                self._sweep(node, states=not (self._context.shared and number))
+                self._sweep(node, states=not (self._settings.nodes.shared and number))
             except RmspluginError as error:
                 self._left_out[node] = str(error)
         if nodes and len(self._left_out) == len(nodes):
@@ -58,10 +73,10 @@ class Sweep:
         return self._sentence(len(nodes))
 
     def _sweep(self, node: str, *, states: bool) -> None:
-        nodes, shared = self._context.nodes, self._context.shared
+        nodes, shared = self._nodes, self._settings.nodes.shared
         # A store that all nodes mount is looked at once; one that is not known yet was never used.
-        if states and self._context.ledger.markers.of(SHARED if shared else node):
-            self._context.stores.require(node)
+        if states and self._ledger.markers.of(SHARED if shared else node):
+            self._stores.require(node)
             found = nodes.list_files(node, shared=shared)
             for vm in self._ended(found.states | found.partials):
                 nodes.drop_state(node, vm, shared=shared)
@@ -72,7 +87,7 @@ class Sweep:
 
     def _ended(self, names: Iterable[str]) -> list[str]:
         """The VMs whose vjobs ended a while ago; those of unknown vjobs are noted."""
-        ledger, before = self._context.ledger, self._context.clock.now() - _AGE_S
+        ledger, before = self._ledger, self._clock.now() - _AGE_S
         jobs = {name: parsed[0] for name in names if (parsed := parse_vm_name(name)) is not None}
         known = ledger.vjobs_among(set(jobs.values()))
         self._unknown |= {name for name, job in jobs.items() if job not in known}
@@ -84,7 +99,7 @@ class Sweep:
 
     def _sentence(self, nodes: int) -> str:
         said = [f"{nodes} nodes: removed {self._removed} saved states of vjobs that have ended"]
-        left = len(self._context.ledger.checkpoints.in_state(CheckpointState.OLD))
+        left = len(self._ledger.checkpoints.in_state(CheckpointState.OLD))
         said += [f"{left} old checkpoints are left for later"] if left else []
         said += [f"{self._templates} templates have {self._template_bytes / _MIB:.0f} MiB"]
         if self._unknown:

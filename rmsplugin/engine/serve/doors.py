@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.job_reader import JobReader
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import ForbiddenError, NotFoundError, RmspluginError, UnavailableError
+from rmsplugin.settings import Settings
 
 #: The addresses of a name are resolved again after ``_FRESH_S``; if they do not fit, already after ``_STALE_S``.
 _FRESH_S, _STALE_S = 300.0, 5.0
@@ -59,13 +61,17 @@ class Doors:
 
     def __init__(
         self,
-        context: Context,
+        settings: Settings,
+        ledger: Ledger,
+        jobs: JobReader,
         seen: Callable[[], Observation | None],
         monotonic: Callable[[], float] = time.monotonic,
         resolve: Callable[[str], frozenset[Address]] | None = None,
     ) -> None:
         """``seen``: the newest look at the cluster."""
-        self._context = context
+        self._settings = settings
+        self._ledger = ledger
+        self._jobs = jobs
         self._seen = seen
         self._monotonic = monotonic
         self._resolve = resolve or _resolve
@@ -79,11 +85,11 @@ class Doors:
 
     def trusts(self, origin: Origin) -> bool:
         """Whether root and operators of that host count as such. May wait for names."""
-        return origin.here or self._is_one_of(origin, self._context.settings.engine.trusted_hosts)
+        return origin.here or self._is_one_of(origin, self._settings.engine.trusted_hosts)
 
     def has_logins(self, origin: Origin) -> bool:
         """Whether users log in to that host. May wait for names."""
-        return self.trusts(origin) or self._is_one_of(origin, self._context.settings.engine.login_hosts)
+        return self.trusts(origin) or self._is_one_of(origin, self._settings.engine.login_hosts)
 
     def require_trusted(self, origin: Origin) -> None:
         """Raise ForbiddenError unless root and operators of that host count as such. May wait for names."""
@@ -151,7 +157,7 @@ class Doors:
 
     def _front(self, display_id: str) -> str:
         """The node where the job runs; empty if it is not known."""
-        return self._known_front(display_id) or self._context.jobs.front(self._job_id(display_id))
+        return self._known_front(display_id) or self._jobs.front(self._job_id(display_id))
 
     def _known_front(self, display_id: str) -> str:
         """As ``_front``, without the ledger."""
@@ -165,7 +171,7 @@ class Doors:
                 self._read.clear()
             known = self._fronts.get(display_id, "")
         # A job that has just started was read by the operation that waited for its start.
-        return known or (self._context.jobs.front(int(display_id)) if display_id.isdecimal() else "")
+        return known or (self._jobs.front(int(display_id)) if display_id.isdecimal() else "")
 
     def _read_front(self, display_id: str) -> str:
         job_id, now = self._job_id(display_id), self._monotonic()
@@ -174,13 +180,13 @@ class Doors:
                 return ""
             self._read[job_id] = now
         try:
-            return self._context.jobs.read(job_id).batch_host
+            return self._jobs.read(job_id).batch_host
         except RmspluginError:
             return ""
 
     def _job_id(self, display_id: str) -> int:
         try:
-            return self._context.ledger.find_vjob(display_id).job_id
+            return self._ledger.find_vjob(display_id).job_id
         except NotFoundError:
             return int(display_id) if display_id.isdecimal() else 0
 
@@ -193,7 +199,7 @@ class Doors:
         return (known.address if known is not None else "") or node
 
     def _is_node(self, origin: Origin, node: str) -> bool:
-        others = self._context.settings.engine.addresses.get(node, ())
+        others = self._settings.engine.addresses.get(node, ())
         return self._is_one_of(origin, (self._address_of(node), *others))
 
     def _is_one_of(self, origin: Origin, hosts: Iterable[str]) -> bool:

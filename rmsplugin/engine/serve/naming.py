@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, fold, parse
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ class Named:
         return [*(row.display_id for row in self.rows), *self.waiting]
 
 
-def named(context: Context, seen: Observation | None, text: str) -> Named:
+def named(settings: Settings, ledger: Ledger, seen: Observation | None, text: str) -> Named:
     """The vjobs with this name: one, or elements of an array.
 
     An array's id is also, in Slurm, the job id of its last element; it means the array.
 
     Args:
-        context: with the ledger.
+        settings: with the partitions.
+        ledger: with the vjobs that are known.
         seen: the newest look at the cluster.
         text: a name that ``rmsplugin.model.job_names.parse`` takes.
 
@@ -53,33 +55,33 @@ def named(context: Context, seen: Observation | None, text: str) -> Named:
         NotFoundError: there is no such vjob, or the array lacks an element that is named.
     """
     name = parse(text)
-    rows = context.ledger.named(name)
-    waiting = _waiting(context, seen, name, {row.display_id for row in context.ledger.named(parse(str(name.job)))})
+    rows = ledger.named(name)
+    waiting = _waiting(settings, seen, name, {row.display_id for row in ledger.named(parse(str(name.job)))})
     missing = name.missing(Named(rows, waiting).names)
     if missing and (rows or waiting):
         raise NotFoundError(f"job array {name.job} has no element {missing}")
     if rows or waiting:
         return Named(rows, waiting)
     if not name.ranges:
-        return Named([context.ledger.find_vjob(text)])
+        return Named([ledger.find_vjob(text)])
     raise NotFoundError(f"no vjob {text}")
 
 
-def own_name(context: Context, text: str) -> str:
+def own_name(ledger: Ledger, text: str) -> str:
     """The name; if it is the id that an element of an array has in Slurm, the display id of the element."""
-    if not text.isdecimal() or context.ledger.named(parse(text)):
+    if not text.isdecimal() or ledger.named(parse(text)):
         return text
-    return next((vjob.display_id for vjob in context.ledger.vjobs_among([int(text)]).values()), text)
+    return next((vjob.display_id for vjob in ledger.vjobs_among([int(text)]).values()), text)
 
 
-def the_one(context: Context, seen: Observation | None, text: str) -> VJobRow:
+def the_one(settings: Settings, ledger: Ledger, seen: Observation | None, text: str) -> VJobRow:
     """The one vjob with this name that has not ended.
 
     Raises:
         NotFoundError: there is no such vjob.
         RefusedError: there are several; the error names them.
     """
-    found = named(context, seen, text).alive
+    found = named(settings, ledger, seen, text).alive
     if len(found.names) > 1:
         raise RefusedError(f"{text} is a job array, and this takes one vjob: name an element of {fold(found.names)}")
     if not found.rows:
@@ -87,7 +89,7 @@ def the_one(context: Context, seen: Observation | None, text: str) -> VJobRow:
     return found.rows[0]
 
 
-def _waiting(context: Context, seen: Observation | None, name: JobName, known: set[str]) -> list[str]:
+def _waiting(settings: Settings, seen: Observation | None, name: JobName, known: set[str]) -> list[str]:
     jobs = seen.rms.jobs if seen else ()
     return [
         job.display_id
@@ -95,6 +97,6 @@ def _waiting(context: Context, seen: Observation | None, name: JobName, known: s
         if not job.split
         and name.means(job.display_id)
         and job.state is not JobState.ENDED
-        and job.partition in context.settings.slurm.partitions
+        and job.partition in settings.slurm.partitions
         and job.display_id not in known
     ]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.dead_nodes import record_back, record_gone, require_silent
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.serve.plan_views import pause_view
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
+from rmsplugin.settings import Settings
 
 _OF_NODES = "say what has become of nodes"
 
@@ -26,8 +30,22 @@ def seen_by(cycle: Cycle) -> Observation:
 class Orders:
     """One method for each order; each is given the uid of the caller."""
 
-    def __init__(self, context: Context, cycle: Cycle, wake: Callable[[], None], rights: Rights) -> None:
-        self._context = context
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        hypervisor: Platform,
+        nodes: Nodes,
+        stores: Stores,
+        cycle: Cycle,
+        wake: Callable[[], None],
+        rights: Rights,
+    ) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._hypervisor = hypervisor
+        self._nodes = nodes
+        self._stores = stores
         self._cycle = cycle
         self._wake = wake
         self._rights = rights
@@ -35,10 +53,10 @@ class Orders:
     def node_gone(self, uid: int, node: str) -> dict[str, Any]:
         """Record that a node is dead, or its VMs gone. Returns the vjobs that begin again, and those that wait."""
         self._require_known_node(uid, node)
-        if known := self._context.ledger.nodes.gone().get(node):
+        if known := self._ledger.nodes.gone().get(node):
             raise RefusedError(known.sentence)
-        require_silent(self._context, node)
-        begin_again, wait = record_gone(self._context, node, user_name(uid))
+        require_silent(self._settings, self._hypervisor, self._nodes, node)
+        begin_again, wait = record_gone(self._settings, self._ledger, node, user_name(uid))
         self._wake()
         return {"begin_again": begin_again, "wait": wait}
 
@@ -52,30 +70,30 @@ class Orders:
     def node_back(self, uid: int, node: str) -> dict[str, Any]:
         """Record that the node is back: it is asked again, VMs and files left there are removed, its states count."""
         self._rights.require_operator(uid, _OF_NODES)
-        record_back(self._context, node, user_name(uid))
+        record_back(self._settings, self._ledger, node, user_name(uid))
         self._wake()
         return {"ok": True}
 
     def _require_known_node(self, uid: int, node: str) -> None:
         self._rights.require_operator(uid, _OF_NODES)
-        known = {place for vm in self._context.ledger.vms() for place in (vm.host, vm.destination, vm.image_node)}
+        known = {place for vm in self._ledger.vms() for place in (vm.host, vm.destination, vm.image_node)}
         if node not in seen_by(self._cycle).rms.nodes and node not in known:
             raise NotFoundError(f"neither Slurm nor the ledger knows a node {node}; `rmsplugin nodes` lists them")
 
     def new_store(self, uid: int, store: str) -> dict[str, Any]:
         """Record that a node's store (or "shared") is new: states that are missing from it are lost."""
         self._rights.require_operator(uid, "confirm")
-        if self._context.ledger.markers.of(store) is None:
+        if self._ledger.markers.of(store) is None:
             raise NotFoundError(f"the engine knows no store {store}")
-        self._context.stores.renew(store)
-        self._context.ledger.event("store-renewed", f"{user_name(uid)} confirmed that the store {store} is a new one")
+        self._stores.renew(store)
+        self._ledger.event("store-renewed", f"{user_name(uid)} confirmed that the store {store} is a new one")
         return {"ok": True}
 
     def confirm(self, uid: int, vjobs: Sequence[str]) -> list[str]:
         """Confirm the conclusions held back about these vjobs: the next cycle acts. Returns the vjobs concerned."""
         self._rights.require_operator(uid, "confirm")
         confirmed = self._cycle.brake.confirm(vjobs)
-        ledger = self._context.ledger
+        ledger = self._ledger
         for held in confirmed:
             ledger.failures.vjob_done(held.job_id, held.directive.what)  # a request by hand is tried at once
             ledger.event("confirmed", f"{user_name(uid)} confirmed what was held back", vjob=held.vjob)
@@ -92,7 +110,7 @@ class Orders:
 
     def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:
         self._rights.require_operator(uid, "pause the engine")
-        ledger, name = self._context.ledger, user_name(uid)
+        ledger, name = self._ledger, user_name(uid)
         with ledger.transaction():
             before = ledger.plans.pause
             changed = wanted is not (before is not None)

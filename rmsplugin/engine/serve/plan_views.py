@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Found
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OPEN_STEPS, DecisionRow, Pause, Plan, PlanState, Step, StepState
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.views import progress_view
@@ -81,34 +82,34 @@ def _planned(number: int, step: PlannedStep) -> View:
 # -- decisions of the past ---------------------------------------------------------------------------------------------
 
 
-def cycles_view(context: Context, limit: int) -> list[View]:
+def cycles_view(ledger: Ledger, clock: Clock, limit: int) -> list[View]:
     """The newest plans, oldest first."""
-    plans = context.ledger.plans.plans(limit)
-    counts = context.ledger.plans.step_counts([plan.id for plan in plans])
-    return [_cycle(context, plan, counts.get(plan.id, {})) for plan in plans]
+    plans = ledger.plans.plans(limit)
+    counts = ledger.plans.step_counts([plan.id for plan in plans])
+    return [_cycle(clock, plan, counts.get(plan.id, {})) for plan in plans]
 
 
-def cycle_view(context: Context, number: int) -> View:
+def cycle_view(ledger: Ledger, clock: Clock, number: int) -> View:
     """One plan with its steps. Raises NotFoundError."""
-    plans = context.ledger.plans
+    plans = ledger.plans
     plan = plans.plan(number)
     if plan is None:
         raise NotFoundError(f"no cycle {number} is on record; `rmsplugin cycles` lists them")
     counts = plans.step_counts([number]).get(number, {})
     return {
-        "cycle": _cycle(context, plan, counts),
-        "steps": [_step(context, step) for step in plans.steps(number)],
+        "cycle": _cycle(clock, plan, counts),
+        "steps": [_step(ledger, step) for step in plans.steps(number)],
     }
 
 
-def last_plan_view(context: Context) -> View | None:
+def last_plan_view(ledger: Ledger, clock: Clock) -> View | None:
     """The newest plan; None if there is none."""
-    found = cycles_view(context, 1)
+    found = cycles_view(ledger, clock, 1)
     return found[0] if found else None
 
 
-def _cycle(context: Context, plan: Plan, counts: Mapping[StepState, int]) -> View:
-    ended = plan.ended or context.clock.now()
+def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int]) -> View:
+    ended = plan.ended or clock.now()
     return {
         "number": plan.id,
         "time": plan.time,
@@ -129,7 +130,7 @@ def _cycle(context: Context, plan: Plan, counts: Mapping[StepState, int]) -> Vie
     }
 
 
-def _step(context: Context, step: Step) -> View:
+def _step(ledger: Ledger, step: Step) -> View:
     running = step.state is StepState.RUNNING
     return {
         "number": step.id,
@@ -142,13 +143,13 @@ def _step(context: Context, step: Step) -> View:
         "error": step.error,
         "began": step.began or None,
         "ended": step.ended or None,
-        "operation": progress_view(context, context.ledger.operation(step.operation_id)) if running else None,
+        "operation": progress_view(ledger, ledger.operation(step.operation_id)) if running else None,
     }
 
 
-def decision_views(context: Context, vjob: str) -> list[View]:
+def decision_views(ledger: Ledger, vjob: str) -> list[View]:
     """The decisions about the vjobs with this name, oldest first; elements of an array may have no row yet."""
-    return [_decision(row) for row in context.ledger.plans.decisions(own_name(context, vjob))]
+    return [_decision(row) for row in ledger.plans.decisions(own_name(ledger, vjob))]
 
 
 def _decision(row: DecisionRow) -> View:

@@ -11,7 +11,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.decide.deciding import Found
 from rmsplugin.engine.serve.turns import Turns
@@ -38,8 +38,8 @@ class Preview:
 class Previews:
     """Makes previews. Used in one event loop; the work is done in one thread of ``turns``."""
 
-    def __init__(self, context: Context, cycle: Cycle, turns: Turns) -> None:
-        self._context = context
+    def __init__(self, clock: Clock, cycle: Cycle, turns: Turns) -> None:
+        self._clock = clock
         self._cycle = cycle
         self._turns = turns
         self._last: Preview | None = None
@@ -60,7 +60,7 @@ class Previews:
         return await asyncio.shield(self._coming)
 
     def _make(self) -> Preview:
-        asked, began = self._context.clock.now(), time.monotonic()
+        asked, began = self._clock.now(), time.monotonic()
         found = self._cycle.preview()
         ended = time.monotonic()
         return Preview(found, asked, ended + max(_FRESH_S, ended - began))

@@ -58,13 +58,22 @@ class Requests:
     def __init__(
         self, context: Context, executor: Executor, placing: Placing, cycle: Cycle, wake: Callable[[], None]
     ) -> None:
-        self._context = context
+        self._settings = context.settings
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._hypervisor = context.hypervisor
+        self._nodes = context.nodes
+        self._guests = context.guests
+        self._stores = context.stores
+        self._signs = context.signs
+        self._slurm = context.slurm
+        self._jobs = context.jobs
         self._executor = executor
         self._placing = placing
         self._cycle = cycle
         self._wake = wake
         self.vjob_cache = VJobCache(context.ledger)
-        self._grant(Rights.of_site(context))
+        self._grant(Rights.of_site(context.settings.engine))
         self._lock = threading.Lock()
         self._changes: dict[int, int] = {}  # by job id, how often its script's end was told differently; latest last
 
@@ -77,15 +86,17 @@ class Requests:
     def _grant(self, rights: Rights) -> None:
         self.rights = rights
         #: Requests that only operators may make.
-        self.orders = Orders(self._context, self._cycle, self._wake, rights)
+        self.orders = Orders(
+            self._settings, self._ledger, self._hypervisor, self._nodes, self._stores, self._cycle, self._wake, rights
+        )
         #: Requests about saved states that were put aside.
-        self.put_aside = PutAside(self._context, self._executor, rights)
+        self.put_aside = PutAside(self._settings, self._ledger, self._nodes, self._stores, self._executor, rights)
 
     # -- rights --------------------------------------------------------------------------------------------------
 
     def _owned(self, uid: int, display_id: str, *, operators: bool = False) -> VJobRow:
         """The vjob, if the caller is its owner, root, the engine or, with ``operators``, an operator."""
-        vjob = self._context.ledger.find_vjob(display_id)
+        vjob = self._ledger.find_vjob(display_id)
         allowed = uid == vjob.uid or self.rights.is_engine(uid) or (operators and self.rights.is_operator(uid))
         if not allowed:
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
@@ -97,7 +108,7 @@ class Requests:
 
     def _one(self, uid: int, name: str) -> VJobRow:
         """The caller's one vjob with this name. Raises RefusedError if there are several."""
-        return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id)
+        return self._owned(uid, the_one(self._settings, self._ledger, self._cycle.seen, name).display_id)
 
     def _meant(self, uid: int, name: str, chosen: Sequence[str] = ()) -> VJobRow | Several:
         """The vjob that a request of its user or an operator is about; or the elements of an array.
@@ -107,19 +118,21 @@ class Requests:
             name: of the vjob, or of elements of an array.
             chosen: arguments that are valid for a single vjob. With any, several vjobs raise RefusedError.
         """
-        found = named(self._context, self._cycle.seen, name).alive
+        found = named(self._settings, self._ledger, self._cycle.seen, name).alive
         for row in found.rows:
             self._owned(uid, row.display_id, operators=True)
         if len(found.names) == 1 or any(chosen):
-            return self._owned(uid, the_one(self._context, self._cycle.seen, name).display_id, operators=True)
+            return self._owned(
+                uid, the_one(self._settings, self._ledger, self._cycle.seen, name).display_id, operators=True
+            )
         return Several(found)
 
     def require(self, name: str) -> None:
         """Raise NotFoundError unless there is a vjob with this name."""
         try:
-            named(self._context, self._cycle.seen, name)
+            named(self._settings, self._ledger, self._cycle.seen, name)
         except NotFoundError:
-            find_unmet(self._context, self._cycle.seen, name)
+            find_unmet(self._settings, self._jobs, self._cycle.seen, name)
 
     def _wrapped(self, uid: int, display_id: str) -> VJobRow:
         """The vjob that a wrapper asks for.
@@ -136,7 +149,7 @@ class Requests:
         except NotFoundError:
             jobs = self._seen().rms.jobs
             found = next((job for job in jobs if display_id in (job.display_id, str(job.job_id))), None)
-            if found is not None and found.partition not in self._context.settings.slurm.partitions:
+            if found is not None and found.partition not in self._settings.slurm.partitions:
                 raise NotFoundError(
                     f"job {display_id} is no vjob: slurm.partitions of the engine has no {found.partition}"
                 ) from None
@@ -155,7 +168,7 @@ class Requests:
         """Take the report of a room's prolog or epilog about its node."""
         if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
-        ledger = self._context.ledger
+        ledger = self._ledger
         with ledger.transaction():
             ledger.room_reports.add(report)
             kind, where = f"room-{report.hook}", f"room {report.room} on {report.node}"
@@ -169,35 +182,39 @@ class Requests:
     def _display_id(self, vm: str) -> str:
         """The display id of the vjob that a VM belongs to; empty if the ledger does not know the VM."""
         parsed = parse_vm_name(vm)
-        known = self._context.ledger.vjobs_among([parsed[0]]) if parsed else {}
+        known = self._ledger.vjobs_among([parsed[0]]) if parsed else {}
         return next((vjob.display_id for vjob in known.values()), "")
 
     def account(self, uid: int, job_id: int, told: Account) -> dict[str, Any]:
         """Take the user's account, as the prolog of the job's front tells it."""
         if not self.rights.is_engine(uid):
             raise ForbiddenError("only Slurm's hooks may call this")
-        return {"changed": take_account(self._context, job_id, told)}
+        return {
+            "changed": take_account(self._settings, self._ledger, self._guests, self._slurm, self._jobs, job_id, told)
+        }
 
     def state(self, job_id: int) -> dict[str, Any]:
         """The state of the vjob; a job that the engine has not met yet is waiting."""
         try:
-            vjob = self._context.ledger.vjob(job_id)
+            vjob = self._ledger.vjob(job_id)
         except NotFoundError:
             return {"state": str(VJobState.WAITING), "reason": "not met yet", "starts": 0, "nearly_up": False}
         return {
             "state": str(vjob.state),
             "reason": vjob.reason,
-            "starts": self._context.ledger.starts(job_id),
+            "starts": self._ledger.starts(job_id),
             "nearly_up": self._executor.nearly_up(job_id),
         }
 
     def vjob(self, display_id: str) -> dict[str, Any]:
         """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""
         try:
-            found = the_one(self._context, self._cycle.seen, display_id)
+            found = the_one(self._settings, self._ledger, self._cycle.seen, display_id)
         except NotFoundError:
-            return unmet_view(self._context, find_unmet(self._context, self._cycle.seen, display_id), display_id)
-        return one_vjob_view(self._context, found)
+            return unmet_view(
+                self._settings, find_unmet(self._settings, self._jobs, self._cycle.seen, display_id), display_id
+            )
+        return one_vjob_view(self._ledger, self._clock, found)
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 
@@ -212,7 +229,7 @@ class Requests:
         """
         vjob = self._wrapped(uid, display_id) if wrapper else self._one(uid, display_id)
         if wrapper:
-            self._context.signs.heard(vjob.job_id, self._context.clock.now())
+            self._signs.heard(vjob.job_id, self._clock.now())
         if wrapper and (other := self._cycle.identity.others.get(vjob.job_id)):
             return {"state": str(VJobState.WAITING), "reason": why_other(vjob, other)}
         if vjob.state is not VJobState.RUNNING:
@@ -225,7 +242,7 @@ class Requests:
             "user": vjob.user,
             "vms": [
                 {"name": vm.name, "address": vm.address, "host_key": vm.host_key_public}
-                for vm in self._context.ledger.vms(vjob.job_id)
+                for vm in self._ledger.vms(vjob.job_id)
             ],
             "private_key": vjob.private_key,
             "start": vjob.losses + 1,
@@ -239,15 +256,15 @@ class Requests:
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
         if not vjob.script_started:
-            self._context.ledger.update_vjob(vjob.job_id, script_started=True)
-            self._context.ledger.event("script-started", "its script starts", vjob=vjob.display_id)
+            self._ledger.update_vjob(vjob.job_id, script_started=True)
+            self._ledger.event("script-started", "its script starts", vjob=vjob.display_id)
         return {"ok": True}
 
     def attached(self, uid: int, entry: Entry) -> dict[str, Any]:
         """Take the wrapper's sign of life, for a vjob of the cache. Reads nothing, and waits for nothing."""
         if uid != entry.uid and not self.rights.is_engine(uid):
             raise ForbiddenError(f"vjob {entry.job_id} belongs to {entry.user}")
-        self._context.signs.heard(entry.job_id, self._context.clock.now())
+        self._signs.heard(entry.job_id, self._clock.now())
         return {"state": str(entry.state), "returns": entry.returns}
 
     def finished(self, uid: int, display_id: str, exit_code: int, signal: int) -> dict[str, Any]:
@@ -260,19 +277,19 @@ class Requests:
             self._bound_changes(vjob.job_id)
         ended = f"by signal {signal}" if signal else f"with exit code {exit_code}"
         # A wrapper that repeats this must not prolong the time in which its job is expected to end.
-        since = vjob.finished_at if vjob.finished else self._context.clock.now()
-        with self._context.ledger.transaction():
-            self._context.ledger.update_vjob(
+        since = vjob.finished_at if vjob.finished else self._clock.now()
+        with self._ledger.transaction():
+            self._ledger.update_vjob(
                 vjob.job_id, finished=True, finished_at=since, exit_code=exit_code, exit_signal=signal
             )
-            self._context.ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
-        if any(each.state is VJobState.PAUSED for each in self._context.ledger.vjobs()):
+            self._ledger.event("script-ended", f"its script ended {ended}", vjob=vjob.display_id)
+        if any(each.state is VJobState.PAUSED for each in self._ledger.vjobs()):
             self._wake()  # a paused vjob may be waiting for these CPUs: it goes on at once
         return {"ok": True}
 
     def requeued(self, uid: int, display_id: str, told: Requeue) -> dict[str, Any]:
         """Take the wrapper's report of a requeue on purpose. Returns whether the script itself has asked for it."""
-        own = record_requeue(self._context, self._wrapped(uid, display_id).job_id, told)
+        own = record_requeue(self._ledger, self._wrapped(uid, display_id).job_id, told)
         if own:
             self._wake()  # Slurm could start the job until it is behind the gate
         return {"own": own}
@@ -294,13 +311,13 @@ class Requests:
             NotFoundError: there is no vjob with this name.
             ForbiddenError: the vjob is another user's.
         """
-        ledger = self._context.ledger
-        vjobs = named(self._context, self._cycle.seen, display_id).rows
+        ledger = self._ledger
+        vjobs = named(self._settings, self._ledger, self._cycle.seen, display_id).rows
         for vjob in vjobs:
             self._owned(uid, vjob.display_id, operators=True)
         running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
-        usage.ask_all(self._context, [(vjob, ledger.vms(vjob.job_id)) for vjob in running])
-        return [usage.view(self._context, vjob) for vjob in vjobs]
+        usage.ask_all(self._ledger, self._guests, [(vjob, ledger.vms(vjob.job_id)) for vjob in running])
+        return [usage.view(self._ledger, self._clock, vjob) for vjob in vjobs]
 
     # -- operations ----------------------------------------------------------------------------------------------
 
@@ -328,10 +345,10 @@ class Requests:
         if isinstance(vjob, Several):
             return vjob
         self._executor.held_back.require_settled(vjob)
-        require_answers(self._context, self._context.ledger.vms(vjob.job_id))
+        require_answers(self._settings, self._ledger, self._ledger.vms(vjob.job_id))
         user = user_name(uid)
         if vjob.state is VJobState.PAUSED:
-            nodes = sorted({vm.host for vm in self._context.ledger.vms(vjob.job_id)})
+            nodes = sorted({vm.host for vm in self._ledger.vms(vjob.job_id)})
             if to and nodes != [to]:
                 where = f"vjob {vjob.display_id} is in the memory of {', '.join(nodes)}, and goes on there"
                 raise RefusedError(f"{where}; `rmsplugin suspend` saves it first")
@@ -345,7 +362,7 @@ class Requests:
         vjob = self._meant(uid, name, [vm, to])
         if isinstance(vjob, Several):
             return vjob
-        if vm and vm not in {row.name for row in self._context.ledger.vms(vjob.job_id)}:
+        if vm and vm not in {row.name for row in self._ledger.vms(vjob.job_id)}:
             raise NotFoundError(f"vjob {vjob.display_id} has no VM {vm}")
         self._executor.held_back.require_settled(vjob)
         user = user_name(uid)
@@ -366,9 +383,9 @@ class Requests:
 
     def operation(self, uid: int, operation_id: int) -> dict[str, Any]:
         """The progress of an operation."""
-        operation = self._context.ledger.operation(operation_id)
+        operation = self._ledger.operation(operation_id)
         self._owned(uid, str(operation.job_id), operators=True)
-        return operation_view(self._context, operation)
+        return operation_view(self._ledger, operation)
 
     def _seen(self) -> Observation:
         return seen_by(self._cycle)

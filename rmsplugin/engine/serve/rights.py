@@ -5,8 +5,8 @@ from __future__ import annotations
 import pwd
 from dataclasses import dataclass, replace
 
-from rmsplugin.engine.context.context import Context
 from rmsplugin.errors import ForbiddenError
+from rmsplugin.settings.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,8 @@ class Rights:
     powers: bool = True
 
     @classmethod
-    def of_site(cls, context: Context) -> Rights:
+    def of_site(cls, settings: Engine) -> Rights:
         """The rights by the site's settings."""
-        settings = context.settings.engine
         return cls(frozenset({0, pwd.getpwnam(settings.user).pw_uid}), frozenset(settings.operators))
 
     def without_powers(self) -> Rights:

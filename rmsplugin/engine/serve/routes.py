@@ -8,8 +8,11 @@ from typing import Any, TypeVar
 
 from rmsplugin import __version__
 from rmsplugin.client import COMING
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.capacity.capacity import Capacities
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.job_reader import JobReader
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
 from rmsplugin.engine.schedule.timetable import Timetable
@@ -24,6 +27,7 @@ from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 T = TypeVar("T")
 
@@ -37,7 +41,11 @@ class Routes:
 
     def __init__(
         self,
-        context: Context,
+        settings: Settings,
+        ledger: Ledger,
+        clock: Clock,
+        jobs: JobReader,
+        capacities: Capacities,
         requests: Requests,
         cycle: Cycle,
         turns: Turns,
@@ -46,10 +54,12 @@ class Routes:
         timetable: Timetable | None,
     ) -> None:
         """``slow_turns``: for users' requests that wait for a guest, a node or an operation."""
-        self._context = context
+        self._ledger = ledger
+        self._clock = clock
+        self._capacities = capacities
         self._requests = requests
         self._plain_requests = requests.without_powers()
-        self._doors = Doors(context, lambda: cycle.seen)
+        self._doors = Doors(settings, ledger, jobs, lambda: cycle.seen)
         self._cycle = cycle
         self._turns = turns
         self._slow_turns = slow_turns
@@ -57,9 +67,9 @@ class Routes:
         self._timetable = timetable
         # In threads of their own: a proof of origin, a hook or an order about a node is heard, whatever others do.
         self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
-        self._previews = Previews(context, cycle, turns)
-        self._reports = UserReports(context.settings, waits.changed)
-        self._started = context.clock.now()
+        self._previews = Previews(clock, cycle, turns)
+        self._reports = UserReports(settings, waits.changed)
+        self._started = clock.now()
 
     def table(self) -> list[Route]:
         """All kinds of requests of the API."""
@@ -198,7 +208,7 @@ class Routes:
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
         # A late report counts from when its hook looked.
-        seen = self._context.clock.now() - asked.body.seconds("age_s")
+        seen = self._clock.now() - asked.body.seconds("age_s")
         report = RoomReport(seen, room, node, hook, problem, ended)
         return await self._hear(asked, lambda: self._for(asked).room_report(asked.uid, report))
 
@@ -325,23 +335,23 @@ class Routes:
         preview = await self._previews.newest()
 
         def show() -> Reply:
-            return plan_views.preview_view(preview.found, preview.time, self._context.ledger.plans.pause, dot=dot)
+            return plan_views.preview_view(preview.found, preview.time, self._ledger.plans.pause, dot=dot)
 
         return await self._do(asked, show)
 
     async def _cycles(self, asked: Asked) -> Reply:
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
-        return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._context, limit))}
+        return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._ledger, self._clock, limit))}
 
     async def _one_cycle(self, asked: Asked) -> Reply:
         number = parsing.cycle_number(asked.path["number"])
-        return await self._do(asked, lambda: plan_views.cycle_view(self._context, number))
+        return await self._do(asked, lambda: plan_views.cycle_view(self._ledger, self._clock, number))
 
     async def _decisions(self, asked: Asked) -> Reply:
         name = asked.vjobs
 
         def read() -> list[plan_views.View]:
-            decisions = plan_views.decision_views(self._context, name)
+            decisions = plan_views.decision_views(self._ledger, name)
             if not decisions:
                 self._requests.require(name)
             return decisions
@@ -390,10 +400,14 @@ class Routes:
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
         before = asked.query.number("before", 0)
         if name:
-            return await self._do(asked, lambda: views.named_vjob_views(self._context, name, after=after))
+            return await self._do(asked, lambda: views.named_vjob_views(self._ledger, self._clock, name, after=after))
         if before:
-            return await self._do(asked, lambda: views.ended_vjob_views(self._context, limit=limit, before=before))
-        return await self._do(asked, lambda: views.vjob_views(self._context, ended=ended, limit=limit, after=after))
+            return await self._do(
+                asked, lambda: views.ended_vjob_views(self._ledger, self._clock, limit=limit, before=before)
+            )
+        return await self._do(
+            asked, lambda: views.vjob_views(self._ledger, self._clock, ended=ended, limit=limit, after=after)
+        )
 
     async def _vjob(self, asked: Asked) -> Reply:
         name = asked.vjobs
@@ -401,11 +415,11 @@ class Routes:
 
     async def _vms(self, asked: Asked) -> Reply:
         after = asked.query.number("after", 0)
-        return await self._do(asked, lambda: views.vm_views(self._context, after=after))
+        return await self._do(asked, lambda: views.vm_views(self._ledger, after=after))
 
     async def _nodes(self, asked: Asked) -> Reply:
         def read_nodes() -> list[dict[str, Any]]:
-            return views.node_views(self._context, self._cycle.seen, self._cycle.memory_care.pressed)
+            return views.node_views(self._ledger, self._capacities, self._cycle.seen, self._cycle.memory_care.pressed)
 
         return {"nodes": await self._do(asked, read_nodes)}
 
@@ -415,7 +429,7 @@ class Routes:
         vjob = asked.query.job_name("vjob")
 
         def read() -> list[dict[str, Any]]:
-            events = self._context.ledger.events(since=since, vjob=own_name(self._context, vjob), limit=limit)
+            events = self._ledger.events(since=since, vjob=own_name(self._ledger, vjob), limit=limit)
             if vjob and not events:
                 self._requests.require(vjob)  # a vjob that does not exist is an error
             return [asdict(event) for event in events]
@@ -424,7 +438,7 @@ class Routes:
 
     async def _schedule(self, asked: Asked) -> Reply:
         def read_schedule() -> list[dict[str, Any]]:
-            return schedule_views(self._context, self._timetable, self._cycle.deciding.windows)
+            return schedule_views(self._ledger, self._clock, self._timetable, self._cycle.deciding.windows)
 
         return {"schedule": await self._do(asked, read_schedule)}
 
@@ -432,7 +446,7 @@ class Routes:
         report, quiet = self._cycle.report, self._cycle.deciding.quiet()
 
         def read_pause_and_plan() -> Reply:
-            pause, last = self._context.ledger.plans.pause, plan_views.last_plan_view(self._context)
+            pause, last = (self._ledger.plans.pause, plan_views.last_plan_view(self._ledger, self._clock))
             return {"paused": plan_views.pause_view(pause), "last_plan": last}
 
         return {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.quiet_hours import Window
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import ScheduledRun
 from rmsplugin.engine.schedule.job import ScheduledJob
 from rmsplugin.engine.schedule.timetable import Timetable
@@ -13,9 +14,11 @@ from rmsplugin.engine.schedule.timetable import Timetable
 View = dict[str, Any]
 
 
-def schedule_views(context: Context, timetable: Timetable | None, windows: tuple[Window, ...]) -> list[View]:
+def schedule_views(
+    ledger: Ledger, clock: Clock, timetable: Timetable | None, windows: tuple[Window, ...]
+) -> list[View]:
     """The jobs of the schedule, then the windows of quiet hours. Times to come are of the host's clock."""
-    now, last = context.clock.of_the_host(), context.ledger.schedule.last
+    now, last = clock.of_the_host(), ledger.schedule.last
     jobs = [_job(job, timetable.next_run(job), last(job.name)) for job in timetable.jobs] if timetable else []
     return [*jobs, *(_window(window, now) for window in windows)]
 

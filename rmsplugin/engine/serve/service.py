@@ -16,6 +16,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from rmsplugin.client import SEALED_TYPE
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.schedule.timetable import Timetable
@@ -79,7 +80,19 @@ class Service:
         self._slow_turns = Turns("slow service")
         self._sealing = Turns("munge")
         self._waits = Waits()
-        self._answers = Routes(context, requests, cycle, self._turns, self._slow_turns, self._waits, timetable)
+        self._answers = Routes(
+            context.settings,
+            context.ledger,
+            context.clock,
+            context.jobs,
+            Capacities(context.settings, context.ledger, context.clock, context.demanded_cpus),
+            requests,
+            cycle,
+            self._turns,
+            self._slow_turns,
+            self._waits,
+            timetable,
+        )
         self._routes = self._answers.table()
         self._engine_uids = requests.rights.engine_uids
         self._rare = RareLog(log)

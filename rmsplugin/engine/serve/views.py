@@ -8,10 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.decision.reservation import Reservation
-from rmsplugin.engine.capacity.capacity import HostCapacity, host_capacities
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.failures import NodeRest
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.node_book import FenceFailures, Gone
 from rmsplugin.engine.ledger.rows import Operation, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
@@ -25,7 +26,8 @@ MOST_AT_ONCE = 1000
 
 
 def vjob_view(
-    context: Context,
+    ledger: Ledger,
+    clock: Clock,
     vjob: VJobRow,
     vms: list[VMRow],
     operation: Operation | None,
@@ -46,20 +48,20 @@ def vjob_view(
         "submitted": vjob.submitted,
         "state_since": vjob.state_since,
         "resumes": vjob.resumes,
-        "ran_s": round(vjob.ran_by(context.clock.now()), 1),
+        "ran_s": round(vjob.ran_by(clock.now()), 1),
         "losses": vjob.losses,
         "returns": vjob.returns,
         "repeated_s": round(vjob.repeated_s, 1),
-        "checkpoint": _checkpoint_view(context, checkpoint) if checkpoint else None,
-        "operation": progress_view(context, operation) if operation else None,
+        "checkpoint": _checkpoint_view(clock, checkpoint) if checkpoint else None,
+        "operation": progress_view(ledger, operation) if operation else None,
     }
 
 
-def _checkpoint_view(context: Context, checkpoint: Checkpoint) -> dict[str, Any]:
+def _checkpoint_view(clock: Clock, checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "number": checkpoint.id,
         "time": checkpoint.taken,
-        "age_s": round(max(0.0, context.clock.now() - checkpoint.taken), 1),
+        "age_s": round(max(0.0, clock.now() - checkpoint.taken), 1),
         "bytes": checkpoint.size_bytes,
         "nodes": sorted({node for vm in checkpoint.vms for node in vm.nodes}),
     }
@@ -74,71 +76,68 @@ def _reason(vjob: VJobRow) -> str:
     return f"{vjob.reason}; {waits}"
 
 
-def vjob_views(context: Context, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
+def vjob_views(ledger: Ledger, clock: Clock, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
     """A page of the vjobs that have not ended; with the first page, if wanted, a page of the newest ended ones.
 
     The page has the next vjobs by job id, in order of first submission. ``next``: the next page has the vjobs ``after``
     this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
     """
-    ledger = context.ledger
-    old, told = _ended(context, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
+    old, told = _ended(ledger, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
     page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
     rows = [*old, *page[:MOST_AT_ONCE]]
     rows.sort(key=lambda row: (row.submitted, row.job_id))
-    return {"vjobs": _views(context, rows), **told, "next": following}
+    return {"vjobs": _views(ledger, clock, rows), **told, "next": following}
 
 
-def ended_vjob_views(context: Context, *, limit: int, before: int) -> dict[str, Any]:
+def ended_vjob_views(ledger: Ledger, clock: Clock, *, limit: int, before: int) -> dict[str, Any]:
     """A page of at most ``limit`` vjobs that have ended, and that were submitted before the vjob ``before``.
 
     ``ended``: their number on this page. ``more``: there are older ones, ``before`` the vjob called ``older``.
     """
-    rows, told = _ended(context, limit, before)
-    return {"vjobs": _views(context, rows), **told, "next": None}
+    rows, told = _ended(ledger, limit, before)
+    return {"vjobs": _views(ledger, clock, rows), **told, "next": None}
 
 
-def _ended(context: Context, limit: int, before: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
+def _ended(ledger: Ledger, limit: int, before: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
     most = min(limit, MOST_AT_ONCE)
-    found = context.ledger.newest_ended(most + 1, before)
+    found = ledger.newest_ended(most + 1, before)
     rows = found[-most:] if most else []
     more = len(found) > most
     return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}
 
 
-def named_vjob_views(context: Context, name: str, *, after: int = 0) -> dict[str, Any]:
+def named_vjob_views(ledger: Ledger, clock: Clock, name: str, *, after: int = 0) -> dict[str, Any]:
     """A page of the vjobs with this name, ended or not: one, or elements of an array. None at all is no error."""
-    rows = sorted(context.ledger.named(parse(name)), key=lambda row: row.job_id)
+    rows = sorted(ledger.named(parse(name)), key=lambda row: row.job_id)
     page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
-    return {"vjobs": _views(context, page[:MOST_AT_ONCE]), "more": False, "next": following}
+    return {"vjobs": _views(ledger, clock, page[:MOST_AT_ONCE]), "more": False, "next": following}
 
 
-def _views(context: Context, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:
-    ledger = context.ledger
+def _views(ledger: Ledger, clock: Clock, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:
     vms = ledger.vms_among(row.job_id for row in rows)
     operations = {operation.job_id: operation for operation in ledger.running_operations()}
     newest = ledger.checkpoints.newest()
     return [
-        vjob_view(context, row, vms.get(row.job_id, []), operations.get(row.job_id), newest.get(row.job_id))
+        vjob_view(ledger, clock, row, vms.get(row.job_id, []), operations.get(row.job_id), newest.get(row.job_id))
         for row in rows
     ]
 
 
-def one_vjob_view(context: Context, vjob: VJobRow) -> dict[str, Any]:
+def one_vjob_view(ledger: Ledger, clock: Clock, vjob: VJobRow) -> dict[str, Any]:
     """One vjob of the ledger."""
-    ledger = context.ledger
     operation = next((each for each in ledger.running_operations() if each.job_id == vjob.job_id), None)
     newest = ledger.checkpoints.newest().get(vjob.job_id)
-    return vjob_view(context, vjob, ledger.vms(vjob.job_id), operation, newest)
+    return vjob_view(ledger, clock, vjob, ledger.vms(vjob.job_id), operation, newest)
 
 
-def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
+def vm_views(ledger: Ledger, *, after: int = 0) -> dict[str, Any]:
     """A page of the VMs of vjobs that have not ended, by job id; ``next`` as of ``vjob_views``.
 
     A vjob's VMs are on one page, which ends with the vjob that fills it.
     """
-    page = context.ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
     vjobs: dict[int, VJobRow] = {}
     told = 0
     for vjob in page[:MOST_AT_ONCE]:
@@ -147,7 +146,7 @@ def vm_views(context: Context, *, after: int = 0) -> dict[str, Any]:
         vjobs[vjob.job_id] = vjob
         told += vjob.geometry.vms
     following = max(vjobs) if len(page) > len(vjobs) else None
-    vms = context.ledger.vms_among(vjobs)
+    vms = ledger.vms_among(vjobs)
     rows = [
         {
             "name": vm.name,
@@ -173,18 +172,18 @@ def _vm_state(vjob: VJobRow, vm: VMRow) -> str:
 
 
 def node_views(
-    context: Context, seen: Observation | None, pressed: Mapping[str, tuple[int, str]]
+    ledger: Ledger, capacities: Capacities, seen: Observation | None, pressed: Mapping[str, tuple[int, str]]
 ) -> list[dict[str, Any]]:
     """All VM hosts, as last seen, each with its room. Times are seconds since the epoch; None if there is none."""
     if seen is None:
         return []
     rests: dict[str, list[NodeRest]] = {}
-    for rest in context.ledger.failures.node_rests():
+    for rest in ledger.failures.node_rests():
         rests.setdefault(rest.node, []).append(rest)
-    gone, unfenced = context.ledger.nodes.gone(), context.ledger.nodes.fence_failures()
-    reserved = {each.node: each for each in context.ledger.reservations.read().held}
+    gone, unfenced = ledger.nodes.gone(), ledger.nodes.fence_failures()
+    reserved = {each.node: each for each in ledger.reservations.read().held}
     views = []
-    for name, host in host_capacities(context, seen).items():
+    for name, host in capacities.hosts(seen).items():
         view = {
             **_node_view(seen, name, host, rests.get(name, [])),
             **_reservation_view(reserved.get(name), pressed.get(name)),
@@ -264,21 +263,21 @@ def aside_view(aside: SetAsideState) -> dict[str, Any]:
     }
 
 
-def operation_view(context: Context, operation: Operation) -> dict[str, Any]:
+def operation_view(ledger: Ledger, operation: Operation) -> dict[str, Any]:
     """One operation with its actions."""
-    actions = [asdict(action) for action in context.ledger.actions(operation.id)]
+    actions = [asdict(action) for action in ledger.actions(operation.id)]
     return {
-        "vjob": context.ledger.vjob(operation.job_id).display_id,
+        "vjob": ledger.vjob(operation.job_id).display_id,
         "state": operation.state,
         "error": operation.error,
         "actions": actions,
-        **progress_view(context, operation),
+        **progress_view(ledger, operation),
     }
 
 
-def progress_view(context: Context, operation: Operation) -> dict[str, Any]:
+def progress_view(ledger: Ledger, operation: Operation) -> dict[str, Any]:
     """The progress of an operation, in short."""
-    actions = context.ledger.actions(operation.id)
+    actions = ledger.actions(operation.id)
     return {
         "id": operation.id,
         "kind": operation.kind,

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsPartition
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsPartition
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import (
     HostUse,
@@ -23,6 +24,7 @@ from rmsplugin.engine.upkeep.evacuation import unsafe_stores
 from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
+from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +45,11 @@ class _Rest:
 class Borrowing:
     """Keeps the rooms. Its memory, since when nodes are idle and which of them rest, may be lost."""
 
-    def __init__(self, context: Context, placing: Placing) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms, placing: Placing) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._rms = rms
         self._placing = placing
         self._idle_since: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}
@@ -66,11 +71,11 @@ class Borrowing:
         self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
         self._notice_ends(seen)
         occupied = self._occupied(seen)
-        for name in self._context.settings.hosts_partitions:
+        for name in self._settings.hosts_partitions:
             partition = seen.rms.partitions.get(name)
             if partition is None or not partition.up:
                 continue
-            hosts = self._context.settings.hosts_of(name)
+            hosts = self._settings.hosts_of(name)
             rooms = {node: room for node, room in seen.rooms.by_node.items() if room.partition == name}
             uses = {
                 node: self._use(seen, node, node in occupied, node in wanted)
@@ -88,8 +93,8 @@ class Borrowing:
     def lendable(self, seen: Observation) -> set[str]:
         """Nodes of elastic partitions for which a room would be requested if a waiting vjob needed one."""
         found: set[str] = set()
-        for name in self._context.settings.hosts_partitions:
-            hosts, partition = self._context.settings.hosts_of(name), seen.rms.partitions.get(name)
+        for name in self._settings.hosts_partitions:
+            hosts, partition = self._settings.hosts_of(name), seen.rms.partitions.get(name)
             if hosts.rooms != "elastic" or partition is None or not partition.up:
                 continue
             held = sum(room.partition == name for room in seen.rooms.by_node.values())
@@ -106,11 +111,11 @@ class Borrowing:
     def _occupied(self, seen: Observation) -> set[str]:
         """Nodes with our VMs on them, or about to come; and nodes with saved states that have to leave first."""
         found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
-        live = self._context.ledger.live_vms()
+        live = self._ledger.live_vms()
         for vm in live:
             found |= {vm.host, vm.destination}
-        unsafe = unsafe_stores(self._context, seen)
-        sleeping = {vjob.job_id for vjob in self._context.ledger.vjobs() if vjob.state is VJobState.SLEEPING}
+        unsafe = unsafe_stores(self._settings, seen)
+        sleeping = {vjob.job_id for vjob in self._ledger.vjobs() if vjob.state is VJobState.SLEEPING}
         found |= {vm.image_node for vm in live if vm.job_id in sleeping} & unsafe
         return found - {""}
 
@@ -131,7 +136,7 @@ class Borrowing:
         for node, job_id in self._known.items():
             found = seen.rooms.by_node.get(node)
             if found is None or found.job_id != job_id:
-                self._context.ledger.event("room-gone", f"room {job_id} on {node} has ended", node=node)
+                self._ledger.event("room-gone", f"room {job_id} on {node} has ended", node=node)
                 self._rest(node, seen.taken)
             elif found.since and seen.taken - found.since > _SHORT_S:
                 self._rests.pop(node, None)
@@ -158,7 +163,7 @@ class Borrowing:
 
     def _cancel(self, job: RmsJob | Room, why: str) -> list[str]:
         try:
-            self._context.rms.cancel(job.job_id)
+            self._rms.cancel(job.job_id)
         except NotFoundError:
             return []
         except RmspluginError as error:
@@ -166,19 +171,19 @@ class Borrowing:
         self._ended.add(job.job_id)
         self._known = {node: known for node, known in self._known.items() if known != job.job_id}
         where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
-        self._context.ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
+        self._ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
 
     def _request(self, node: str, partition: RmsPartition) -> str:
-        limit_s = self._context.settings.hosts_of(partition.name).room_time_limit_s
+        limit_s = self._settings.hosts_of(partition.name).room_time_limit_s
         least_s = min(limit_s, shortest_room_s(partition.grace_time_s))
         try:
-            job_id = self._context.rms.request_room(node, partition.name, time_limit_s=limit_s, time_min_s=least_s)
+            job_id = self._rms.request_room(node, partition.name, time_limit_s=limit_s, time_min_s=least_s)
         except RmspluginError as error:
-            self._rest(node, self._context.clock.now())
+            self._rest(node, self._clock.now())
             return f"no room on {node}: {error}"
         self._known[node] = job_id
-        self._context.ledger.event("room-requested", f"room {job_id} on {node}", node=node)
+        self._ledger.event("room-requested", f"room {job_id} on {node}", node=node)
         return f"request room on {node}"
 
     def _give_back(self, seen: Observation, room: Room, why: str) -> list[str]:
@@ -203,12 +208,12 @@ class Borrowing:
             return []
         self._extended[room.job_id] = now
         # Slurm itself would let the room overlap a reservation.
-        until = min(now + limit_s, next_reservation(self._context.settings, seen.rms, room.node, now))
+        until = min(now + limit_s, next_reservation(self._settings, seen.rms, room.node, now))
         if until <= room.until:
             return []
         try:
-            self._context.rms.extend_room(room.job_id, until - room.since)
+            self._rms.extend_room(room.job_id, until - room.since)
         except RmspluginError as error:
             return [f"room {room.job_id} on {room.node} is not extended: {error}"]
-        self._context.ledger.event("room-extended", f"room {room.job_id} by {until - room.until:.0f} s", node=room.node)
+        self._ledger.event("room-extended", f"room {room.job_id} by {until - room.until:.0f} s", node=room.node)
         return []

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.one_step_plan import expected_s
 from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -25,21 +27,23 @@ _SHARE = 0.5
 class Evacuation:
     """Begins the operations that take VMs off the nodes that they must leave."""
 
-    def __init__(self, context: Context, executor: Executor, placing: Placing) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, executor: Executor, placing: Placing) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
         self._executor = executor
         self._placing = placing
 
     def evacuate(self, seen: Observation, busy: set[int]) -> list[str]:
         """Look at all vjobs. Returns sentences about the operations begun, and about those that could not be."""
-        leaving = leaving_nodes(self._context, seen)
+        leaving = leaving_nodes(self._settings, seen)
         said: list[str] = []
         if not leaving:
             return said
-        for vjob in self._context.ledger.vjobs():
+        for vjob in self._ledger.vjobs():
             if not vjob.state.is_live or vjob.state_since >= seen.taken:
                 continue
-            vms = self._context.ledger.vms(vjob.job_id)
+            vms = self._ledger.vms(vjob.job_id)
             nodes = {vm.host for vm in vms} & leaving.keys()
             try:
                 if nodes:
@@ -84,18 +88,18 @@ class Evacuation:
             return [f"suspend {vjob.display_id}: {reason}"]
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
-        return self._context.ledger.failures.vjob_rests(vjob.job_id, kind, self._context.clock.now())
+        return self._ledger.failures.vjob_rests(vjob.job_id, kind, self._clock.now())
 
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
     ) -> bool:
-        need_s = expected_s(self._context, OperationKind.MIGRATE, vjob, vms, {})
+        need_s = expected_s(self._settings, OperationKind.MIGRATE, vjob, vms, {})
         until = min((room.until for node in leaving if (room := seen.rooms.by_node.get(node))), default=None)
-        return until is not None and need_s > _SHARE * (until - self._context.clock.now())
+        return until is not None and need_s > _SHARE * (until - self._clock.now())
 
     def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
         """Copy saved states off nodes whose stores do not outlive their rooms."""
-        doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._context, seen)
+        doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._settings, seen)
         if not doomed or self._rests(vjob, OperationKind.RELOCATE):
             return []
         reason = f"its saved state would not stay on {', '.join(sorted(doomed))}"
@@ -103,13 +107,13 @@ class Evacuation:
         return [f"relocate {vjob.display_id}: {reason}"]
 
 
-def unsafe_stores(context: Context, seen: Observation) -> set[str]:
+def unsafe_stores(settings: Settings, seen: Observation) -> set[str]:
     """The nodes whose stores do not outlive their rooms."""
-    if context.shared:
+    if settings.nodes.shared:
         return set()
     return {
         node
-        for name in context.settings.hosts_partitions
-        if not context.settings.hosts_of(name).store_survives and name in seen.rms.partitions
+        for name in settings.hosts_partitions
+        if not settings.hosts_of(name).store_survives and name in seen.rms.partitions
         for node in seen.rms.partitions[name].nodes
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.rms.base import RmsSnapshot
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.rms.base import Rms, RmsSnapshot
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.errors import RmspluginError
+from rmsplugin.settings import Settings
 
 #: Slurm gives a reservation without an end 365 days: the schedule renews it when less than this is left, ...
 _RENEW_S = 180 * 86400.0
@@ -16,13 +18,16 @@ _RETRY_S = 30.0
 class Gate:
     """Keeps the gate shut."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._rms = rms
         self._not_before = 0.0
 
     def keep(self, rms: RmsSnapshot) -> str:
         """Make the reservation if it is missing, or about to end. Returns a sentence about a fault; empty: none."""
-        slurm, now = self._context.settings.slurm, self._context.clock.now()
+        slurm, now = self._settings.slurm, self._clock.now()
         if not rms.licenses.get(slurm.gate):
             return (
                 f"slurm.conf has no licence {slurm.gate}, so Slurm keeps no vjob waiting: "
@@ -47,21 +52,21 @@ class Gate:
         Raises:
             RmspluginError: Slurm does not renew it.
         """
-        name, left_s = self._context.settings.slurm.gate_reservation, self._left_s(rms)
+        name, left_s = self._settings.slurm.gate_reservation, self._left_s(rms)
         if left_s > _RENEW_S:
             return f"reservation {name} lasts for {left_s / 86400:.0f} days more"
         self._reserve()
         return f"reservation {name} was renewed"
 
     def _reserve(self) -> None:
-        self._context.rms.reserve_gate()
-        name = self._context.settings.slurm.gate_reservation
-        self._context.ledger.event("gate-reserved", f"reservation {name} was made or renewed")
+        self._rms.reserve_gate()
+        name = self._settings.slurm.gate_reservation
+        self._ledger.event("gate-reserved", f"reservation {name} was made or renewed")
 
     def _left_s(self, rms: RmsSnapshot) -> float:
         """For how long the licence is reserved; 0 or less: it is not."""
-        slurm = self._context.settings.slurm
+        slurm = self._settings.slurm
         found = rms.reservations.get(slurm.gate_reservation)
         if found is None or slurm.gate not in found.licenses:
             return 0.0
-        return found.end_time - self._context.clock.now()
+        return found.end_time - self._clock.now()

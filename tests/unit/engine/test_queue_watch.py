@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,9 +55,11 @@ def wakes() -> list[str]:
 
 @pytest.fixture
 def watch(slurm: Slurm, wakes: list[str]) -> QueueWatch:
-    context: Any = SimpleNamespace(rms=slurm, slurm=slurm)
+    asked: Any = slurm  # it is Slurm, and what is known of it
     slurm.submit(12)
-    made = QueueWatch(context, ["vjob"], lambda: wakes.append(slurm.queue), lambda: slurm.cycle_s, lambda: slurm.now)
+    made = QueueWatch(
+        asked, asked, ["vjob"], lambda: wakes.append(slurm.queue), lambda: slurm.cycle_s, lambda: slurm.now
+    )
     made.ask_slurm()
     made.ask_slurm_if_submitted()
     wakes.clear()

@@ -20,7 +20,7 @@ from unit.served import ME, PATIENCE_S, Served, answer_of, request_bytes, until
 from rmsplugin.adapters.rms.base import RmsPartition
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.observe.observation import observe
+from rmsplugin.engine.observe.observation import Observer
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
 from rmsplugin.engine.serve import connections, service
@@ -295,10 +295,10 @@ def test_a_wrapper_whose_job_was_not_met_yet_is_told_to_ask_again(
     job = served.world.submit()
     asked = (method, f"/v1/jobs/{job}/{verb}", body)
     assert served.ask(*asked) == (503, {"error": "the engine has not seen the cluster yet; try again in a moment"})
-    served.world.cycle.seen = observe(served.context)
+    served.world.cycle.seen = Observer(served.context).observe()
     assert served.ask(*asked) == (503, {"error": f"the engine has not met job {job} yet"})
     foreign = served.world.rms.submit(partition="debug")
-    served.world.cycle.seen = observe(served.context)
+    served.world.cycle.seen = Observer(served.context).observe()
     asked = (method, f"/v1/jobs/{foreign}/{verb}", body)
     error = f"job {foreign} is no vjob: slurm.partitions of the engine has no debug"
     assert served.ask(*asked) == (404, {"error": error})

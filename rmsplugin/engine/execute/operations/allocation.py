@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
-from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, Rms, RmsJob
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
@@ -91,7 +92,7 @@ class Opening:
         if self._opened:
             return  # and sent back since: await_allocation opens it again, when Slurm has cleaned up
         self._opened = True
-        if self._beside.enter_context(self._task.context.threads.lend(1)):
+        if self._beside.enter_context(self._task.threads.lend(1)):
             pool = self._beside.enter_context(ThreadPoolExecutor(1, thread_name_prefix=f"gate{self._task.job_id}"))
             self._asked = pool.submit(self._open)
         else:
@@ -195,12 +196,12 @@ def current_job(task: Task) -> RmsJob:
     return job
 
 
-def suspend_job(context: Context, job_id: int) -> None:
+def suspend_job(clock: Clock, rms: Rms, suspensions: Suspensions, job_id: int) -> None:
     """Have the RMS suspend a running job, so that its wrapper stands still."""
     try:
-        context.rms.suspend(job_id)
+        rms.suspend(job_id)
     finally:  # the RMS may have acted, whatever it answers
-        context.suspensions.suspended(job_id, context.clock.now())
+        suspensions.suspended(job_id, clock.now())
 
 
 def resume_job(task: Task, *, again: bool = False) -> RmsJob:

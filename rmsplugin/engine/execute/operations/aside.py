@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rmsplugin.adapters.nodes.base import Digest
-from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.context.stores import SHARED
+from rmsplugin.adapters.nodes.base import Digest, Nodes
+from rmsplugin.engine.context.machines import has_disk
+from rmsplugin.engine.context.stores import SHARED, Stores
 from rmsplugin.engine.execute.task import Task
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import SetAsideState, VMRow
 from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
+from rmsplugin.settings import Settings
 
 T = TypeVar("T")
 
@@ -40,45 +42,45 @@ def _put_aside(task: Task, aside: SetAsideState, vm: VMRow) -> bool:
     # Its host is among the touched nodes, unless nothing was ever put there.
     for node in sorted({vm.host, vm.destination} & {*vm.touched, vm.destination} - {""}):
         # A VM that was restored, and has not run, has its state file open.
-        end_vm(context, node, vm)
+        end_vm(context.settings, context.ledger, context.hypervisor, context.sightings, node, vm)
 
     def put(node: str) -> bool:
         try:
-            return context.nodes.put_aside(node, vm.name, aside.id, shared=context.shared)
+            return context.nodes.put_aside(node, vm.name, aside.id, shared=context.settings.nodes.shared)
         except NotFoundError:
             return False
 
-    there = _at_state(context, vm, put)
-    _at_disk(context, vm, put)
+    there = _at_state(context.stores, vm, put)
+    _at_disk(context.settings, context.ledger, context.stores, vm, put)
     return there
 
 
-def drop_aside(context: Context, aside: SetAsideState) -> None:
+def drop_aside(settings: Settings, ledger: Ledger, nodes: Nodes, stores: Stores, aside: SetAsideState) -> None:
     """Remove saved states that were put aside. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
         if not vm.phase.in_file:
             continue
 
         def drop(node: str, name: str = vm.name) -> None:
-            context.nodes.drop_aside(node, name, aside.id, shared=context.shared)
+            nodes.drop_aside(node, name, aside.id, shared=settings.nodes.shared)
 
-        _at_state(context, vm, drop)
-        _at_disk(context, vm, drop)
-    context.ledger.set_aside.drop(aside.id)
+        _at_state(stores, vm, drop)
+        _at_disk(settings, ledger, stores, vm, drop)
+    ledger.set_aside.drop(aside.id)
 
 
-def give_back(context: Context, aside: SetAsideState) -> None:
+def give_back(settings: Settings, ledger: Ledger, nodes: Nodes, stores: Stores, aside: SetAsideState) -> None:
     """Give saved states that were put aside their names again. Raises RmspluginError if a node does not answer."""
     for vm in aside.vms:
 
         def take(node: str, name: str = vm.name) -> bool:
-            return context.nodes.take_back(node, name, aside.id, shared=context.shared)
+            return nodes.take_back(node, name, aside.id, shared=settings.nodes.shared)
 
-        _at_state(context, vm, take)
-        _at_disk(context, vm, take)
+        _at_state(stores, vm, take)
+        _at_disk(settings, ledger, stores, vm, take)
 
 
-def require_whole(context: Context, aside: SetAsideState) -> None:
+def require_whole(settings: Settings, ledger: Ledger, nodes: Nodes, stores: Stores, aside: SetAsideState) -> None:
     """Read all saved states of ``aside``. Changes nothing.
 
     Raises:
@@ -90,40 +92,40 @@ def require_whole(context: Context, aside: SetAsideState) -> None:
     without = [vm.name for vm in aside.vms if not vm.phase.in_file]
     if without:
         raise RefusedError(f"there is no saved state of {', '.join(without)} among those put aside as {aside.id}")
-    require_addresses(context, aside)
-    bound = context.settings.nodes.copy_timeout_s
+    require_addresses(ledger, aside)
+    bound = settings.nodes.copy_timeout_s
     for vm in aside.vms:
         digest = Digest(vm.image_bytes, vm.image_blake2b)
 
         def verify(node: str, name: str = vm.name, digest: Digest = digest) -> None:
-            context.nodes.verify_aside(node, name, aside.id, digest, timeout_s=bound, shared=context.shared)
+            nodes.verify_aside(node, name, aside.id, digest, timeout_s=bound, shared=settings.nodes.shared)
 
-        _at_state(context, vm, verify)
+        _at_state(stores, vm, verify)
 
 
-def require_addresses(context: Context, aside: SetAsideState) -> None:
+def require_addresses(ledger: Ledger, aside: SetAsideState) -> None:
     """Raise RefusedError if other VMs have the addresses now: the saved guests cannot change theirs."""
-    taken = {vm.address: vm.name for vm in context.ledger.vms() if vm.job_id != aside.job_id}
+    taken = {vm.address: vm.name for vm in ledger.vms() if vm.job_id != aside.job_id}
     for vm in aside.vms:
         if vm.address in taken:
             raise RefusedError(f"{vm.name} had the address {vm.address}, which {taken[vm.address]} has now")
 
 
-def _at_state(context: Context, vm: VMRow, act: Callable[[str], T]) -> T:
+def _at_state(stores: Stores, vm: VMRow, act: Callable[[str], T]) -> T:
     """Act on the node that holds the VM's state; on shared storage, on the first node that can."""
     nodes = list(vm.touched) if vm.image_node == SHARED else [vm.image_node]
     for node in nodes[:-1]:
         try:
-            context.stores.ensure(node)
+            stores.ensure(node)
             return act(node)
         except UnavailableError:
             continue
-    context.stores.ensure(nodes[-1])
+    stores.ensure(nodes[-1])
     return act(nodes[-1])
 
 
-def _at_disk(context: Context, vm: VMRow, act: Callable[[str], object]) -> None:
+def _at_disk(settings: Settings, ledger: Ledger, stores: Stores, vm: VMRow, act: Callable[[str], object]) -> None:
     """If the VM has a disk, act on the node where it was booted, which has the disk."""
-    if context.has_disk(context.ledger.vjob(vm.job_id)) and vm.booted_on != vm.image_node:
-        context.stores.ensure(vm.booted_on)
+    if has_disk(settings, ledger.vjob(vm.job_id)) and vm.booted_on != vm.image_node:
+        stores.ensure(vm.booted_on)
         act(vm.booted_on)

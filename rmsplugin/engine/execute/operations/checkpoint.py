@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.engine.context.machines import checkpoint_path
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.checkpoint_rules import choose_targets, room_needed
 from rmsplugin.engine.execute.old_checkpoints import drop_old
@@ -66,9 +67,9 @@ def checkpoint(task: Task) -> None:
         raise  # at once: the operation that goes first does not wait for files to be removed
     except RmspluginError:
         ledger.checkpoints.retire_one(found.id)
-        drop_old(task.context, task.job_id)
+        drop_old(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, task.job_id)
         raise
-    drop_old(task.context, task.job_id)
+    drop_old(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, task.job_id)
 
 
 def _recover(task: Task) -> None:
@@ -77,14 +78,14 @@ def _recover(task: Task) -> None:
     if stuck:
         raise StillPausedError(f"not all VMs go on after a checkpoint that was interrupted: {sentence_of(stuck)}")
     task.context.ledger.checkpoints.retire(task.job_id, taking_only=True)
-    drop_old(task.context, task.job_id)
+    drop_old(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, task.job_id)
 
 
 def _take(task: Task, intended: Checkpoint) -> None:
     context, vms = task.context, task.vms()
     copies = _find_room(task, intended, vms)
     # Recorded before anything is put there: files of a checkpoint that never was whole are removed from all of these.
-    on = {vm.name: tuple(filter(None, (SHARED if context.shared else vm.host, copies.get(vm.name)))) for vm in vms}
+    on = {vm.name: tuple(filter(None, (SHARED if task.shared else vm.host, copies.get(vm.name)))) for vm in vms}
     context.ledger.checkpoints.may_be_on(intended.id, [CheckpointVM(vm.name, on[vm.name]) for vm in vms])
     taken, ran_s = _write_all(task, intended.id, vms)
     task.check_cancelled()
@@ -115,16 +116,16 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
     hosts = {vm.name: vm.host for vm in context.ledger.live_vms() if vm.host}
     for node in sorted({vm.host for vm in vms}):
         context.stores.require(node)
-        here = len(vms) if context.shared else sum(vm.host == node for vm in vms)
-        saved_mib = [memories[name] for name, host in hosts.items() if context.shared or host == node]
+        here = len(vms) if task.shared else sum(vm.host == node for vm in vms)
+        saved_mib = [memories[name] for name, host in hosts.items() if task.shared or host == node]
         needed = room_needed([memory_mib] * here, saved_mib)
-        free = context.nodes.free_bytes(node, shared=context.shared)
+        free = context.nodes.free_bytes(node, shared=task.shared)
         if free < needed:
             raise NoSpaceError(
                 f"the store on {node} has {free >> 20} MiB free, and {needed >> 20} MiB are needed "
                 "for a checkpoint and for suspends of the VMs there"
             )
-        if context.shared:
+        if task.shared:
             return {}
     free_on = {}
     for node in intended.targets:
@@ -174,7 +175,7 @@ def _write(task: Task, number: int, vm: VMRow) -> None:
         context.hypervisor.checkpoint(
             vm.host,
             vm.name,
-            context.checkpoint_path(vm, number),
+            checkpoint_path(context.settings, vm, number),
             timeout_s=context.settings.hypervisor.save_timeout_s,
             progress=progress,
         )
@@ -208,9 +209,7 @@ def _of_each(task: Task, vms: Sequence[VMRow], act: Callable[[VMRow], T]) -> dic
 
 def _seal(task: Task, number: int, vm: VMRow) -> Digest:
     context = task.context
-    return _unless_cancelled(
-        task, lambda: context.nodes.seal(vm.host, vm.name, shared=context.shared, checkpoint=number)
-    )
+    return _unless_cancelled(task, lambda: context.nodes.seal(vm.host, vm.name, shared=task.shared, checkpoint=number))
 
 
 def _copy(task: Task, number: int, vm: VMRow, destination: str, digest: Digest) -> None:

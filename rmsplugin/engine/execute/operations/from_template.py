@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
+from rmsplugin.engine.context.machines import template_path
 from rmsplugin.engine.context.restored import Restored
 from rmsplugin.engine.execute.operations.allocation import Opening, end_with_job
 from rmsplugin.engine.execute.operations.guest_disks import has_disks, put_waiting_disks, seed_of_template, told_by_seed
@@ -51,7 +52,7 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
         return None
     if vm.name in context.hypervisor.list_vms(vm.host):
         _end(task, vm)  # an engine was killed, and it is not known how far the VM had come
-    hardware = context.hypervisor.template_key(vm.host, context.spec(task.vjob(), vm))
+    hardware = context.hypervisor.template_key(vm.host, task.spec(vm))
     template = Template(told_by_seed(task, hardware), task.vjob().geometry.image)
     context.ledger.enter_phase(vm.name, VMPhase.BOOTING)
     stages.ended("asked")
@@ -95,11 +96,11 @@ def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
     hypervisor, bounds = context.hypervisor, context.settings.hypervisor
     put_waiting(task, vm, vm.host)
     put_waiting_disks(task, vm)
-    hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=bounds.boot_timeout_s)
+    hypervisor.boot(vm.host, task.spec(vm), timeout_s=bounds.boot_timeout_s)
     _await_waiting(task, vm, template, bounds.boot_timeout_s)
     if vm.observed:
         context.bounds.relieve(vm.host)
-    hypervisor.save(vm.host, vm.name, context.template_path(vm), timeout_s=bounds.save_timeout_s)
+    hypervisor.save(vm.host, vm.name, template_path(context.settings, vm), timeout_s=bounds.save_timeout_s)
     if has_disks(task):
         context.nodes.keep_disk(vm.host, vm.name, template)
 
@@ -118,9 +119,9 @@ def _await_waiting(task: Task, vm: VMRow, template: Template, within_s: float) -
 def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:
     context = task.context
     answer_s = context.settings.start.template_answer_s
-    spec, path = context.spec(task.vjob(), vm), context.template_path(vm)
+    spec, path = task.spec(vm), template_path(context.settings, vm)
     image, began = task.vjob().geometry.image, context.clock.now()
-    last = context.restored_s.get(image, _NEVER)
+    last = task.restored.get(image, _NEVER)
     if last.whole_s <= _MOMENT_S:
         opening.near(vm.name)
     context.hypervisor.restore(vm.host, spec, path, timeout_s=answer_s)
@@ -132,14 +133,14 @@ def _restore(task: Task, vm: VMRow, opening: Opening, stages: Stages) -> None:
     context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=answer_s, check=end_with_job(task))
     now = context.clock.now()
     stages.ended("answers")
-    context.restored_s[image] = Restored(now - began, now - loaded)
+    task.restored[image] = Restored(now - began, now - loaded)
     opening.near(vm.name)
 
 
 def _give_up(task: Task, vm: VMRow, template: Template, error: RmspluginError) -> None:
     """Leave nothing of the attempt, so that the VM can be booted."""
     task.event("template-failed", f"{vm.name} is booted: {error}", vm=vm.name, node=vm.host)
-    task.context.restored_s.pop(task.vjob().geometry.image, None)
+    task.restored.pop(task.vjob().geometry.image, None)
     _end(task, vm)
     try:
         task.context.nodes.refuse_template(vm.host, vm.name, template)

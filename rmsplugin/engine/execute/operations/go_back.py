@@ -55,7 +55,7 @@ def go_back(task: Task) -> bool:
     for name, node in holders.items():
         context.ledger.touch(name, node)
         # A failure here proves nothing: the files were whole a moment ago, and the next attempt reads them again.
-        context.nodes.use_checkpoint(node, name, checkpoint.id, shared=context.shared)
+        context.nodes.use_checkpoint(node, name, checkpoint.id, shared=task.shared)
     _record(task, checkpoint, holders)
     return True
 
@@ -72,7 +72,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
             ledger.enter_phase(
                 vm.name,
                 VMPhase.SAVED,
-                image_node=SHARED if task.context.shared else holders[vm.name],
+                image_node=SHARED if task.shared else holders[vm.name],
                 image_bytes=vm.size_bytes,
                 image_blake2b=vm.blake2b,
                 centi_cpus=None,  # its demand at that time was not kept
@@ -105,7 +105,7 @@ def _have_job_wait(task: Task) -> None:
     try:
         job = current_job(task)
         if job.state is JobState.RUNNING and not job.completing:
-            suspend_job(context, task.job_id)
+            suspend_job(context.clock, context.rms, context.suspensions, task.job_id)
     except (RefusedError, NotFoundError) as error:
         task.event("suspend-refused", f"{error}; its job is requeued")
         try:
@@ -158,7 +158,7 @@ def _holder(task: Task, checkpoint: Checkpoint, vm: CheckpointVM) -> str | None:
         if not unusable:
             return node
         task.event("checkpoint-unusable", f"the file of {vm.name} on {node} cannot be used: {unusable}", node=node)
-        lost = task.context.shared  # the other nodes see this same file
+        lost = task.shared  # the other nodes see this same file
     if doubt is not None and not lost:
         raise OperationFailedError(f"whether the checkpoint's file of {vm.name} is intact is not known: {doubt}")
     return None
@@ -175,7 +175,7 @@ def _why_unusable(task: Task, checkpoint: Checkpoint, vm: CheckpointVM, node: st
     digest = Digest(vm.size_bytes, vm.blake2b)
     try:
         context.stores.ensure(node)
-        context.nodes.verify(node, vm.name, digest, timeout_s=bound, shared=context.shared, checkpoint=checkpoint.id)
+        context.nodes.verify(node, vm.name, digest, timeout_s=bound, shared=task.shared, checkpoint=checkpoint.id)
     except CorruptStateError as error:
         return str(error)
     except NotFoundError as error:

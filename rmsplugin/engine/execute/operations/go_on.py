@@ -8,7 +8,9 @@ that stands still already. The VMs run on throughout.
 from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
-from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.signs import SignsOfLife
+from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VJobRow
@@ -19,19 +21,17 @@ from rmsplugin.errors import RefusedError, UnavailableError
 _AGAIN_S = 2.0
 
 
-def last_heard(context: Context, job_id: int) -> float:
+def last_heard(signs: SignsOfLife, suspensions: Suspensions, job_id: int) -> float:
     """When the vjob's wrapper was last heard of; a wrapper whose job is suspended does not count as silent."""
-    return max(context.signs.last(job_id), context.suspensions.since(job_id))
+    return max(signs.last(job_id), suspensions.since(job_id))
 
 
-def stands_still(context: Context, seen: Observation, vjob: VJobRow, job: RmsJob | None) -> bool:
+def stands_still(
+    clock: Clock, signs: SignsOfLife, suspensions: Suspensions, seen: Observation, vjob: VJobRow, job: RmsJob | None
+) -> bool:
     """Whether Slurm was told to let the wrapper go on, and it is overdue although its front is up."""
     front = seen.rms.nodes.get(job.batch_host) if job is not None else None
-    return (
-        front is not None
-        and front.up
-        and context.suspensions.overdue(vjob.job_id, context.signs.last(vjob.job_id), context.clock.now())
-    )
+    return front is not None and front.up and suspensions.overdue(vjob.job_id, signs.last(vjob.job_id), clock.now())
 
 
 def go_on(task: Task) -> None:
@@ -45,7 +45,7 @@ def go_on(task: Task) -> None:
         "Slurm says that its job runs, but its wrapper stands still: the engine has Slurm suspend and resume the job",
     )
     try:
-        suspend_job(task.context, task.job_id)
+        suspend_job(task.context.clock, task.context.rms, task.context.suspensions, task.job_id)
     except RefusedError:
         if current_job(task).state is not JobState.SUSPENDED:
             raise

@@ -18,5 +18,5 @@ def require_gone(task: Task, vm: VMRow) -> None:
     for look in range(2):
         if look:
             task.pause(APART_S)
-        if not nowhere(task.context, vm):
+        if not nowhere(task.context.hypervisor, task.context.sightings, vm):
             raise OperationFailedError(f"{vm.name} is on {vm.host}, which did not list it")

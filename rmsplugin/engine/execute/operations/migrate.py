@@ -62,7 +62,7 @@ def _broke_off(task: Task, vm: VMRow) -> bool:
     if here is VMPower.PAUSED and not task.vjob().paused:
         return True
     try:
-        return has(task.context, vm.destination, vm)
+        return has(task.context.hypervisor, task.context.sightings, vm.destination, vm)
     except UnavailableError:
         return False  # the migration itself will tell
 
@@ -87,7 +87,7 @@ def _follow(task: Task, vm: VMRow) -> None:
         raise LostStateError(f"{vm.host}, which is gone, had a part of the memory of {vm.name}")
     if found is None:
         raise OperationFailedError(f"{vm.host} is gone, and {vm.name} is not on {vm.destination}")
-    end_vm(context, vm.host, vm)
+    end_vm(context.settings, context.ledger, context.hypervisor, context.sightings, vm.host, vm)
     _conclude(task, vm)
 
 
@@ -99,7 +99,7 @@ def _require_whole(task: Task, vm: VMRow) -> None:
     if not _is_half(task, vm, vm.host):
         return
     others = {vm.destination, *vm.touched} - {"", vm.host}
-    if not any(has(task.context, node, vm) for node in sorted(others)):
+    if not any(has(task.context.hypervisor, task.context.sightings, node, vm) for node in sorted(others)):
         raise LostStateError(f"{vm.destination}, which had a part of the memory of {vm.name}, lost it in a post-copy")
 
 

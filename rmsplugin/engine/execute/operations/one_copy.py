@@ -13,7 +13,7 @@ from rmsplugin.engine.execute.operations.resume import set_clock
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.engine.observe.dead_nodes import end_vm, has_left
+from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import OperationFailedError, UnavailableError
 
 
@@ -61,7 +61,7 @@ def power_of(task: Task, vm: VMRow, node: str) -> VMPower | None:
         settle_jobs(task, node, vm.name)
         found = task.context.hypervisor.list_vms(node).get(vm.name)
     except UnavailableError:
-        if has_left(task.context, node, vm):
+        if task.context.sightings.has_left(node, vm):
             return None
         raise
     if found is None and task.context.hypervisor.has_vm(node, vm.name):
@@ -70,7 +70,7 @@ def power_of(task: Task, vm: VMRow, node: str) -> VMPower | None:
 
 
 def _end(task: Task, vm: VMRow, node: str) -> None:
-    end_vm(task.context, node, vm)
+    end_vm(task.context.settings, task.context.ledger, task.context.hypervisor, task.context.sightings, node, vm)
     what = f"a migration of {vm.name} that broke off had left a second copy of it on {node}; the copy was ended"
     task.event("copy-ended", what, vm=vm.name, node=node)
 

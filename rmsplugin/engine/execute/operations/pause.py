@@ -42,7 +42,7 @@ def pause(task: Task) -> None:
         raise combined(errors)
     try:
         if current_job(task).state is JobState.RUNNING:
-            suspend_job(context, task.job_id)  # its wrapper stands still, too
+            suspend_job(context.clock, context.rms, context.suspensions, task.job_id)  # its wrapper stands still, too
     except RefusedError as error:
         _go_on_all(task, f"not paused: {error}")
         raise

@@ -36,7 +36,7 @@ def restart(task: Task) -> None:
         _clear(task)
         with task.context.ledger.transaction():
             _to_waiting(task, "its job was requeued, and its script begins anew", losses=vjob.losses)
-        drop_old(task.context, task.job_id)
+        drop_old(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, task.job_id)
         return
     if go_back(task):
         return
@@ -55,7 +55,7 @@ def _begin_again(task: Task) -> None:
             context.ledger.failures.vjob_failed(task.job_id, LOSS, "its state was lost")
         reason = _why_lost(losses, held=held) if losses else vjob.reason
         _to_waiting(task, reason, losses=vjob.losses + (1 if vjob.script_started else 0))
-    drop_old(context, task.job_id)
+    drop_old(context.settings, context.ledger, context.nodes, context.stores, task.job_id)
 
 
 def _to_waiting(task: Task, reason: str, *, losses: int) -> None:
@@ -130,14 +130,14 @@ def _take_back(task: Task, number: int) -> None:
         _clear(task)
         try:
             with ledger.transaction():
-                require_addresses(context, aside)
+                require_addresses(context.ledger, aside)
                 ledger.set_aside.close(task.job_id)
                 ledger.set_vms(task.job_id, (replace(vm, phase=VMPhase.SAVED) for vm in aside.vms))
         except RefusedError as error:  # the addresses were free when this began; the states stay aside
             task.event("not-taken-back", str(error))
             _begin_again(task)
             return
-    give_back(context, aside)
+    give_back(context.settings, context.ledger, context.nodes, context.stores, aside)
     with ledger.transaction():
         ledger.set_aside.drop(number)
         ledger.checkpoints.retire(task.job_id)  # they belong to a run that is thrown away

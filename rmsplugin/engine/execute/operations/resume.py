@@ -9,6 +9,7 @@ from __future__ import annotations
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.machines import has_disk, state_path
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.operations.allocation import await_allocation, current_job, resume_job
 from rmsplugin.engine.execute.operations.gone_for_good import require_gone
@@ -17,7 +18,7 @@ from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task, combined, sentence_of
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.absence import nowhere
-from rmsplugin.engine.observe.dead_nodes import end_vm, has_left
+from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import CorruptStateError, LostStateError, NotFoundError, OperationFailedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
@@ -86,7 +87,7 @@ def _fetch(task: Task, vm: VMRow) -> None:
     try:
         context.stores.ensure(holder)
         if holder == vm.host:
-            context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+            context.nodes.verify(vm.host, vm.name, digest_of(vm), timeout_s=bound, shared=task.shared)
             return
         context.stores.ensure(vm.host)
         with task.action("copy", vm, source=holder, destination=vm.host) as progress:
@@ -100,7 +101,7 @@ def _fetch(task: Task, vm: VMRow) -> None:
 
 def require_not_left(task: Task, vm: VMRow) -> None:
     """Raise LostStateError if a VM without a saved state was on a node whose VMs are proved to be gone."""
-    if has_left(task.context, vm.host, vm) and nowhere(task.context, vm):
+    if task.context.sightings.has_left(vm.host, vm) and nowhere(task.context.hypervisor, task.context.sightings, vm):
         raise LostStateError(f"{vm.name} was on {vm.host}, which is gone")
 
 
@@ -112,7 +113,7 @@ def _require_not_lost(task: Task, vm: VMRow, holder: str) -> None:
     context = task.context
     bound = context.settings.nodes.copy_timeout_s
     try:
-        context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=context.shared)
+        context.nodes.verify(holder, vm.name, digest_of(vm), timeout_s=bound, shared=task.shared)
     except CorruptStateError as error:
         raise LostStateError(f"the saved state of {vm.name} on {holder} is lost: {error}") from error
     except NotFoundError as error:
@@ -129,7 +130,7 @@ def _restore_saved(task: Task, vm: VMRow) -> None:
         require_gone(task, vm)
         raise LostStateError(f"{vm.name} is not on {vm.host} and its saved state was used up")
     try:
-        restore(task, vm, task.context.state_path(vm))
+        restore(task, vm, state_path(task.context.settings, vm))
     except CorruptStateError as error:
         # The state's digest was good a moment ago: another node, or another release of QEMU, may load it.
         raise OperationFailedError(
@@ -143,7 +144,7 @@ def restore(task: Task, vm: VMRow, path: str) -> None:
     with task.action("resume", vm, source=vm.image_node or vm.host, destination=vm.host):
         put_config(task, vm, vm.host)
         context.hypervisor.restore(
-            vm.host, context.spec(task.vjob(), vm), path, timeout_s=context.settings.hypervisor.restore_timeout_s
+            vm.host, task.spec(vm), path, timeout_s=context.settings.hypervisor.restore_timeout_s
         )
 
 
@@ -172,7 +173,7 @@ def _undo(task: Task, errors: dict[str, RmspluginError]) -> None:
     restored = [vm for vm in task.vms() if vm.phase is VMPhase.RESTORING]
     task.all(
         restored,
-        lambda vm: end_vm(context, vm.host, vm),
+        lambda vm: end_vm(context.settings, context.ledger, context.hypervisor, context.sightings, vm.host, vm),
     )
     raise_lost(errors)
     with context.ledger.transaction():
@@ -194,7 +195,7 @@ def drop_config_quietly(task: Task, vm: VMRow, node: str) -> None:
 
     A VM with a disk keeps its disk, and with it this file, as long as the VM lives.
     """
-    if task.context.has_disk(task.vjob()):
+    if has_disk(task.context.settings, task.vjob()):
         return
     try:
         task.context.nodes.drop_config(node, vm.name)
@@ -218,6 +219,6 @@ def _drop_state_quietly(task: Task, vm: VMRow) -> None:
     """Remove the saved state of a VM that is seen running; `stop` removes it later if its node is out of reach now."""
     for node in {vm.image_node, vm.host, *vm.touched} - {"", "shared"}:
         try:
-            task.context.nodes.drop_state(node, vm.name, shared=task.context.shared)
+            task.context.nodes.drop_state(node, vm.name, shared=task.shared)
         except RmspluginError:
             continue

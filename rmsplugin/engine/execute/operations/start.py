@@ -169,7 +169,7 @@ def _boot(task: Task, vm: VMRow) -> None:
     if not there:
         put_config(task, vm, vm.host)
         put_disks(task, vm)
-        context.hypervisor.boot(vm.host, context.spec(task.vjob(), vm), timeout_s=_bound(task))
+        context.hypervisor.boot(vm.host, task.spec(vm), timeout_s=_bound(task))
     # A boot may take minutes: if its job ends meanwhile, the VM does not keep its room.
     with _failures_of_guest():
         context.guests.wait_ready(vm.address, vm.host_key_public, timeout_s=_bound(task), check=end_with_job(task))
@@ -183,7 +183,10 @@ def _tools(task: Task, template: Template | None) -> Tools:
 
 
 def _configure(task: Task, vm: VMRow, account: Account, front: str, tools: Tools) -> None:
-    config = replace(guest_config(task.context, task.vjob(), vm, account, front), tools=tools)
+    config = replace(
+        guest_config(task.context.settings, task.context.ledger, task.context.slurm, task.vjob(), vm, account, front),
+        tools=tools,
+    )
     with _failures_of_guest():
         task.context.guests.configure(
             vm.address, vm.host_key_public, config, timeout_s=_bound(task), check=end_with_job(task)

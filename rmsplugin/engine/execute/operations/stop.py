@@ -22,9 +22,9 @@ def stop(task: Task) -> None:
     remove_all(task)
     ledger = task.context.ledger
     for aside in ledger.set_aside.of_vjob(task.job_id):
-        drop_aside(task.context, aside)
+        drop_aside(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, aside)
     ledger.checkpoints.retire(task.job_id)
-    drop_old(task.context, task.job_id)
+    drop_old(task.context.settings, task.context.ledger, task.context.nodes, task.context.stores, task.job_id)
     with ledger.transaction():
         ledger.set_vms(task.job_id, [])  # frees its addresses
         # The keys of a terminated vjob open nothing: they need not be kept.
@@ -39,7 +39,7 @@ def _ask_usage(task: Task, vm: VMRow) -> None:
             observed = context.hypervisor.list_vms(vm.host).get(vm.name)
             if observed is not None and observed.power is VMPower.PAUSED and not observed.job_running:
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    usage.ask(context, task.vjob(), vm)
+    usage.ask(context.ledger, context.guests, task.vjob(), vm)
 
 
 def remove_all(task: Task) -> None:
@@ -62,7 +62,7 @@ def remove(task: Task, vm: VMRow) -> None:
     with task.action("stop", vm, source=vm.host):
         for node in nodes:
             # First the VM, on all nodes; then its files, which it may need until then.
-            end_vm(context, node, vm)
+            end_vm(context.settings, context.ledger, context.hypervisor, context.sightings, node, vm)
         for node in nodes:
-            drop_files(context, node, vm)
+            drop_files(context.ledger, context.nodes, node, vm)
         context.stores.drop(nodes, vm)

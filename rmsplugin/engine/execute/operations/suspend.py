@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.context.machines import partial_path, state_path
 from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute import usage
 from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
@@ -40,10 +41,12 @@ def suspend(task: Task) -> None:
     """Bring a vjob from *suspending* to *sleeping*, or back to what it was before, with the reason."""
     context, vjob = task.context, task.vjob()
     if not vjob.paused:  # a guest that stands still cannot answer
-        task.each(task.vms(), lambda vm: usage.ask(context, vjob, vm))  # the vjob may be cancelled while it sleeps
+        task.each(
+            task.vms(), lambda vm: usage.ask(context.ledger, context.guests, vjob, vm)
+        )  # the vjob may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:
-            suspend_job(context, task.job_id)
+            suspend_job(context.clock, context.rms, context.suspensions, task.job_id)
     except RefusedError as error:
         context.ledger.transition(task.job_id, _before(task), f"not suspended: {error}")
         raise
@@ -108,7 +111,7 @@ def _save(task: Task, vm: VMRow) -> None:
     settle_jobs(task, vm.host, vm.name)
     if vm.phase in (VMPhase.SEALING, VMPhase.SEALED):
         # An interrupted undo may have restored the VM: as long as its state is in the ledger, it has not run.
-        end_vm(context, vm.host, vm)
+        end_vm(context.settings, context.ledger, context.hypervisor, context.sightings, vm.host, vm)
         return
     with task.action("suspend", vm, source=vm.host) as progress:
         observed = context.hypervisor.list_vms(vm.host).get(vm.name)
@@ -119,24 +122,35 @@ def _save(task: Task, vm: VMRow) -> None:
             context.stores.require(vm.host)
             if observed.power is not VMPower.INCOMING:
                 # The VM lives: a file that an earlier suspend left is history, and must not be taken for this one's.
-                context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+                context.nodes.drop_state(vm.host, vm.name, shared=task.shared)
             if vm.observed:
                 context.bounds.relieve(vm.host)
             context.hypervisor.save(
                 vm.host,
                 vm.name,
-                context.partial_path(vm),
+                partial_path(context.settings, vm),
                 timeout_s=context.settings.hypervisor.save_timeout_s,
                 progress=progress,
             )
-        if context.complete_state_bytes(vm) is None:
+        if _complete_state_bytes(task, vm) is None:
             context.stores.require(vm.host)
             require_gone(task, vm)
-            if context.complete_state_bytes(vm) is None:  # asked again: a state is not given up for one answer
+            if _complete_state_bytes(task, vm) is None:  # asked again: a state is not given up for one answer
                 raise LostStateError(f"{vm.name} is not on {vm.host} any more and left no complete state there")
         # The VM's memory, not the file's size: the speed of saves is told by memory, however well it compresses.
         memory_bytes = vm.memory_mib << 20
         progress(memory_bytes, memory_bytes)
+
+
+def _complete_state_bytes(task: Task, vm: VMRow) -> int | None:
+    """Size of the file of a save that has ended well; None if there is no whole file.
+
+    Only the temporary name is looked at: the ledger records a state before its file gets the final name, so a file
+    that has the final name already may be of an earlier sleep.
+    """
+    context = task.context
+    partial = context.nodes.stat(vm.host, vm.name, shared=task.shared).partial
+    return partial.size_bytes if partial is not None and partial.complete else None
 
 
 def _seal(task: Task, vm: VMRow) -> None:
@@ -145,13 +159,13 @@ def _seal(task: Task, vm: VMRow) -> None:
     if vm.phase is VMPhase.SEALED:
         if vm.host in context.ledger.nodes.gone():
             return
-        if context.nodes.stat(vm.host, vm.name, shared=context.shared).final_bytes is not None:
+        if context.nodes.stat(vm.host, vm.name, shared=task.shared).final_bytes is not None:
             return  # sealed by an interrupted attempt; older releases recorded first, and may not have come to seal
     else:
         # The node is recorded first: a file with the final name is this suspend's only if the ledger says so.
-        context.ledger.enter_phase(vm.name, VMPhase.SEALING, image_node=SHARED if context.shared else vm.host)
+        context.ledger.enter_phase(vm.name, VMPhase.SEALING, image_node=SHARED if task.shared else vm.host)
     try:
-        digest = context.nodes.seal(vm.host, vm.name, shared=context.shared)
+        digest = context.nodes.seal(vm.host, vm.name, shared=task.shared)
     except NotFoundError:
         context.ledger.enter_phase(vm.name, VMPhase.LIVE)  # the next attempt looks for the VM and its file anew
         raise
@@ -167,7 +181,7 @@ def _undo(task: Task, reason: str) -> None:
         raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
     for vm in task.vms():
         with suppress(NoStoreError):  # without a store nothing can be dropped; the next save there drops it first
-            context.nodes.drop_state(vm.host, vm.name, shared=context.shared)
+            context.nodes.drop_state(vm.host, vm.name, shared=task.shared)
     before = _before(task)
     if before is VJobState.RUNNING:
         resume_job(task)
@@ -180,8 +194,8 @@ def _bring_back(task: Task, vm: VMRow) -> None:
     if vm.name not in context.hypervisor.list_vms(vm.host):
         # The temporary file is whole: libvirt ends a VM only after the last byte. A sealed file has its final name,
         # even if the answer to the seal was lost.
-        partial = context.nodes.stat(vm.host, vm.name, shared=context.shared).partial
-        restore(task, vm, context.state_path(vm) if partial is None else context.partial_path(vm))
+        partial = context.nodes.stat(vm.host, vm.name, shared=task.shared).partial
+        restore(task, vm, state_path(context.settings, vm) if partial is None else partial_path(context.settings, vm))
     # Recorded before the VM runs, because its saved state is history from then on.
     context.ledger.enter_phase(vm.name, VMPhase.LIVE)
     if not task.vjob().paused:

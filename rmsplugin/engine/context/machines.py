@@ -1,0 +1,69 @@
+"""Machines: sizes, disks and files of VMs, and what a platform must know of them, all by the settings."""
+
+from __future__ import annotations
+
+from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.model.vjob import Geometry
+from rmsplugin.settings import Settings
+from rmsplugin.settings.guests import KernelImage as KernelImageSettings
+
+
+def has_disk(settings: Settings, vjob: VJobRow) -> bool:
+    """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
+    return not isinstance(settings.image[vjob.geometry.image], KernelImageSettings)
+
+
+def is_pinned(settings: Settings, vjob: VJobRow) -> bool:
+    """Whether the VMs of the vjob can only run where they were booted, because their disks are there."""
+    return has_disk(settings, vjob) and not settings.nodes.vm_dir_shared
+
+
+def new_vm_mib(settings: Settings, geometry: Geometry, index: int) -> int:
+    """The memory (MiB) with which VM number ``index`` would boot now; an existing VM has ``VMRow.memory_mib``."""
+    return settings.image[geometry.image].vm_mib(geometry.memory_mib_of(index))
+
+
+def partial_path(settings: Settings, vm: VMRow) -> str:
+    """The file that a save writes: never under a name that a restore would read."""
+    return f"{settings.nodes.states}/{vm.name}.state.partial"
+
+
+def state_path(settings: Settings, vm: VMRow) -> str:
+    """The file of a sealed state."""
+    return f"{settings.nodes.states}/{vm.name}.state"
+
+
+def checkpoint_path(settings: Settings, vm: VMRow, number: int) -> str:
+    """The file that the checkpoint with this number is written to; sealed, it loses the last part of this name."""
+    return f"{settings.nodes.states}/checkpoint-{number}.{vm.name}.state.partial"
+
+
+def template_path(settings: Settings, vm: VMRow) -> str:
+    """The file of the state from which a VM starts that does not boot."""
+    return f"{settings.nodes.vm_dir}/{vm.name}.template"
+
+
+def spec_of(settings: Settings, epoch: int, vjob: VJobRow, vm: VMRow) -> VMSpec:
+    """The VM as a hypervisor must know it; ``epoch``: of the engine that asks for it."""
+    directory = str(settings.nodes.vm_dir)
+    image = settings.image[vjob.geometry.image]
+    return VMSpec(
+        name=vm.name,
+        uuid=vm.uuid,
+        cpus=vjob.geometry.cpus_of(vm.idx),
+        memory_mib=vm.memory_mib,
+        mac=vm.mac,
+        bridge=settings.network.bridge,
+        address=vm.address,
+        network_filter=settings.network.filter,
+        image=(
+            KernelImage(str(image.kernel), str(image.initrd), image.cmdline)
+            if isinstance(image, KernelImageSettings)
+            else DiskImage(f"{directory}/{vm.name}.qcow2", f"{directory}/{vm.name}.iso")
+        ),
+        config_path=f"{directory}/{vm.name}.config",
+        console_log=f"{directory}/{vm.name}.console",
+        epoch=epoch,
+        bounded=vm.observed,
+    )
