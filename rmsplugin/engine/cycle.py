@@ -167,7 +167,7 @@ class Cycle:
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
-        queue, silent = self._waiting.find_queue(seen, ours, report)
+        queue, silent = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
@@ -181,13 +181,13 @@ class Cycle:
             RefusedError: the next cycle would decide nothing.
             UnavailableError: the RMS does not answer, or the engine ends.
         """
-        with self.lock, uncollected():
+        with self.lock, uncollected(), self._ledger.only_reading():
             seen = self._observer.observe()
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
             partitions = self._settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
-            queue = self._waiting.find_queue(seen, ours, CycleReport()).waiting
+            queue = self._waiting.find_queue(seen, ours, self._first_sight.known, CycleReport()).waiting
             return self.deciding.find(seen, queue, self._borrowing.lendable(seen))
 
 

@@ -149,10 +149,10 @@ class RmsSnapshot:
     """One reading of the RMS. Jobs are read after nodes: no job that is pending here has made a node busy."""
 
     jobs: tuple[RmsJob, ...]  # of all partitions; ended jobs as long as the RMS remembers them
-    nodes: dict[str, RmsNode] = field(default_factory=dict)
-    partitions: dict[str, RmsPartition] = field(default_factory=dict)
-    reservations: dict[str, RmsReservation] = field(default_factory=dict)
-    licenses: dict[str, int] = field(default_factory=dict)  # the licences of slurm.conf, with their numbers
+    nodes: Mapping[str, RmsNode] = field(default_factory=dict)
+    partitions: Mapping[str, RmsPartition] = field(default_factory=dict)
+    reservations: Mapping[str, RmsReservation] = field(default_factory=dict)
+    licenses: Mapping[str, int] = field(default_factory=dict)  # the licences of slurm.conf, with their numbers
     preempt_type: str = "preempt/none"
     preempt_mode: str = "OFF"
     #: PreemptExemptTime of slurm.conf: a job is not preempted for so long after its start; None if it is not set.

@@ -51,6 +51,10 @@ class FirstSight:
                 self._keep_out(job, str(error))
         return self._read[key]
 
+    def known(self, job: RmsJob) -> tuple[Geometry, str] | None:
+        """As ``look_into``, of a job that was looked into before; None of any other. Changes nothing."""
+        return self._read.get(_key(job))
+
     def met(self, jobs: Iterable[RmsJob]) -> list[RmsJob]:
         """The jobs that are known already; a look at an unknown one may hold it."""
         jobs = list(jobs)

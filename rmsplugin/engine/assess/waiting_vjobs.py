@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -19,7 +19,7 @@ from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.errors import RefusedError
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.settings import Settings
 
 #: By state, the operation that lets a begun vjob go on.
@@ -36,6 +36,10 @@ class Queue(NamedTuple):
 
     waiting: list[Waiting]
     silent: dict[int, str]
+
+
+#: Gives the geometry of a job's vjob, and the digest of its script; None if the job is, or seems, no vjob.
+GeometryOf = Callable[[RmsJob], tuple[Geometry, str] | None]
 
 
 class WaitingVJobs:
@@ -59,12 +63,13 @@ class WaitingVJobs:
             if ledger.vjob(job_id).reason != why:
                 ledger.update_vjob(job_id, reason=why)
 
-    def find_queue(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> Queue:
-        """The vjobs that may start, be resumed or go on. Changes nothing.
+    def find_queue(self, seen: Observation, ours: list[RmsJob], geometry_of: GeometryOf, report: CycleReport) -> Queue:
+        """The vjobs that may start, be resumed or go on. Changes nothing, unless ``geometry_of`` does.
 
         Args:
             seen: one look at the cluster.
             ours: the jobs of vjobs.
+            geometry_of: asked about jobs without a row.
             report: receives the faults of single jobs.
         """
         rows = {vjob.display_id: vjob for vjob in self._ledger.vjobs()}
@@ -85,7 +90,7 @@ class WaitingVJobs:
                     if row.state in _WAKES and row.resumes and (why := self._silent(row)):
                         silent[row.job_id] = why
                         continue
-                if each := self._waits(seen, job, row):
+                if each := self._waits(seen, job, row, geometry_of):
                     waiting.append(each)
         return Queue(queue_order(seen, waiting), silent)
 
@@ -95,7 +100,7 @@ class WaitingVJobs:
             return row.job_id in seen.changed
         return row.state_since >= seen.taken
 
-    def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None) -> Waiting | None:
+    def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None, geometry_of: GeometryOf) -> Waiting | None:
         """The vjob, if Slurm and its own state let it start, be resumed or go on now; else None."""
         if row is not None and row.state in _WAKES and row.resumes:
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:
@@ -107,7 +112,7 @@ class WaitingVJobs:
         if row is not None:
             # The script is not read from Slurm again: a restarted engine would otherwise read the script of each job.
             return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
-        found = self._first_sight.look_into(job)
+        found = geometry_of(job)
         if found is None or job.split:
             return None
         geometry, script = found

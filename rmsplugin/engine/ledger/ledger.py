@@ -48,6 +48,12 @@ _CHUNK = 500
 _LIVE = tuple(str(state) for state in VJobState if state.is_live)
 
 
+class _Reader(threading.local):
+    """Whether this thread only reads now."""
+
+    only_reads = False
+
+
 class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
@@ -59,6 +65,7 @@ class Ledger:
         """
         self._clock = clock
         self._lock = threading.RLock()
+        self._reader = _Reader()
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
@@ -101,7 +108,17 @@ class Ledger:
             self._db.close()
 
     @contextmanager
+    def only_reading(self) -> Iterator[None]:
+        """Refuse all that this thread would write meanwhile, with an AssertionError; other threads go on writing."""
+        before, self._reader.only_reads = self._reader.only_reads, True
+        try:
+            yield
+        finally:
+            self._reader.only_reads = before
+
+    @contextmanager
     def _write(self) -> Iterator[sqlite_utils.Database]:
+        assert not self._reader.only_reads, "something that changes nothing would write to the ledger"
         with self._lock:
             self._depth += 1
             try:

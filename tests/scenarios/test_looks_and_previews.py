@@ -1,0 +1,80 @@
+"""A look at the cluster stays as it was taken, whoever reads it; and a preview changes nothing, whatever it calls."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scenarios.world import World
+
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.vjob import VJobState
+
+S = VJobState
+
+
+def each_look(world: World, see: Callable[[Observation], None]) -> None:
+    """Have ``see`` called with each look of this life of the engine."""
+    look = world.cycle._observer.observe
+
+    def looked() -> Observation:
+        seen = look()
+        see(seen)
+        return seen
+
+    world.cycle._observer.observe = looked  # type: ignore[method-assign]
+
+
+def test_a_look_is_as_it_was_taken_when_a_context_switch_has_read_it(directory: Path) -> None:
+    world = World(directory, urgent=True, rooms="elastic")
+    looks: list[tuple[Observation, Observation]] = []
+    each_look(world, lambda seen: looks.append((seen, copy.deepcopy(seen))))
+    jobs = [world.running(cpus=2) for _ in range(3)]
+    urgent = world.submit(vms=1, cpus=2, partition="urgent")
+    world.pass_time(400)
+    world.until(urgent, S.RUNNING)
+    assert S.SLEEPING in world.states(*jobs)
+    world.cycle.preview()
+    world.rms.finish(urgent)
+    world.until(urgent, S.TERMINATED)
+    assert len(looks) > 10
+    for seen, as_taken in looks:
+        assert seen == as_taken
+    world.close()
+
+
+@pytest.mark.parametrize("stage", ["_waiting.find_queue", "deciding.find", "_borrowing.lendable"])
+def test_a_stage_that_writes_to_the_ledger_is_stopped_in_a_preview(world: World, stage: str) -> None:
+    job = world.running()
+    owner, _, method = stage.rpartition(".")
+    part = getattr(world.cycle, owner)
+    find = getattr(part, method)
+
+    def writes(*words: object, **options: object) -> object:
+        world.context.ledger.update_vjob(job, reason="by a preview")
+        return find(*words, **options)
+
+    setattr(part, method, writes)
+    before = world.context.ledger.vjob(job)
+    with pytest.raises(AssertionError, match="changes nothing"):
+        world.cycle.preview()
+    assert world.context.ledger.vjob(job) == before
+    world.cycle.run()
+    assert world.context.ledger.vjob(job).reason == "by a preview", "a cycle may write"
+
+
+def test_a_preview_reads_no_script_and_holds_no_job_even_if_it_came_to_a_job_that_no_cycle_has_met(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.tick()
+    stranger = world.rms.submit(script="#!/bin/sh\n", user="nobody", uid=65534)
+    monkeypatch.setattr(world.cycle._first_sight, "met", list)
+    read: list[int] = []
+    batch_script = world.rms.batch_script
+    monkeypatch.setattr(world.rms, "batch_script", lambda job: read.append(job) or batch_script(job))
+    world.cycle.preview()
+    assert (read, world.rms.job(stranger).held) == ([], False)
+    world.tick()
+    assert (read, world.rms.job(stranger).held) == ([stranger], True), "a cycle meets it"
