@@ -42,7 +42,7 @@ def test_job_with_the_id_of_a_sleeping_vjob_is_held_and_the_vjob_left_alone(
     assert (world.state(job), states(world)) == (S.SLEEPING, files)
     assert "its id is that of an earlier job" in world.events("not-a-vjob")[0]
     assert [held.job_id for held in world.cycle.brake.held] == [job]
-    with pytest.raises(RefusedError, match="another one"):
+    with pytest.raises(RefusedError, match="another job"):
         world.requests().resume(0, str(job), "")
 
 
