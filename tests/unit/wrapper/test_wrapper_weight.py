@@ -22,9 +22,10 @@ OURS = {
     "rmsplugin", "rmsplugin.client", "rmsplugin.errors", "rmsplugin.wrapper", "rmsplugin.wrapper.attach",
     "rmsplugin.wrapper.attach.preparation", "rmsplugin.wrapper.attach.program", "rmsplugin.wrapper.attach.sentry",
     "rmsplugin.wrapper.attach.telltale", "rmsplugin.wrapper.engine", "rmsplugin.wrapper.process",
-    "rmsplugin.wrapper.session", "rmsplugin.wrapper.session.answers", "rmsplugin.wrapper.session.commands",
-    "rmsplugin.wrapper.session.libssh2", "rmsplugin.wrapper.session.mailbox", "rmsplugin.wrapper.session.session",
-    "rmsplugin.wrapper.session.steps", "rmsplugin.wrapper.session.streams", "rmsplugin.wrapper.signals",
+    "rmsplugin.wrapper.session", "rmsplugin.wrapper.session.access", "rmsplugin.wrapper.session.answers",
+    "rmsplugin.wrapper.session.commands", "rmsplugin.wrapper.session.guest_state", "rmsplugin.wrapper.session.libssh2",
+    "rmsplugin.wrapper.session.mailbox", "rmsplugin.wrapper.session.session", "rmsplugin.wrapper.session.steps",
+    "rmsplugin.wrapper.session.streams", "rmsplugin.wrapper.signals",
 }  # fmt: skip
 
 
