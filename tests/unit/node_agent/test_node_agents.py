@@ -176,7 +176,7 @@ def test_silent_node_is_reached_once_it_answers(cluster: Cluster) -> None:
 
 def test_callers_at_once_share_one_connection(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start(A)
-    agents = cluster.agents()
+    agents = cluster.agents(call_timeout_s=120)  # sixteen processes at once, on whatever machine
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
         assert all(pool.map(agents.free_bytes, [A] * 16))
         agents.close()
