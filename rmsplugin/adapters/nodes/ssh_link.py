@@ -19,6 +19,9 @@ from rmsplugin.errors import TimedOutError, UnavailableError
 
 #: sshd's MaxSessions is 10 unless the site changes it; more channels at once on one connection are refused.
 _CALLS_AT_ONCE = 8
+#: Pauses between requests for a channel that are refused, the first and the longest: sshd counts a session until it has
+#: seen its end, which a busy node does later than the caller.
+_FIRST_PAUSE_S, _PAUSE_S = 0.02, 0.5
 #: The calls among these that read or copy whole states: they take minutes, and must not keep the short ones waiting.
 _LONG_CALLS_AT_ONCE = 5
 #: The time that a call waits for others of its kind to end.
@@ -73,7 +76,7 @@ class Link:
             until = min(deadline, time.monotonic() + self._target.connect_timeout_s)
             transport = self._connected(until)
             try:
-                return transport.open_session(timeout=max(0.1, until - time.monotonic()))
+                return _opened(transport, until)
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.drop(transport)
                 if attempt == 2:
@@ -152,6 +155,23 @@ class Link:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _opened(transport: paramiko.Transport, until: float) -> paramiko.Channel:
+    """A channel of the connection, on which other calls go on. A refusal is no sign that the connection is broken.
+
+    Raises:
+        paramiko.SSHException: it is broken, or the node refuses channels until then.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return transport.open_session(timeout=max(0.1, until - time.monotonic()))
+        except paramiko.SSHException:  # of refusals at the same time paramiko tells one, the others without a reason
+            if not transport.is_active() or time.monotonic() + pause_s >= until:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S)
 
 
 class Patience:

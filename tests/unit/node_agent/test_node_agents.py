@@ -71,8 +71,11 @@ class Cluster:
             finally:
                 assert libc.setns(home.fileno(), _CLONE_NEWNET) == 0
 
-    def start(self, node: str, *, peers: dict[str, str] | None = None, script: str = "") -> KeyPair:
-        """Start a node; ``peers``: public keys of other nodes, with the flags of their lines. Returns its own key."""
+    def start(self, node: str, *, peers: dict[str, str] | None = None, script: str = "", sessions: int = 10) -> KeyPair:
+        """Start a node; ``peers``: public keys of other nodes, with the flags of their lines. Returns its own key.
+
+        Its sshd takes so many sessions on one connection.
+        """
         self.store(node).mkdir(parents=True, mode=0o700)
         (self.store(node) / ".rmsplugin-store").write_text(f"{'0' * 32}\n")
         key = generate_keypair()
@@ -93,7 +96,8 @@ class Cluster:
         sshd_config = self._write(
             f"{node}/sshd_config",
             f"ListenAddress {node}\nHostKey {self._directory}/host_key\nAuthorizedKeysFile {keys}\nUsePAM no\n"
-            "PermitRootLogin forced-commands-only\nPasswordAuthentication no\nPidFile none\nStrictModes no\n",
+            "PermitRootLogin forced-commands-only\nPasswordAuthentication no\nPidFile none\nStrictModes no\n"
+            f"MaxSessions {sessions}\n",
         )
         inside = "mount -t tmpfs run /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -e -f " + shlex.quote(
             str(sshd_config)
@@ -179,6 +183,15 @@ def test_callers_at_once_share_one_connection(cluster: Cluster, tmp_path: Path) 
     agents = cluster.agents(call_timeout_s=120)  # sixteen processes at once, on whatever machine
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
         assert all(pool.map(agents.free_bytes, [A] * 16))
+        agents.close()
+    assert (tmp_path / A / "log").read_text().count("Accepted publickey") == 1
+
+
+def test_a_node_that_refuses_one_more_session_breaks_off_no_other_call(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start(A, script="""sleep 0.3; echo '{"free_bytes": 5}'""", sessions=1)
+    agents = cluster.agents(connect_timeout_s=60, call_timeout_s=60)
+    with cluster.entered(), ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(agents.free_bytes, [A] * 4)) == [5] * 4
         agents.close()
     assert (tmp_path / A / "log").read_text().count("Accepted publickey") == 1
 
