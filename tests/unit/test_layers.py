@@ -25,6 +25,7 @@ ALLOWED = {
     "workload": {"model"},
     "simulation": {"model", "workload", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning"},
+    "groups": {"model", "decision", "planning", "proposing"},
     "proposer": {"model", "proposing", "latency", "child_process"},
     "accounts": set(),
     "adapters": {"accounts", "defaults", "finding", "model", "settings"},
@@ -71,7 +72,10 @@ ALLOWED = {
     "errors": set(),
 }
 
-PURE = ("model", "packing", "assessment", "calibration", "decision", "planning", "proposing", "workload", "simulation")
+PURE = (
+    *("model", "packing", "assessment", "calibration", "decision", "planning", "proposing", "groups"),
+    *("workload", "simulation"),
+)
 
 #: Clocks, chance, and the ways to the world.
 IMPURE = {
