@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import rmsplugin
 from rmsplugin.child_process import end_with, limit
+from rmsplugin.left_out import empty_pandas, pandas_as
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -35,8 +36,7 @@ def main(words: list[str]) -> int:
     end_with(lifeline)
     requests, answers = _keep_to_ourselves()
     limit(memory_mib, nice)
-    module, _, function = entry.partition(":")
-    propose: Propose = getattr(importlib.import_module(module), function)
+    propose = _load(entry)
     _write(answers, wire.encode(wire.Ready(rmsplugin.__version__)))
     decoder = wire.Decoder()
     while (request := wire.receive(decoder, lambda size: os.read(requests, size))) is not None:
@@ -48,6 +48,18 @@ def main(words: list[str]) -> int:
             return 1
         del request, answer
     return 0
+
+
+def _load(entry: str) -> Propose:
+    """The function named ``module:function``, without the pandas that solvers import."""
+    module, _, function = entry.partition(":")
+    try:
+        with pandas_as(empty_pandas()):
+            loaded = importlib.import_module(module)
+    except AttributeError:  # a release of OR-Tools that asks more of pandas than its classes
+        loaded = importlib.import_module(module)
+    propose: Propose = getattr(loaded, function)
+    return propose
 
 
 def _keep_to_ourselves() -> tuple[int, int]:
