@@ -19,6 +19,7 @@ from rmsplugin.cli.live import (
     cycles,
     decisions,
     events,
+    groups,
     migrate,
     node,
     nodes,
@@ -53,7 +54,7 @@ _WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryE
 
 #: In the order in which `--help` lists them.
 _COMMANDS = (
-    *(vjobs, vms, nodes, events, status, cycles, decisions, schedule),
+    *(vjobs, vms, nodes, groups, events, status, cycles, decisions, schedule),
     *(suspend, resume, migrate, states, usage, confirm, node, ssh, pause, unpause),
     *(plan, pack, simulate, report, compare, check, engine, ledger, calibrate),
 )

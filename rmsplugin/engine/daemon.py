@@ -27,7 +27,7 @@ from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.decide.parameters import proposer_limits
+from rmsplugin.engine.decide.parameters import most_processes, proposer_limits
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
@@ -45,7 +45,7 @@ from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.presence import is_there
-from rmsplugin.proposer.proposer import Proposer
+from rmsplugin.proposer.pool import Proposers
 from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Daemon:
         self.memory_care = MemoryCare(self.context)
         placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)
-        self.proposer = Proposer(proposer_limits(settings))
+        self.proposer = Proposers(proposer_limits(settings), most_processes(settings))
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
         self._programs = Programs(config)
         jobs = jobs_of(self.context, self._programs, self.cycle.gate, lambda: self.cycle.seen)

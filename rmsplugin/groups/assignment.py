@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.summary import Hole, NodeClass, Summary, summaries, vms_that_fit
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VJob
+from rmsplugin.model.elements import SHARED, Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Rules
 from rmsplugin.model.vjob import VJobState
@@ -34,12 +34,14 @@ class Assigned:
         reason: why, in words for people.
         chosen: whether other groups could host it, too.
         by_room: whether the group's summary tells of room for it beside all that run.
+        note: what its user has to know of groups; empty if nothing.
     """
 
     group: str
     reason: str
     chosen: bool = False
     by_room: bool = False
+    note: str = ""
 
 
 #: By the name of a vjob, its group.
@@ -198,6 +200,7 @@ class _Walk:
         self._rooms = {summary.name: _Room(summary) for summary in told}
         self._homes = homes(configuration, groups)
         self._before, self._refused = before, refused
+        self._all_up = all(_takes_vms(node) for node in configuration.nodes)  # what is missing may come
         self._hosts: dict[tuple[object, ...], list[str]] = {}  # by shape, the groups that can host it
         self._open: dict[Rules, list[str]] = {}  # by rules, the groups with nodes that they allow
         self._group_of = {host: group.name for group in groups for host in group.hosts}
@@ -272,7 +275,12 @@ class _Walk:
         """The group where a vjob waits that no group can host: the largest one that has nodes that it may use."""
         usable = {name: room for name, room in self._rooms.items() if room.open_to(shape.rules)} or self._rooms
         name = max(usable, key=lambda name: usable[name].summary.size.cpus)
-        return Assigned(name, f"no group can host it: it needs {shape.demand}, and a vjob is never split")
+        words = "no group can host it, and a vjob is never split"
+        return Assigned(name, words, note=words if self._all_up else "")
+
+
+def _takes_vms(node: Node) -> bool:
+    return node.state is NodeState.UP and node.capacity.memory_mib > 0
 
 
 def _stays(vjob: VJob) -> bool:

@@ -134,6 +134,8 @@ def _decision(source: Configuration, assignment: Assignment, decisions: Sequence
 def _told(state: VJobState, reason: Reason, assignment: Assignment, name: str) -> Reason:
     """The reason of one that does not run names its group, if it could have been in another one."""
     assigned = assignment[name]
-    if state is VJobState.RUNNING or not assigned.chosen:
+    if state is VJobState.RUNNING:
         return reason
-    return replace(reason, sentence=f"in group {assigned.group}: {reason.sentence}")
+    if assigned.note:
+        return replace(reason, sentence=f"{reason.sentence}; {assigned.note}")
+    return replace(reason, sentence=f"in group {assigned.group}: {reason.sentence}") if assigned.chosen else reason

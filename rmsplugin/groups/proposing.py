@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.result import Reason, ReasonCode
 from rmsplugin.groups.assignment import Assigned, assign
@@ -67,16 +67,30 @@ def propose_by_groups(
         (found,) = ask_each([(source, parameters)])
         return Grouped(found, {vjob.name: Assigned(name, "there is one group") for vjob in source.vjobs}, Memory())
     assignment = assign(source, groups, memory.before, memory.refused)
-    parts = [part for part in split(source, groups, assignment) if _has_work(part, parameters)]
-    if len(parts) <= 1:
-        answers = ask_each([(source, parameters)])
+    everything = split(source, groups, assignment)
+    parts = [part for part in everything if _has_work(part, parameters)]
+    if len(everything) == 1 or not parts:
+        (found,) = ask_each([(source, parameters)])
     else:
         turns = -(-len(parts) // (processes or len(parts)))
-        answers = ask_each([(part.configuration, parameters_of(part, parameters, turns)) for part in parts])
-    found = answers[0] if len(parts) <= 1 else _merged(source, assignment, parts, answers, parameters)
+        requests = [(part.configuration, parameters_of(part, parameters, turns)) for part in parts]
+        found = _merged(source, assignment, parts, _answers(requests, ask_each), parameters)
     if isinstance(found, Proposal):
         memory = remembered(assignment, found.decision.reasons, memory)
     return Grouped(found, assignment, memory)
+
+
+def _answers(requests: Sequence[Request], ask_each: AskEach) -> list[Proposal | NoProposal]:
+    """A proposal of each part; a part without one is asked again, without a solver: the others keep theirs."""
+    answers = list(ask_each(requests))
+    failed = [index for index, answer in enumerate(answers) if isinstance(answer, NoProposal)]
+    if failed:
+        again = ask_each([(requests[index][0], requests[index][1].without_solver()) for index in failed])
+        for index, answer in zip(failed, again, strict=True):
+            why = answers[index]
+            if isinstance(answer, Proposal) and isinstance(why, NoProposal):
+                answers[index] = replace(answer, fallback=answer.fallback or why.sentence)
+    return answers
 
 
 def _has_work(part: Part, parameters: ProposalParameters) -> bool:

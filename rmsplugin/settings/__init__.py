@@ -17,6 +17,7 @@ from rmsplugin import defaults
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, Tokens
 from rmsplugin.settings.engine import Engine
+from rmsplugin.settings.groups import Group, refuse_two_groups
 from rmsplugin.settings.guests import Guest, Image
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.schedule import Schedule
@@ -33,6 +34,7 @@ class Settings(Section):
     slurm: Slurm
     partition: dict[str, Partition] = Field(default_factory=dict)
     hosts: dict[str, Hosts] = Field(default_factory=dict)
+    group: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]{1,64}$")], Group] = Field(default_factory=dict)
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     start: Start = Start()  # type: ignore[call-arg]
@@ -64,6 +66,11 @@ class Settings(Section):
             raise ValueError(f"[partition.{name}] is none of slurm.partitions: add it there, or remove the section")
         for name in self.hosts.keys() - {each.hosts for each in self.partition.values()}:
             raise ValueError(f"[hosts.{name}] is the `hosts` of no [partition.NAME]: name it there, or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _has_each_host_in_one_group(self) -> Settings:
+        refuse_two_groups(self.group)
         return self
 
     def hosts_of(self, name: str) -> Hosts:

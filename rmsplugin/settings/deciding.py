@@ -124,8 +124,13 @@ class Planning(Section):
         2048,
         ge=512,
         le=1 << 20,
-        description="the most memory of the proposing process: one that takes more is ended, and a proposal "
+        description="the most memory of a proposing process: one that takes more is ended, and a proposal "
         "without a search takes its place",
+    )
+    processes: Annotated[int, Field(ge=0, le=64)] = Field(
+        0,
+        description="the most proposing processes: several groups of VM hosts are proposed for at the same time; "
+        "0: as many as the controller has CPUs. With one group there is one process",
     )
     objective: Literal["cost", "nodes"] = Field(
         "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on as many"

@@ -31,8 +31,8 @@ ALLOWED = {
     "adapters": {"accounts", "defaults", "finding", "model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("accounts", "adapters", "settings", "client", "calibration", "cron", "latency", "child_process", "presence"),
-        "left_out",
+        *("groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
+        *("child_process", "presence", "left_out"),
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},

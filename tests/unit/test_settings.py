@@ -238,6 +238,25 @@ def test_a_section_of_a_partition_that_is_no_vjob_partition_is_refused_with_its_
     assert str(caught.value).startswith(f"{path}:7: settings: [partition.other] is none of slurm.partitions")
 
 
+def test_a_host_in_two_groups_is_refused_with_its_line(tmp_path: Path) -> None:
+    groups = '[group.left]\nhosts = "n[1-3]"\n[group.right]\nhosts = "n[3-4]"\n'
+    path = written(tmp_path, groups + VALID)
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}:3: settings: [group.right] names n3, which is in [group.left]"
+
+
+@pytest.mark.parametrize("hosts", ["n[3-1]", "", "n 1"])
+def test_hosts_of_a_group_that_are_no_host_list_are_refused(tmp_path: Path, hosts: str) -> None:
+    with pytest.raises(SettingsError, match=r":2: group\.left\.hosts: "):
+        load(written(tmp_path, f'[group.left]\nhosts = "{hosts}"\n' + VALID))
+
+
+def test_groups_have_the_hosts_of_their_lists(tmp_path: Path) -> None:
+    found = load(written(tmp_path, '[group.left]\nhosts = "n[1-2],m1"\n' + VALID)).group
+    assert found["left"].names == ("n1", "n2", "m1")
+
+
 def test_the_engine_fences_nothing_unless_it_is_told_how(tmp_path: Path) -> None:
     assert load(written(tmp_path, VALID)).nodes.fence_after_s == 0
     with pytest.raises(SettingsError, match="fence_status and fence_after_s need fence"):

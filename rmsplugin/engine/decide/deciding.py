@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rmsplugin.decision.outgrown import bearable
@@ -16,6 +16,7 @@ from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.grouping import Asking, Grouping
 from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
@@ -23,13 +24,16 @@ from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.groups.assignment import Assigned
+from rmsplugin.groups.forming import Formed
+from rmsplugin.groups.proposing import Memory
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
-from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.quiet import Quiet
 from rmsplugin.settings import Settings
 
@@ -39,11 +43,26 @@ _TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
 
 
 class Proposes(Protocol):
-    """Makes proposals, within a bound of time and memory."""
+    """Makes proposals, within a bound of time and memory; of several groups at the same time, by several threads."""
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
         """Propose one context switch, which is not checked yet."""
         ...
+
+
+@dataclass(frozen=True)
+class DecidedGroups:
+    """The groups as they were last decided about.
+
+    Attributes:
+        formed: the groups, and the faults of their settings.
+        configuration: nodes, vjobs, and the location of each VM.
+        assignment: the group of each vjob about which something was decided.
+    """
+
+    formed: Formed
+    configuration: Configuration
+    assignment: Mapping[str, Assigned]
 
 
 @dataclass(frozen=True)
@@ -55,12 +74,16 @@ class Found:
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
         left_out: by display id, vjobs about which nothing is decided, as they have a room soon; and why, in a sentence.
         seconds: how long the proposals took.
+        memory: what the next cycle has to know of the groups to which vjobs went.
+        groups: the groups, and the group of each vjob.
     """
 
     assessment: Assessment
     prepared: Prepared
     left_out: Mapping[str, str]
     seconds: float = 0.0
+    memory: Memory = field(default_factory=Memory)
+    groups: DecidedGroups | None = None
 
 
 class Deciding:
@@ -88,6 +111,9 @@ class Deciding:
         self._quiet = ""  # what was last told of them
         self._room_ahead = RoomAhead(settings, ledger, capacities)
         self._previous: dict[str, str] = {}
+        self._grouping = Grouping(settings)
+        self._memory = Memory()
+        self.groups: DecidedGroups | None = None  # of the last cycle that decided
         self._fault = ""
         self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
 
@@ -112,16 +138,11 @@ class Deciding:
         parameters = proposal_parameters(self._settings, seen.rms, self._capabilities)
         shortage = self._relief.asked(seen)
         parameters = replace(parameters, previous=self._previous or None, shortage=shortage, quiet=self.quiet())
-        seconds = 0.0
-
-        def ask(source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
-            nonlocal seconds
-            proposed = self._proposes.propose(source, parameters)
-            seconds += sum(proposed.seconds.values())
-            return proposed.found
-
-        prepared = prepare(bearable(assessment.configuration), parameters, ask)
-        return Found(assessment, prepared, left_out, seconds)
+        source = bearable(assessment.configuration)
+        asking = Asking(self._grouping.of(seen.rms), self._settings, self._proposes.propose, self._memory)
+        prepared = prepare(source, parameters, asking.ask)
+        groups = DecidedGroups(asking.formed, source, asking.assignment)
+        return Found(assessment, prepared, left_out, asking.seconds, asking.memory, groups)
 
     def _assess(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
@@ -160,9 +181,13 @@ class Deciding:
             self._switch.skip_planned(f"paused by {pause.by}")
             paused = f"context switches, starts and resumes are paused by {pause.by}"
             self._tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
-            return self._switch.assess(seen, queue).configuration
+            configuration = self._switch.assess(seen, queue).configuration
+            self.groups = DecidedGroups(self._grouping.of(seen.rms), configuration, {})
+            return configuration
         found = self.find(seen, queue, lendable)
         self._room_ahead.remember(seen, queue, found.left_out)
+        self._memory, self.groups = found.memory, found.groups
+        report.problems += found.groups.formed.faults if found.groups else ()
         self._note(found, report)
         self._note_quiet(found.prepared.parameters.quiet)
         proposal = found.prepared.proposal

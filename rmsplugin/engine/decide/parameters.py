@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
@@ -58,6 +60,11 @@ def _observes_memory(settings: Settings) -> bool:
     return any(partition.memory == "observed" for partition in settings.partition.values())
 
 
+def most_processes(settings: Settings) -> int:
+    """The most proposing processes: by the settings, or as many as this machine has CPUs for us."""
+    return settings.planning.processes or len(os.sched_getaffinity(0))
+
+
 def proposer_limits(settings: Settings) -> ProposerLimits:
-    """The bounds of the process that proposes."""
+    """The bounds of each process that proposes."""
     return ProposerLimits(deadline_s=settings.planning.limit_s, memory_mib=settings.planning.memory_limit_mib)

@@ -19,6 +19,7 @@ from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve import parsing, plan_views, views
 from rmsplugin.engine.serve.asked import Asked, Door, Reply, Route
 from rmsplugin.engine.serve.doors import Doors
+from rmsplugin.engine.serve.group_views import group_views
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.requests import Requests, Several
@@ -108,6 +109,7 @@ class Routes:
             Route("GET", "/v1/vjobs", self._vjobs, query=_VJOBS_KEYS, long=True),
             Route("GET", "/v1/vms", self._vms, query=frozenset({"after"}), long=True),
             Route("GET", "/v1/nodes", self._nodes, long=True),
+            Route("GET", "/v1/groups", self._groups, long=True),
             Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
             Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
             Route("GET", "/v1/reports/{number}", self._report, Door.LOGIN, query=wait | {"from"}, long=True),
@@ -422,6 +424,9 @@ class Routes:
             return views.node_views(self._ledger, self._capacities, self._cycle.seen, self._cycle.memory_care.pressed)
 
         return {"nodes": await self._do(asked, read_nodes)}
+
+    async def _groups(self, asked: Asked) -> Reply:
+        return {"groups": await self._do(asked, lambda: group_views(self._cycle.deciding.groups))}
 
     async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)

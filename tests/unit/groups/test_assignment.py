@@ -129,7 +129,7 @@ def test_a_refusal_by_a_group_that_never_promised_room_is_none() -> None:
 
 def test_one_that_is_wider_than_every_group_waits_and_is_told_why() -> None:
     found = assign(queue().add("a", vms=5).configuration, (LEFT, RIGHT))["a"]
-    assert found.reason == "no group can host it: it needs 5 CPUs and 0 MiB, and a vjob is never split"
+    assert found.note == "no group can host it, and a vjob is never split"
 
 
 def test_a_summary_tells_of_sizes_holes_and_states() -> None:
