@@ -87,7 +87,7 @@ class Cycle:
         self._checkpointing = Checkpointing(
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
         )
-        self.fencing = Fencing(context.settings, context.ledger, context.nodes)
+        self.fencing = Fencing(context.settings, context.ledger, context.nodes, context.acts)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None

@@ -9,6 +9,7 @@ import pwd
 import signal
 import stat
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,11 +19,14 @@ from rmsplugin import __version__
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
-from rmsplugin.adapters.lease.lock_file import LockFile
+from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, open_lease
+from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.engine.capacity.memory_care import MemoryCare
+from rmsplugin.engine.context.acts import Acts, only_led
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import SteadyClock
@@ -31,6 +35,7 @@ from rmsplugin.engine.decide.parameters import most_processes, proposer_limits
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
+from rmsplugin.engine.leadership import Leadership
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
@@ -43,7 +48,6 @@ from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
-from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.presence import is_there
 from rmsplugin.proposer.pool import Proposers
 from rmsplugin.settings import Settings
@@ -71,13 +75,16 @@ def main(settings: Settings, config: Path) -> int:
     switch_threads_often()
     try:
         state_dir = prepare_state_dir(settings)
-        lease = LockFile(state_dir)
-        lease.acquire()
+        leadership = Leadership(open_lease(settings, state_dir), settings.cluster.session_s / ASKS_A_SESSION)
+        if not _wait_for(leadership, settings):
+            leadership.release(at_rest=True)
+            return 0
     except RmspluginError as error:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
+    daemon = None
     try:
-        daemon = Daemon(settings, state_dir, config.absolute(), lease)
+        daemon = Daemon(settings, state_dir, config.absolute(), leadership.lease)
         keep_for_good()
         asyncio.run(daemon.run())
     except LedgerError as error:
@@ -87,11 +94,41 @@ def main(settings: Settings, config: Path) -> int:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 1
     finally:
-        lease.release()
+        leadership.release(at_rest=daemon is None or daemon.at_rest())
     # Threads that wait on a hypervisor are bounded, but may exceed the patience of a service's stop. Their operations
     # are in the ledger, and are taken up at the next start.
     logging.shutdown()
     os._exit(0)
+
+
+def _wait_for(leadership: Leadership, settings: Settings) -> bool:
+    """Wait until this engine leads, or is told to end, and keep it leading. Returns whether it leads.
+
+    Raises:
+        UnavailableError: another engine runs here, and nothing says which one is to go on when it ends.
+        RefusedError: this engine can never lead.
+    """
+    if settings.cluster.coordination == "local":
+        leadership.lease.acquire()
+        return True
+    told_to_end = threading.Event()
+    before = {number: signal.signal(number, lambda *_: told_to_end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    sdnotify.SystemdNotifier().notify("READY=1\nSTATUS=standing by")
+    leads = leadership.wait(told_to_end)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if leads:
+        leadership.keep(_end_at_once)
+        log.info("this engine leads, with epoch %d of the ensemble", leadership.lease.epoch)
+        sdnotify.SystemdNotifier().notify("STATUS=leading")
+    return leads
+
+
+def _end_at_once(why: str) -> None:
+    """End the process as a kill would: another engine may lead. It takes up what the ledger has under way."""
+    log.critical("this engine has lost its lease, and ends: %s", why)
+    logging.shutdown()
+    os._exit(1)
 
 
 class Daemon:
@@ -101,7 +138,7 @@ class Daemon:
         """Put it together; ``config``: the settings file; ``lease``: that of this process, held."""
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
-        self.context = open_context(settings, state_dir, lease.epoch)
+        self.context = open_context(settings, state_dir, lease)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
@@ -124,7 +161,7 @@ class Daemon:
         runs, clock = Runs(self.context.ledger, self.context.clock), self.context.clock
         self.timetable = Timetable(jobs, runs, self.context.ledger.schedule.last, clock.of_the_host)
         requests = Requests(self.context, self.executor, placing, self.cycle, self.wake)
-        self.service = Service(self.context, requests, self.cycle, self.timetable)
+        self.service = Service(self.context, requests, self.cycle, self.timetable, leads=lease.held)
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""
@@ -133,6 +170,10 @@ class Daemon:
         except Exception:
             log.exception("the context switch does not go on; the next cycle tries again")
         self.wake()
+
+    def at_rest(self) -> bool:
+        """Whether nothing that this engine has begun at its neighbours is under way."""
+        return not self.executor.busy() and self.context.acts.at_rest()
 
     def wake(self) -> None:
         """Have a cycle run soon; many calls before it starts make one cycle."""
@@ -203,29 +244,44 @@ class Daemon:
             self.cycle.run()
 
 
-def open_context(settings: Settings, state_dir: Path, epoch: int = FIRST_EPOCH) -> Context:
-    """Open the ledger and the adapters, for the engine of this epoch."""
+def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None) -> Context:
+    """Open the ledger and the adapters; ``lease``: that of the engine, held, under whose epoch it acts.
+
+    Raises:
+        LedgerError: the ledger cannot be used, or engines of higher epochs have led with it.
+    """
     private, public = root_keys(state_dir)
     slurm, nodes = settings.slurm, settings.nodes
     steady = SteadyClock()
     ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
     steady.not_before(ledger.newest_time())
+    epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
+    rms = open_rms(
+        slurm.adapter,
+        bin_dir=slurm.bin_dir,
+        timeout_s=slurm.command_timeout_s,
+        gate=slurm.gate,
+        gate_reservation=slurm.gate_reservation,
+    )
+    hypervisor: Platform = open_platform(settings)
+    agents: Nodes = NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch)
+    # A lock on this host cannot be lost: an engine that has nothing else is asked nothing before each act.
+    acts, guests = Acts(), SshGuests(private)
+    if lease is not None and settings.cluster.coordination != "local":
+        acts = Acts(lease.held)
+        rms, hypervisor, agents = only_led(rms, acts), only_led(hypervisor, acts), only_led(agents, acts)
+        guests = only_led(guests, acts)
     return Context(
         settings=settings,
         ledger=ledger,
         clock=Clock(now=steady.now, ahead_s=steady.ahead_s, problem=steady.problem),
-        rms=open_rms(
-            slurm.adapter,
-            bin_dir=slurm.bin_dir,
-            timeout_s=slurm.command_timeout_s,
-            gate=slurm.gate,
-            gate_reservation=slurm.gate_reservation,
-        ),
-        hypervisor=open_platform(settings),
-        nodes=NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch),
-        guests=SshGuests(private),
+        rms=rms,
+        hypervisor=hypervisor,
+        nodes=agents,
+        guests=guests,
         root_public_key=public,
         epoch=epoch,
+        acts=acts,
     )
 
 

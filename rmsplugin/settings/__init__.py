@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from rmsplugin import defaults
 from rmsplugin.errors import SettingsError
+from rmsplugin.settings.cluster import Cluster
 from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, Tokens
 from rmsplugin.settings.engine import Engine
 from rmsplugin.settings.groups import Group, refuse_two_groups
@@ -31,6 +32,7 @@ class Settings(Section):
     """The whole file."""
 
     engine: Engine = Engine()  # type: ignore[call-arg]
+    cluster: Cluster = Cluster()  # type: ignore[call-arg]
     slurm: Slurm
     partition: dict[str, Partition] = Field(default_factory=dict)
     hosts: dict[str, Hosts] = Field(default_factory=dict)

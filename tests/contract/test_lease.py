@@ -13,8 +13,9 @@ from typing import Protocol
 import pytest
 from patience import PATIENCE_S
 
+from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.lease.base import Lease
-from rmsplugin.adapters.lease.lock_file import LockFile
+from rmsplugin.adapters.lease.clocked import ClockedLease
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
@@ -44,16 +45,17 @@ class OnOneHost:
         self._directory = directory
 
     def lease(self) -> Lease:
-        return LockFile(self._directory)
+        return ClockedLease(Local(self._directory))
 
     def program(self) -> str:
         return (
-            "from pathlib import Path; from rmsplugin.adapters.lease.lock_file import LockFile; "
-            f"lease = LockFile(Path({str(self._directory)!r}))"
+            "from pathlib import Path; from rmsplugin.adapters.coordination.local import Local; "
+            "from rmsplugin.adapters.lease.clocked import ClockedLease; "
+            f"lease = ClockedLease(Local(Path({str(self._directory)!r})))"
         )
 
 
-KINDS: dict[str, Callable[[Path], Engines]] = {"lock file": OnOneHost}
+KINDS: dict[str, Callable[[Path], Engines]] = {"local": OnOneHost}
 
 
 @pytest.fixture(params=sorted(KINDS))

@@ -64,7 +64,8 @@ class Served:
         self.runs = Runs(self.ledger, clock)
         self.timetable = Timetable(jobs, self.runs, last, clock.of_the_host, Still(timezone="UTC"))
         self.timetable.start()
-        self.service = Service(self.context, requests, cycle, self.timetable)
+        self.leads: Callable[[], bool] = lambda: True
+        self.service = Service(self.context, requests, cycle, self.timetable, leads=lambda: self.leads())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="event loop")
         self._thread.start()

@@ -25,7 +25,7 @@ PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
 GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
 
 #: What stands behind a point that is none between a section and a setting.
-FILE_ENDINGS = ("md", "sock", "py", "toml", "service", "socket", "conf", "db")
+FILE_ENDINGS = ("md", "sock", "py", "toml", "json", "service", "socket", "conf", "db")
 
 #: What marks a machine or a network of ours, and must never be in anything committed.
 PRIVATE = re.compile(r"/work/|/root/|/home/(?!(?:alice|proj)\b)\w+/|artifact-?registry|\.internal\b")

@@ -124,6 +124,7 @@ INSTALLED = {
     "aiohttp",
     "apscheduler",
     "cryptography",
+    "kazoo",
     "libvirt",
     "lxml",
     "ortools",
@@ -143,15 +144,17 @@ INSTALLED = {
 ORDERS = {
     "engine": (
         *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep"),
-        *("schedule", "cycle", "serve", "periodic", "daemon"),
+        *("schedule", "cycle", "serve", "periodic", "leadership", "daemon"),
     ),
     "cli": (
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),
         "main",
     ),
-    "adapters": ("command", "munge", "lease", "guests", "seed", "platform", "nodes", "rms", "simulated"),
+    "adapters": (
+        *("command", "munge", "coordination", "lease", "guests", "seed", "platform", "nodes", "rms", "simulated"),
+    ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
-    "adapters/simulated": ("guests", "hypervisor", "nodes", "rms"),
+    "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "rms"),
     "wrapper": (
         *("process", "signals", "session", "engine", "carry_out", "prepare", "attach", "stand_in", "launch", "main"),
     ),

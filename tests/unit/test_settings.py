@@ -293,3 +293,40 @@ def test_a_window_that_never_ends_is_refused(tmp_path: Path) -> None:
     text = f'{VALID}[[schedule.quiet]]\nbegins = "0 6 * * *"\nends = "0 6 * * *"\n'
     with pytest.raises(SettingsError, match="would never end"):
         load(written(tmp_path, text))
+
+
+CLUSTER = '[cluster]\ncoordination = "zookeeper"\nservers = ["c1:2181", "[fd00::1]:2181", "10.0.0.3:2181"]\n'
+
+
+def test_an_ensemble_has_servers_and_defaults(tmp_path: Path) -> None:
+    cluster = load(written(tmp_path, VALID + CLUSTER)).cluster
+    assert (cluster.coordination, len(cluster.servers), cluster.session_s, cluster.path) == (
+        "zookeeper",
+        3,
+        4.0,
+        "/rmsplugin",
+    )
+    assert load(written(tmp_path, VALID)).cluster.coordination == "local"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('coordination = "zookeeper"', "needs servers"),
+        ('coordination = "etcd"', "Input should be 'local' or 'zookeeper'"),
+        ('servers = ["c1:2181"]', 'servers: without effect unless coordination = "zookeeper"'),
+        ('path = "/a"\nsession_s = 4', "path, session_s: without effect"),
+        ('coordination = "zookeeper"\nservers = ["c1"]', "'c1' is no server of ZooKeeper: write HOST:PORT"),
+        ('coordination = "zookeeper"\nservers = ["c1:99999"]', "is no server of ZooKeeper"),
+        ('coordination = "zookeeper"\nservers = ["c1:2181/x"]', "is no server of ZooKeeper"),
+        ('coordination = "zookeeper"\nservers = ["c1:2181"]\npath = "/"', "is no path of a ZooKeeper node"),
+        ('coordination = "zookeeper"\nservers = ["c1:2181"]\nsession_s = 1', "greater than or equal to 2"),
+    ],
+)
+def test_a_cluster_that_cannot_be_or_does_nothing_is_refused_with_its_line(
+    tmp_path: Path, lines: str, said: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load(written(tmp_path, f"{VALID}[cluster]\n{lines}\n"))
+    assert said in str(refused.value)
+    assert int(str(refused.value).partition(".toml:")[2].partition(":")[0]) > VALID.count("\n")

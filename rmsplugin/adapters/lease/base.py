@@ -38,6 +38,10 @@ class Lease(Protocol):
         """
         ...
 
-    def release(self) -> None:
-        """Release the lease to others; without effect for a process that does not hold it."""
+    def release(self, *, at_rest: bool = True) -> None:
+        """Release the lease to others; without effect for a process that does not hold it.
+
+        Args:
+            at_rest: no act of this process is under way, so that the next holder need not wait for the end of any.
+        """
         ...

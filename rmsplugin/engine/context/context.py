@@ -9,6 +9,7 @@ from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
@@ -37,6 +38,7 @@ class Context:
     guests: Guests
     root_public_key: str  # the engine's own key, root in every guest
     epoch: int = FIRST_EPOCH  # of this engine
+    acts: Acts = field(default_factory=Acts)  # at neighbours
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
     capabilities: Capabilities = field(init=False)  # of the platform

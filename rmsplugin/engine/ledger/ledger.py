@@ -19,6 +19,7 @@ import sqlite_utils
 
 from rmsplugin.engine.ledger import records
 from rmsplugin.engine.ledger.checkpoints import Checkpoints
+from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.ledger.markers import Markers
@@ -96,6 +97,8 @@ class Ledger:
         self.reservations = ReservationBook(self._write, self._rows, clock)
         #: The runs of what is done at times of day.
         self.schedule = ScheduleBook(self._write, self._rows, clock)
+        #: The epochs of the engines that have led.
+        self.epochs = EpochBook(self._write, self._rows, clock)
 
     def newest_time(self) -> float:
         """The latest time at which, by the ledger, anything happened; 0 if it has nothing."""

@@ -314,6 +314,12 @@ def m022_phases_of_vms(db: Database) -> None:
         db.execute("update asides set vms = ? where id = ?", [json.dumps(rows), number])
 
 
+@migrations()
+def m023_epoch(db: Database) -> None:
+    """The highest epoch of an engine that has led with this ledger."""
+    db.execute("create table epoch (id integer primary key check (id = 1), epoch integer not null)")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from rmsplugin.adapters.command import run_command
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.engine.observe.observation import Observation
@@ -33,10 +34,11 @@ _MOST_NODES, _SHARE = 1, 0.05
 class Fencing:
     """Cuts the power of nodes, one order for each node at a time. Several threads may call."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes, acts: Acts) -> None:
         self._settings = settings
         self._ledger = ledger
         self._nodes = nodes
+        self._acts = acts
         self._silent_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._under_way: set[str] = set()
@@ -83,7 +85,8 @@ class Fencing:
     def _cut(self, node: str) -> None:
         settings = self._settings.nodes
         bound_s = settings.fence_timeout_s
-        order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s)
+        with self._acts.one():
+            order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s)
         if order.status != 0:
             raise OperationFailedError(f"nodes.fence ended with {order.status}: {order.said or 'it said nothing'}")
         if not settings.fence_status:

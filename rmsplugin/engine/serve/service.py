@@ -74,7 +74,17 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 class Service:
     """Serves requests until closed. Runs in the event loop of the caller; the work is done in threads, by turns."""
 
-    def __init__(self, context: Context, requests: Requests, cycle: Cycle, timetable: Timetable | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        requests: Requests,
+        cycle: Cycle,
+        timetable: Timetable | None = None,
+        *,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Listen to nobody yet; ``leads``: whether this engine may act: asked before each answer."""
+        self._leads = leads
         self._settings = context.settings.engine
         self._turns = Turns("service")
         self._slow_turns = Turns("slow service")
@@ -218,7 +228,12 @@ class Service:
             query = Query.parse(request.raw_path, route.query)
             body = Body.parse(data, route.body)
             asked = Asked(uid, request.match_info, query, body, origin)
-            return 200, await route.answer(await self._answers.admitted(route, asked))
+            admitted = await self._answers.admitted(route, asked)
+            self._refuse_unless_leading()
+            answer = await route.answer(admitted)
+            # An answer can be an order: a wrapper that is told to go on runs its script.
+            self._refuse_unless_leading()
+            return 200, answer
         except RmspluginError as error:
             return _status(error), {"error": str(error)}
         except Exception:
@@ -226,6 +241,10 @@ class Service:
             return 500, {"error": "internal error; see the engine's log"}
         finally:
             self._connections.answered(transport)
+
+    def _refuse_unless_leading(self) -> None:
+        if not self._leads():
+            raise UnavailableError("this engine does not lead any more; try again")
 
 
 def _status(error: Exception) -> int:

@@ -58,6 +58,25 @@ def start_of(served: Served, job_id: int) -> None:
 # --- what it answers ---
 
 
+def test_an_engine_that_does_not_lead_any_more_answers_nobody(served: Served) -> None:
+    assert served.ask("GET", "/v1/status")[0] == 200
+    served.leads = lambda: False
+    status, answer = served.ask("GET", "/v1/status")
+    assert (status, answer) == (503, {"error": "this engine does not lead any more; try again"})
+
+
+def test_an_answer_that_is_ready_when_the_lease_has_ended_is_not_given(served: Served) -> None:
+    asked: list[bool] = []
+
+    def leads() -> bool:
+        asked.append(True)
+        return len(asked) == 1
+
+    served.leads = leads
+    assert served.ask("GET", "/v1/status")[0] == 503
+    assert len(asked) == 2
+
+
 def test_access_is_for_the_owner(served: Served) -> None:
     served.add_vjob(12, NOBODY, S.RUNNING)
     status, answer = served.ask("GET", "/v1/jobs/12/access")

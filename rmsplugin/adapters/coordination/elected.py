@@ -1,0 +1,198 @@
+"""Elected: a leader among engines that wait in a line, on a tree such as ZooKeeper's.
+
+Two leaders cannot overlap. A leader counts its lead from before the last renewal that was answered, which is a write to
+its place. The next leader has seen that place removed, so each renewal of the old one was sent before. It then waits
+for longer than any of them is valid. No promise of the service about time is needed for this; how soon somebody else
+leads depends on one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rmsplugin.adapters.coordination.base import NEVER
+from rmsplugin.adapters.coordination.line import Line
+from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
+from rmsplugin.adapters.coordination.turns import Turn, Turns
+from rmsplugin.errors import RefusedError, UnavailableError
+
+#: The share of a session for which a lead is valid: the rest is for clocks that run unequally.
+VALID_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An engine that may lead."""
+
+    name: str
+    place: str  # where its ledger is: HOST:DIRECTORY. All that may lead have the same
+    session_s: float  # a leader that does not answer for so long has lost
+    act_s: float  # the longest that one act, once begun, takes
+
+
+class Elected:
+    """A ``Coordination`` on a tree. One thread campaigns; ``epoch`` and ``valid_until`` may be asked by all."""
+
+    def __init__(self, tree: Tree, folder: str, candidate: Candidate, clock: Callable[[], float]) -> None:
+        """Wait nowhere yet.
+
+        Args:
+            tree: a session of its own.
+            folder: path of the node under which all that this needs is kept.
+            candidate: this engine.
+            clock: seconds that pass, also while the process, or the host, stands still.
+        """
+        self._tree, self._folder, self._candidate, self._clock = tree, folder, candidate, clock
+        said = {"name": candidate.name, "place": candidate.place}
+        self._line = Line(tree, f"{folder}/line", json.dumps(said).encode())
+        self._turns = Turns(tree, f"{folder}/turn")
+        self._turn: Turn | None = None  # its own
+        self._lock = threading.Lock()
+        self._leads_from = float("inf")  # when the turn before this one has surely ended
+        self._valid_until = NEVER
+
+    # -- the four words --------------------------------------------------------------------------------------------
+
+    def campaign(self) -> None:
+        """See ``Coordination``."""
+        began = self._clock()
+        try:
+            if self._turn is None:
+                self._wait_in_line(began)
+            else:
+                self._renew(began)
+        except RefusedError:
+            self._lose()
+            raise
+        except MissingError as error:
+            self._lose()
+            raise UnavailableError(f"the ensemble has lost a node of ours: {error}") from None
+        if (left_s := self._leads_from - self._clock()) > 0:
+            raise UnavailableError(
+                f"{self._candidate.name} is next, and waits {left_s:.1f} s for what the leader before may have begun"
+            )
+
+    @property
+    def epoch(self) -> int:
+        """See ``Coordination``."""
+        turn = self._turn
+        if turn is None or self.valid_until() == NEVER:
+            raise UnavailableError(f"{self._candidate.name} does not lead")
+        return turn.epoch
+
+    def valid_until(self) -> float:
+        """See ``Coordination``."""
+        with self._lock:
+            return self._valid_until if self._clock() >= self._leads_from else NEVER
+
+    def members(self) -> tuple[str, ...]:
+        """See ``Coordination``."""
+        return tuple(_said(data)["name"] for data in self._line.waiting())
+
+    def resign(self, *, at_rest: bool) -> None:
+        """See ``Coordination``."""
+        turn, led = self._turn, self.valid_until() > self._clock()
+        self._lose(leave=False)
+        # An engine that has lost is not at rest by its own word: a later leader may act already.
+        if turn is not None and led and at_rest:
+            with contextlib.suppress(ChangedError, UnavailableError):
+                self._turns.end(turn)
+        self._line.give_up()
+        self._tree.close()
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _wait_in_line(self, began: float) -> None:
+        """Take the turn if this engine is the first in the line. Raises UnavailableError if it is not."""
+        self._line.join()
+        if (before := self._line.first()) is not None:
+            self._refuse_place(_said(before)["place"], _said(before)["name"])
+            raise UnavailableError(f"{_said(before)['name']} leads; {self._candidate.name} stands by")
+        last = self._turns.last()
+        own = Turn(
+            epoch=self._line.epoch,
+            name=self._candidate.name,
+            place=self._candidate.place,
+            wait_s=self._candidate.session_s + self._candidate.act_s,
+            ended=False,
+        )
+        if last is None:
+            self._leads_from = began
+        elif last.epoch == own.epoch:
+            own = last  # it was written, and the answer was lost
+        else:
+            self._refuse_place(last.place, last.name)
+            own = self._after(last, own)
+        try:
+            self._turns.write(own)
+        except (ChangedError, MissingError):
+            self._lose()
+            raise UnavailableError("another engine took the turn at the same moment") from None
+        self._line_held(began, own)
+
+    def _after(self, last: Turn, own: Turn) -> Turn:
+        """Note from when on this engine leads. Returns its turn, which waits for as long as the last one had to."""
+        if last.ended:
+            self._leads_from = self._clock()
+            return own
+        self._leads_from = self._clock() + last.wait_s
+        return replace(own, wait_s=max(own.wait_s, last.wait_s))
+
+    def _line_held(self, began: float, own: Turn) -> None:
+        """Lead from now on, if the place is still held after the turn was written."""
+        try:
+            self._line.renew()
+        except MissingError:
+            self._lose()
+            raise UnavailableError("this engine has lost its place in the line") from None
+        with self._lock:
+            self._turn = own
+            self._valid_until = began + VALID_SHARE * self._candidate.session_s
+
+    def _renew(self, began: float) -> None:
+        """Move ``valid_until``. Raises UnavailableError if the lead is lost, or nobody answers."""
+        if began >= self._valid_until:
+            self._lose()
+            raise UnavailableError(f"{self._candidate.name} does not lead any more: nobody has answered in time")
+        try:
+            self._line.renew()
+        except MissingError:
+            self._lose()
+            raise UnavailableError(
+                f"{self._candidate.name} does not lead any more: its session has ended, or its node was removed"
+            ) from None
+        with self._lock:
+            in_time = self._clock() < self._valid_until
+            if in_time:
+                self._valid_until = began + VALID_SHARE * self._candidate.session_s
+        if not in_time:
+            self._lose()
+            raise UnavailableError(f"{self._candidate.name} does not lead any more: the answer came too late")
+
+    def _lose(self, *, leave: bool = True) -> None:
+        with self._lock:
+            self._turn, self._leads_from, self._valid_until = None, float("inf"), NEVER
+        if leave:
+            self._line.give_up()
+
+    def _refuse_place(self, place: str, name: str) -> None:
+        """Raises RefusedError if another engine's ledger is elsewhere."""
+        if place != self._candidate.place:
+            raise RefusedError(
+                f"engine {name} of this ensemble has its ledger at {place}, this one at {self._candidate.place}: "
+                "engines on several hosts, or with several ledgers, are not supported yet. If the ledger was moved "
+                f"here, stop all engines and remove the node {self._folder}/turn of the ensemble"
+            )
+
+
+def _said(data: bytes) -> dict[str, str]:
+    """What an engine in the line says of itself."""
+    try:
+        found = json.loads(data)
+        return {"name": str(found["name"]), "place": str(found["place"])}
+    except (ValueError, KeyError, TypeError):
+        return {"name": "an unknown engine", "place": "an unknown place"}

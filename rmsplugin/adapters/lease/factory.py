@@ -1,0 +1,46 @@
+"""Factory: the lease of the settings (``cluster.coordination``)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from rmsplugin.adapters.coordination.elected import Candidate, Elected
+from rmsplugin.adapters.coordination.local import Local
+from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
+from rmsplugin.adapters.lease.base import Lease
+from rmsplugin.adapters.lease.both import BothLeases
+from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
+from rmsplugin.settings import Settings
+
+#: The share of a session within which one request to the ensemble is answered; a leader asks as often.
+ASKS_A_SESSION = 8
+
+
+def open_lease(settings: Settings, state_dir: Path) -> Lease:
+    """Return the lease of this process, not yet held.
+
+    Engines on several hosts would each have a ledger of their own, which is not supported yet. So the ensemble chooses
+    among engines on one directory, and its lock is a part of their lease: while a stopped engine has it, none acts.
+
+    Raises:
+        SettingsError: a Python package is missing.
+    """
+    cluster = settings.cluster
+    local = ClockedLease(Local(state_dir))
+    if cluster.coordination == "local":
+        return local
+    tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
+    host = socket.gethostname()
+    candidate = Candidate(
+        f"{host}:{os.getpid()}", f"{host}:{state_dir.resolve()}", cluster.session_s, longest_act_s(settings)
+    )
+    return BothLeases(ClockedLease(Elected(tree, cluster.path, candidate, steady_s)), local)
+
+
+def longest_act_s(settings: Settings) -> float:
+    """How long an act may go on whose engine has ended: a command of Slurm's, or a fence and its proof. In seconds."""
+    nodes = settings.nodes
+    fence_s = 2 * nodes.fence_timeout_s if nodes.fence else 0.0
+    return max(settings.slurm.command_timeout_s, fence_s)

@@ -1,0 +1,60 @@
+"""Acts: what the engine does to its neighbours. It begins none when it does not lead, and knows those under way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from rmsplugin.errors import DeposedError
+
+T = TypeVar("T")
+
+
+class Acts:
+    """The acts of one engine. Several threads may call."""
+
+    def __init__(self, leads: Callable[[], bool] = lambda: True) -> None:
+        """None is under way; ``leads``: whether the engine may act now. It is asked before each act."""
+        self._leads = leads
+        self._under_way = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Do one act. Raises DeposedError, before it begins, if the engine does not lead any more."""
+        with self._lock:
+            self._under_way += 1
+        try:
+            if not self._leads():
+                raise DeposedError("the turn of this engine is over: its lease has ended")
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def at_rest(self) -> bool:
+        """Whether no act is under way."""
+        with self._lock:
+            return not self._under_way
+
+
+def only_led(adapter: T, acts: Acts) -> T:
+    """The adapter with methods that are acts, each of which is refused when the engine does not lead any more."""
+    return cast(T, _Led(adapter, acts))
+
+
+class _Led:
+    def __init__(self, adapter: object, acts: Acts) -> None:
+        self._adapter = adapter
+        self._acts = acts
+
+    def __getattr__(self, name: str) -> Any:
+        method: Callable[..., Any] = getattr(self._adapter, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            with self._acts.one():
+                return method(*arguments, **options)
+
+        return call if callable(method) else method

@@ -1,0 +1,58 @@
+"""Leadership: waits until this engine leads, keeps its lease, and ends the process when it is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rmsplugin.adapters.lease.base import Lease
+from rmsplugin.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+
+class Leadership:
+    """The lease of this process over time."""
+
+    def __init__(self, lease: Lease, period_s: float) -> None:
+        """Hold nothing yet; ``period_s``: pause between two requests for the lease."""
+        self.lease = lease
+        self._period_s = period_s
+        self._closed = threading.Event()
+
+    def wait(self, told_to_end: threading.Event) -> bool:
+        """Wait until this engine leads, or is told to end. Returns whether it leads.
+
+        Raises:
+            RefusedError: it can never lead here.
+        """
+        said = ""
+        while not told_to_end.is_set():
+            try:
+                self.lease.acquire()
+                return True
+            except UnavailableError as error:
+                # Sentences with a count-down differ at each time, and say the same.
+                if said != (said := str(error).partition(",")[0]):
+                    log.info("waiting: %s", error)
+            told_to_end.wait(self._period_s)
+        return False
+
+    def keep(self, lost: Callable[[str], None]) -> None:
+        """Keep the lease in a thread of its own; ``lost`` is called once, with why, when it is lost."""
+        threading.Thread(target=self._renew_until_lost, args=(lost,), name="lease", daemon=True).start()
+
+    def release(self, *, at_rest: bool) -> None:
+        """Release the lease, as of ``Lease``. It is not lost then."""
+        self._closed.set()
+        self.lease.release(at_rest=at_rest)
+
+    def _renew_until_lost(self, lost: Callable[[str], None]) -> None:
+        while not self._closed.wait(self._period_s):
+            try:
+                self.lease.renew()
+            except Exception as error:
+                if not self._closed.is_set():
+                    lost(str(error))
+                return

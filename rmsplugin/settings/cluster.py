@@ -1,0 +1,54 @@
+"""Settings of several engines."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from rmsplugin.settings.section import Section
+
+
+def _server(text: str) -> str:
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})", text)
+    if not found or not 0 < int(found[2]) < 65536:
+        raise ValueError(f"{text!r} is no server of ZooKeeper: write HOST:PORT, as in controller1:2181")
+    return text
+
+
+def _path(text: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9_-]+)+", text):
+        raise ValueError(f"{text!r} is no path of a ZooKeeper node: write one as in /rmsplugin")
+    return text
+
+
+class Cluster(Section):
+    """Several engines, of which one leads."""
+
+    coordination: Literal["local", "zookeeper"] = Field(
+        "local",
+        description="`local`: one engine, kept alone by a lock on its state_dir; `zookeeper`: several engines, today "
+        "on one host and state_dir, of which one leads; the others stand by. Needs the Python package kazoo",
+    )
+    servers: tuple[Annotated[str, AfterValidator(_server)], ...] = Field(
+        (), description='the servers of the ensemble: `["controller1:2181", "controller2:2181", "controller3:2181"]`'
+    )
+    session_s: float = Field(
+        4.0,
+        ge=2,
+        le=60,
+        description="a leader of which the ensemble has not heard for so long has lost; it acts no more after 0.8 of "
+        "it. The servers' minSessionTimeout may make the next one wait longer",
+    )
+    path: Annotated[str, AfterValidator(_path)] = Field(
+        "/rmsplugin", description="the node of the ensemble under which all is kept; one for each cluster"
+    )
+
+    @model_validator(mode="after")
+    def _has_servers(self) -> Cluster:
+        if self.coordination == "zookeeper" and not self.servers:
+            raise ValueError('coordination = "zookeeper" needs servers = ["HOST:PORT", ...]')
+        if self.coordination == "local" and (given := self.model_fields_set - {"coordination"}):
+            raise ValueError(f'{", ".join(sorted(given))}: without effect unless coordination = "zookeeper"')
+        return self

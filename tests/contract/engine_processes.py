@@ -1,0 +1,81 @@
+"""`rmsplugin engine` as a process, without Slurm and without nodes: what it says, and whether it answers."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import rmsplugin
+
+SETTINGS = """\
+[engine]
+user = "{user}"
+state_dir = "{directory}/state"
+socket = "{directory}/engine.sock"
+[cluster]
+{cluster}
+[slurm]
+partitions = ["vjob"]
+bin_dir = "{directory}"
+command_timeout_s = 0.5
+[partition.vjob]
+hosts = "vmhosts"
+[network]
+pool = "10.0.0.10 - 10.0.0.20"
+prefix_length = 24
+[image.default]
+kind = "kernel"
+kernel = "/k"
+initrd = "/i"
+"""
+_PROGRAM = "import sys; from rmsplugin.cli.main import main; sys.exit(main())"
+
+
+def write_settings(directory: Path, cluster: str) -> Path:
+    path = directory / "rmsplugin.toml"
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster))
+    return path
+
+
+class EngineProcess:
+    """An engine of its own; ``settings``: its file."""
+
+    def __init__(self, name: str, settings: Path) -> None:
+        self.name, self._directory = name, settings.parent
+        self._log = self._directory / f"{name}.log"
+        with self._log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, "engine", "--config", str(settings)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(Path(rmsplugin.__file__).parents[1])},
+            )
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def has_said(self, words: str) -> bool:
+        assert self.process.poll() is None or words in self.said(), f"{self.name} has ended: {self.said()}"
+        return words in self.said()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def answers(directory: Path) -> bool:
+    """Whether an engine answers requests there."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(10)
+        try:
+            asked.connect(str(directory / "engine.sock"))
+            asked.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return asked.recv(64).startswith(b"HTTP/1.1 200")
+        except OSError:
+            return False

@@ -1,0 +1,438 @@
+"""The contract of ``adapters.coordination.base.Coordination``, one suite for each kind; and real ZooKeeper's faults.
+
+``test_election.py`` has the faults that a simulated ensemble shows at once. Engines that are killed or stopped here are
+processes of their own, which write down when they could act, by the clock of the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from contract.coordinations import KINDS, Engines, OnEnsemble, OnOneHost, OnZooKeeper, campaign_in_vain
+from contract.engine_processes import EngineProcess, answers, write_settings
+from contract.zookeeper_ensemble import JAR, Ensemble, Proxy, running_ensemble
+from patience import PATIENCE_S
+
+import rmsplugin
+from rmsplugin.adapters.coordination.base import NEVER, Coordination
+from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
+from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
+from rmsplugin.adapters.lease.clocked import steady_s
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+from rmsplugin.errors import UnavailableError
+from rmsplugin.model.epochs import FIRST_EPOCH
+
+ENGINE = Path(__file__).parent / "engine_on_zookeeper.py"
+#: Short, for takeovers; and long, for what must not end by itself.
+SHORT_S, LONG_S = 2.0, 8.0
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    if not JAR.exists() or shutil.which("java") is None:
+        pytest.skip("needs Debian's libzookeeper-java and a Java that runs it")
+    with running_ensemble(tmp_path_factory.mktemp("zookeeper")) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest) -> str:
+    """A part of the ensemble's tree for each test."""
+    return "/test/" + "".join(each if each.isalnum() else "_" for each in request.node.name)
+
+
+@pytest.fixture(params=[*sorted(KINDS), "zookeeper"])
+def engines(request: pytest.FixtureRequest, tmp_path: Path, folder: str) -> Iterator[Engines]:
+    if request.param != "zookeeper":
+        yield KINDS[request.param](tmp_path)
+        return
+    kind = OnZooKeeper(request.getfixturevalue("ensemble").addresses, folder, LONG_S)
+    yield kind
+    kind.close()
+
+
+def campaign_until_leading(one: Coordination) -> None:
+    """What an engine sees of an ensemble may be old for a moment."""
+
+    def leads() -> bool:
+        with contextlib.suppress(UnavailableError):
+            one.campaign()
+        return one.valid_until() > NEVER
+
+    wait_until(leads, "it leads")
+
+
+# -- every kind ----------------------------------------------------------------------------------------------------
+
+
+def test_the_first_leads_and_a_second_does_not_until_the_first_has_resigned(engines: Engines) -> None:
+    first, second = engines.coordination(), engines.coordination()
+    first.campaign()
+    leads = [engines.lease(each) for each in (first, second)]
+    assert campaign_in_vain(second)
+    assert [each.held() for each in leads] == [True, False]
+    assert (second.valid_until(), len(first.members()) > 0) == (NEVER, True)
+    epoch = first.epoch
+    first.resign(at_rest=True)
+    campaign_until_leading(second)
+    assert [each.held() for each in leads] == [False, True]
+    assert second.epoch == FIRST_EPOCH if engines.one_host else second.epoch > epoch
+
+
+def test_one_who_does_not_lead_has_no_epoch(engines: Engines) -> None:
+    first, second = engines.coordination(), engines.coordination()
+    first.campaign()
+    assert campaign_in_vain(second)
+    with pytest.raises(UnavailableError):
+        second.epoch  # noqa: B018
+    first.resign(at_rest=True)
+    with pytest.raises(UnavailableError):
+        first.epoch  # noqa: B018
+
+
+def test_to_campaign_again_keeps_the_lead_and_its_epoch(engines: Engines) -> None:
+    one = engines.coordination()
+    one.campaign()
+    lease, epoch = engines.lease(one), one.epoch
+    for _ in range(20):
+        engines.pass_time(1.0)
+        lease.renew()
+    assert lease.held() and one.epoch == epoch
+
+
+def test_to_resign_twice_or_without_leading_is_nothing(engines: Engines) -> None:
+    first, second = engines.coordination(), engines.coordination()
+    second.resign(at_rest=True)
+    first.campaign()
+    first.resign(at_rest=False)
+    first.resign(at_rest=True)
+    assert first.valid_until() == NEVER
+
+
+def test_a_lock_is_held_without_a_bound(tmp_path: Path) -> None:
+    one = OnOneHost(tmp_path).coordination()
+    one.campaign()
+    assert one.valid_until() == float("inf")
+
+
+# -- real servers --------------------------------------------------------------------------------------------------
+
+
+class Running:
+    """An engine in a process of its own."""
+
+    def __init__(self, name: str, folder: str, servers: tuple[str, ...], directory: Path) -> None:
+        self.name = name
+        self._journal, self.said = directory / f"{name}.acts", directory / f"{name}.log"
+        with self._journal.open("w") as acts, self.said.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, ENGINE, name, folder, str(SHORT_S), "0.2", *servers],
+                stdin=subprocess.DEVNULL,
+                stdout=acts,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": str(Path(rmsplugin.__file__).parents[1])},
+            )
+
+    def acts(self) -> list[tuple[float, int]]:
+        """When it could act, and under which epoch."""
+        whole = self._journal.read_text().rpartition("\n")[0]
+        return [(float(time), int(epoch)) for time, epoch in map(str.split, whole.splitlines())]
+
+    def wait_to_act(self, *, after: int = 0) -> int:
+        """Wait until it has acted under an epoch above that one; return it."""
+        self._wait_until(lambda: any(epoch > after for _, epoch in self.acts()), "acts")
+        return self.acts()[-1][1]
+
+    def wait_to_say(self, words: str) -> None:
+        self._wait_until(lambda: words in self.said.read_text(), f"says {words}")
+
+    def _wait_until(self, reached: Callable[[], bool], what: str) -> None:
+        def reached_or_ended() -> bool:
+            assert self.process.poll() is None, f"{self.name} has ended: {self.said.read_text()}"
+            return reached()
+
+        wait_until(reached_or_ended, f"{self.name} {what}")
+
+
+def wait_until(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def running(folder: str, directory: Path, **servers: tuple[str, ...]) -> Iterator[list[Running]]:
+    """Engines by name, the first of which leads and the others stand by; then no two of them have acted by turns."""
+    engines: list[Running] = []
+    try:
+        for name, addresses in servers.items():
+            engines.append(Running(name, folder, addresses, directory))
+            if len(engines) == 1:
+                engines[0].wait_to_act()
+            else:
+                engines[-1].wait_to_say("leads; ")
+        yield engines
+    finally:
+        for engine in engines:
+            engine.process.kill()
+            engine.process.wait()
+    turns: dict[int, list[float]] = {}
+    for engine in engines:
+        for moment, epoch in engine.acts():
+            turns.setdefault(epoch, []).append(moment)
+    in_order = [turns[epoch] for epoch in sorted(turns)]
+    for before, after in itertools.pairwise(in_order):
+        assert max(before) < min(after), "a deposed engine knows by its own clock before the next one leads"
+
+
+def test_a_killed_leader_is_followed_by_one_of_a_higher_epoch(ensemble: Ensemble, folder: str, tmp_path: Path) -> None:
+    with running(folder, tmp_path, one=ensemble.addresses, two=ensemble.addresses) as (one, two):
+        epoch = one.wait_to_act()
+        one.process.kill()
+        assert two.wait_to_act() > epoch
+
+
+def test_a_stopped_leader_acts_no_more_when_it_goes_on(ensemble: Ensemble, folder: str, tmp_path: Path) -> None:
+    with running(folder, tmp_path, one=ensemble.addresses, two=ensemble.addresses) as (one, two):
+        one.process.send_signal(signal.SIGSTOP)
+        two.wait_to_act()
+        one.process.send_signal(signal.SIGCONT)
+        one.wait_to_say("two leads; one stands by")
+
+
+def test_a_leader_that_is_cut_off_has_ended_before_the_next_one_leads(
+    ensemble: Ensemble, folder: str, tmp_path: Path
+) -> None:
+    proxies = [Proxy(server.port) for server in ensemble.servers]
+    try:
+        ways = tuple(proxy.address for proxy in proxies)
+        with running(folder, tmp_path, one=ways, two=ensemble.addresses) as (one, two):
+            epoch = one.wait_to_act()
+            for proxy in proxies:
+                proxy.cut()
+            two.wait_to_act(after=epoch)
+            for proxy in proxies:
+                proxy.mend()
+            one.wait_to_say("two leads; one stands by")
+    finally:
+        for proxy in proxies:
+            proxy.close()
+
+
+def test_a_session_that_was_suspended_for_a_moment_goes_on_with_its_turn(ensemble: Ensemble, folder: str) -> None:
+    proxies = [Proxy(server.port) for server in ensemble.servers]
+    kind = OnZooKeeper(tuple(proxy.address for proxy in proxies), folder, LONG_S)
+    try:
+        one = kind.coordination()
+        one.campaign()
+        epoch = one.epoch
+        for proxy in proxies:
+            proxy.cut()
+        campaign_in_vain(one)
+        assert kind.lease(one).held()
+        for proxy in proxies:
+            proxy.mend()
+        kind.lease(one).renew()
+        assert one.epoch == epoch
+    finally:
+        kind.close()
+        for proxy in proxies:
+            proxy.close()
+
+
+def test_without_a_quorum_nobody_acts_and_each_leader_of_the_servers_raises_epochs(
+    ensemble: Ensemble, folder: str, tmp_path: Path
+) -> None:
+    with running(folder, tmp_path, one=ensemble.addresses, two=ensemble.addresses) as (one, two):
+        leader = ensemble.leader()
+        killed = [leader, next(server for server in ensemble.servers if server is not leader)]
+        for server in killed:
+            server.kill()
+        wait_until(lambda: max(one.acts() + two.acts())[0] < steady_s() - SHORT_S, "nobody acts")
+        epoch = max(one.acts() + two.acts())[1]
+        for server in killed:
+            server.start()
+        ensemble.wait_for(3)
+        wait_until(lambda: max(one.acts() + two.acts())[1] > epoch, "one of them acts again")
+    tree = ZooKeeperTree(ensemble.addresses, LONG_S, LONG_S)
+    try:
+        _, number = tree.make_of_session(f"{folder}/line/later-", b"", numbered=True)
+        assert number >> 32 > epoch >> 32, "the way out that the ledger says of an ensemble that counts from low again"
+    finally:
+        tree.close()
+
+
+def test_an_ensemble_that_is_not_there_is_said(folder: str) -> None:
+    kind = OnZooKeeper(("127.0.0.1:1",), folder, 1.0)
+    try:
+        assert "no server of ZooKeeper answers: 127.0.0.1:1" in campaign_in_vain(kind.coordination())
+    finally:
+        kind.close()
+
+
+# -- rmsplugin engine ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start_engine(ensemble: Ensemble, folder: str, tmp_path: Path) -> Iterator[Callable[[str], EngineProcess]]:
+    servers = ", ".join(f'"{each}"' for each in ensemble.addresses)
+    lines = f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {SHORT_S}\npath = "{folder}"'
+    settings = write_settings(tmp_path, lines)
+    started: list[EngineProcess] = []
+
+    def start(name: str) -> EngineProcess:
+        started.append(EngineProcess(name, settings))
+        return started[-1]
+
+    yield start
+    for engine in started:
+        engine.end()
+
+
+def test_an_engine_stands_by_takes_over_from_a_killed_one_and_hands_over_at_once(
+    start_engine: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    one = start_engine("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path), "the first one leads")
+    first = epoch_in(tmp_path)
+    two = start_engine("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    one.end()
+    wait_until(lambda: two.has_said("is up") and answers(tmp_path), "the second one leads")
+    assert epoch_in(tmp_path) > first > FIRST_EPOCH
+    three = start_engine("three")
+    wait_until(lambda: three.has_said("stands by"), "the third one stands by")
+    two.process.terminate()
+    assert two.process.wait(PATIENCE_S) == 0
+    wait_until(lambda: three.has_said("is up"), "the third one leads")
+    assert " waits " not in three.said(), "nobody waits for one that has ended with nothing under way"
+
+
+def test_a_stopped_engine_that_has_lost_ends_and_until_then_no_other_acts(
+    start_engine: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    one = start_engine("one")
+    wait_until(lambda: one.has_said("is up"), "the first one leads")
+    two = start_engine("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    one.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: two.has_said("another engine runs on"), "the second one is next, and waits for the directory")
+    assert "is up" not in two.said()
+    one.process.send_signal(signal.SIGCONT)
+    assert one.process.wait(PATIENCE_S) == 1
+    assert "this engine has lost its lease, and ends" in one.said()
+    wait_until(lambda: two.has_said("is up"), "the second one leads")
+
+
+def test_an_engine_refuses_an_ensemble_that_counts_from_low_again(
+    start_engine: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    ledger = Ledger(tmp_path / "state" / LEDGER_NAME)
+    ledger.epochs.begin_turn(10**15)
+    ledger.close()
+    one = start_engine("one")
+    assert one.process.wait(PATIENCE_S) == 2
+    assert "engines have led with epoch 1000000000000000 already" in one.said()
+
+
+def test_one_engine_without_any_service_is_of_the_first_epoch_and_a_second_is_refused(tmp_path: Path) -> None:
+    settings = write_settings(tmp_path, 'coordination = "local"')
+    engines = [EngineProcess("one", settings)]
+    try:
+        wait_until(lambda: engines[0].has_said("is up") and answers(tmp_path), "the first one leads")
+        assert epoch_in(tmp_path) == FIRST_EPOCH
+        engines.append(EngineProcess("two", settings))
+        assert engines[1].process.wait(PATIENCE_S) == 2
+        assert f"another engine runs on {tmp_path}/state; stop it first" in engines[1].said()
+        engines[0].process.terminate()
+        assert engines[0].process.wait(PATIENCE_S) == 0
+    finally:
+        for engine in engines:
+            engine.end()
+
+
+def epoch_in(directory: Path) -> int:
+    with contextlib.closing(sqlite3.connect(directory / "state" / LEDGER_NAME)) as db:
+        return int(db.execute("select epoch from epoch").fetchone()[0])
+
+
+# -- trees ---------------------------------------------------------------------------------------------------------
+
+
+class Trees:
+    """Sessions of one service, simulated or real."""
+
+    def __init__(self, open_tree: Callable[[], Tree]) -> None:
+        self._open_tree = open_tree
+        self.opened: list[Tree] = []
+
+    def open(self) -> Tree:
+        self.opened.append(self._open_tree())
+        return self.opened[-1]
+
+
+@pytest.fixture(params=["simulated", "zookeeper"])
+def trees(request: pytest.FixtureRequest, tmp_path: Path, folder: str) -> Iterator[Trees]:
+    if request.param == "simulated":
+        simulated = OnEnsemble(tmp_path).ensemble
+        trees = Trees(lambda: simulated.open(LONG_S))
+    else:
+        servers = request.getfixturevalue("ensemble").addresses
+        trees = Trees(lambda: ZooKeeperTree(servers, LONG_S, LONG_S))
+    yield trees
+    for each in trees.opened:
+        each.close()
+
+
+def test_a_node_is_written_only_where_it_is_what_was_read(trees: Trees, folder: str) -> None:
+    tree = trees.open()
+    make_folder(tree, folder)
+    make_folder(tree, folder)
+    path = f"{folder}/node"
+    tree.make(path, b"one")
+    with pytest.raises(ChangedError):
+        tree.make(path, b"other")
+    assert tree.write(path, b"two", version=0) == 1
+    with pytest.raises(ChangedError):
+        tree.write(path, b"three", version=0)
+    assert tree.write(path, b"three") == 2
+    stored = tree.read(path)
+    assert (stored.data, stored.version) == (b"three", 2)
+    assert (tree.children(folder), tree.children(path)) == (("node",), ())
+    tree.remove(path)
+    tree.remove(path)
+    for ask in (tree.read, tree.children, lambda path: tree.write(path, b"")):
+        with pytest.raises(MissingError):
+            ask(path)
+
+
+def test_nodes_of_a_session_are_numbered_in_the_order_of_their_making_and_end_with_it(
+    trees: Trees, folder: str
+) -> None:
+    one, other = trees.open(), trees.open()
+    make_folder(one, folder)
+    made = [one.make_of_session(f"{folder}/{name}-", b"", numbered=True) for name in "cba"]
+    assert [path[-10:] for path, _ in made] == [f"{number:010d}" for number in range(3)]
+    assert [one.read(path).made for path, _ in made] == [number for _, number in made] == sorted(n for _, n in made)
+    with pytest.raises(MissingError):
+        one.make_of_session(f"{folder}/none/x", b"")
+    one.make_of_session(f"{folder}/plain", b"")
+    with pytest.raises(ChangedError):
+        other.make_of_session(f"{folder}/plain", b"")
+    one.close()
+    wait_until(lambda: other.children(folder) == (), "the session's nodes have ended with it")

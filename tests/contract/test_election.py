@@ -1,0 +1,237 @@
+"""Elections on a simulated ensemble with a virtual clock: faults that real servers have rarely, or not when asked to.
+
+``test_coordination.py`` has real servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from contract.coordinations import OnEnsemble, campaign_in_vain
+
+from rmsplugin.adapters.coordination.base import NEVER
+from rmsplugin.adapters.coordination.elected import Elected
+from rmsplugin.errors import RefusedError, UnavailableError
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> OnEnsemble:
+    return OnEnsemble(tmp_path)
+
+
+def lead(engines: OnEnsemble) -> Elected:
+    one = engines.coordination()
+    one.campaign()
+    return one
+
+
+def test_all_that_wait_are_members_the_leader_first(simulated: OnEnsemble) -> None:
+    first, others = lead(simulated), [simulated.coordination() for _ in range(2)]
+    for other in others:
+        campaign_in_vain(other)
+    assert others[0].members() == first.members() == ("engine1", "engine2", "engine3")
+    assert "engine1 leads; engine2 stands by" in campaign_in_vain(others[0])
+
+
+def test_an_engine_that_is_silent_knows_by_its_own_clock_before_the_next_one_leads(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    leases = [simulated.lease(each) for each in (first, second)]
+    campaign_in_vain(second)
+    simulated.trees[first].cut = True  # a partition
+    seen = []
+    for _ in range(400):
+        simulated.pass_time(0.1)
+        for each in (first, second):
+            with contextlib.suppress(UnavailableError):
+                each.campaign()
+        held = [each.held() for each in leases]
+        assert held != [True, True]
+        if not seen or seen[-1] != held:
+            seen.append(held)
+    assert seen == [[True, False], [False, False], [False, True]]
+
+
+def test_the_next_leader_waits_for_the_lease_before_and_for_what_it_may_have_begun(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))  # killed
+    assert f"waits {simulated.WAIT_S:.1f} s" in campaign_in_vain(second)
+    for _ in range(int(simulated.WAIT_S) - 1):
+        simulated.pass_time(1.0, silent=(first,))
+        campaign_in_vain(second)
+    simulated.pass_time(1.1, silent=(first,))
+    second.campaign()
+    assert simulated.lease(second).held()
+
+
+def test_nobody_waits_for_one_who_has_resigned_at_rest_and_all_wait_for_one_who_was_not(simulated: OnEnsemble) -> None:
+    first, second, third = lead(simulated), simulated.coordination(), simulated.coordination()
+    campaign_in_vain(second)
+    first.resign(at_rest=True)
+    second.campaign()
+    campaign_in_vain(third)
+    second.resign(at_rest=False)
+    assert "waits 14.0 s" in campaign_in_vain(third)
+
+
+def test_one_who_waits_for_the_leader_before_hands_the_wait_on_when_killed(simulated: OnEnsemble) -> None:
+    first, second, third = lead(simulated), simulated.coordination(), simulated.coordination()
+    campaign_in_vain(second), campaign_in_vain(third)
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    assert "waits 14.0 s" in campaign_in_vain(second)
+    second.resign(at_rest=True)
+    assert "waits 14.0 s" in campaign_in_vain(third)
+
+
+def test_a_stopped_leader_that_goes_on_has_lost_whatever_is_answered_then(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    lease = simulated.lease(first)
+    simulated.pass_time(20.0, silent=(first,))  # SIGSTOP
+    assert not lease.held()  # SIGCONT: before it has asked anybody
+    assert "does not lead any more" in campaign_in_vain(first)
+    assert not lease.held()
+    campaign_in_vain(second)
+    for _ in range(int(simulated.WAIT_S) - 1):
+        simulated.pass_time(1.0)
+        campaign_in_vain(second)
+    simulated.pass_time(1.1)
+    second.campaign()
+    assert "engine2 leads; engine1 stands by" in campaign_in_vain(first)
+
+
+def test_an_answer_that_comes_when_the_lease_has_ended_does_not_bring_it_back(simulated: OnEnsemble) -> None:
+    one = lead(simulated)
+    lease = simulated.lease(one)
+    simulated.pass_time(simulated.VALID_S - 0.2)
+    simulated.trees[one].late = lambda: simulated.pass_time(0.3)
+    assert "came too late" in campaign_in_vain(one)
+    assert not lease.held()
+
+
+def test_a_lease_counts_from_before_the_request(simulated: OnEnsemble) -> None:
+    one = lead(simulated)
+    began = simulated.clock.now
+    simulated.trees[one].late = lambda: simulated.pass_time(2.0)
+    one.campaign()
+    assert one.valid_until() == pytest.approx(began + simulated.VALID_S)
+
+
+def test_a_short_partition_and_lost_answers_keep_the_turn(simulated: OnEnsemble) -> None:
+    one = lead(simulated)
+    epoch, tree = one.epoch, simulated.trees[one]
+    tree.cut = True
+    simulated.pass_time(1.0)
+    with pytest.raises(UnavailableError):
+        one.campaign()
+    assert simulated.lease(one).held()
+    tree.cut = False
+    tree.answers_lost = 1
+    with pytest.raises(UnavailableError):
+        one.campaign()
+    one.campaign()
+    assert one.epoch == epoch
+
+
+def test_without_a_quorum_nobody_leads_and_afterwards_somebody_does(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    leases = [simulated.lease(each) for each in (first, second)]
+    simulated.ensemble.quorum = False
+    for _ in range(30):
+        simulated.pass_time(1.0)
+        campaign_in_vain(first), campaign_in_vain(second)
+    assert [each.held() for each in leases] == [False, False]
+    simulated.ensemble.quorum = True
+    for _ in range(30):
+        simulated.pass_time(0.5)
+        for each in (first, second):
+            with contextlib.suppress(UnavailableError):
+                each.campaign()
+    assert sorted(each.held() for each in leases) == [False, True]
+
+
+@pytest.mark.parametrize("lost", range(9))
+def test_whichever_answer_is_lost_on_the_way_to_the_lead_the_next_try_leads(simulated: OnEnsemble, lost: int) -> None:
+    one = simulated.coordination()
+    tree = simulated.trees[one]
+
+    def lose_the_answer(left: int) -> None:
+        if left:
+            tree.late = lambda: lose_the_answer(left - 1)
+        else:
+            tree.answers_lost = 1
+
+    lose_the_answer(lost)
+    for _ in range(3):
+        try:
+            one.campaign()
+        except UnavailableError:
+            continue
+    assert simulated.lease(one).held()
+    assert one.members() == ("engine1",)
+
+
+def test_a_place_that_an_administrator_removes_is_lost(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    place = next(path for path, node in simulated.ensemble.nodes.items() if node.session is simulated.trees[first])
+    del simulated.ensemble.nodes[place]
+    assert "waits 14.0 s" in campaign_in_vain(second), "the removed one may act for as long as its lease is valid"
+    assert "node was removed" in campaign_in_vain(first)
+
+
+def test_a_turn_that_another_has_taken_meanwhile_is_not_taken_too(simulated: OnEnsemble) -> None:
+    first, second = simulated.coordination(), simulated.coordination()
+    tree = simulated.trees[first]
+
+    def after(left: int) -> None:
+        """The session of the first ends after so many of its requests, and the second leads."""
+        if left:
+            tree.late = lambda: after(left - 1)
+            return
+        tree.end()
+        second.campaign()
+
+    for left in range(2, 8):
+        after(left)
+        with contextlib.suppress(UnavailableError):
+            first.campaign()
+        tree.late = None
+        assert [simulated.lease(each).held() for each in (first, second)] != [True, True]
+        first.resign(at_rest=True), second.resign(at_rest=True)
+        first, second = simulated.coordination(), simulated.coordination()
+        tree = simulated.trees[first]
+
+
+def test_engines_with_ledgers_at_two_places_are_refused_with_what_to_do(simulated: OnEnsemble) -> None:
+    first, other = lead(simulated), simulated.coordination(place="backup:/var/lib/rmsplugin")
+    with pytest.raises(
+        RefusedError, match=r"has its ledger at head:.*stop all engines and remove the node /rmsplugin/turn"
+    ):
+        other.campaign()
+    first.resign(at_rest=True)
+    with pytest.raises(RefusedError, match="several ledgers, are not supported yet"):
+        other.campaign()
+    assert first.valid_until() == NEVER
+    again = simulated.coordination()
+    again.campaign()
+    assert simulated.lease(again).held(), "a refused engine does not stand in the way"
+
+
+def test_a_turn_of_another_program_is_campaign_in_vain(simulated: OnEnsemble) -> None:
+    lead(simulated).resign(at_rest=True)
+    simulated.ensemble.nodes["/rmsplugin/turn"].data = b"7"
+    with pytest.raises(RefusedError, match="holds no turn of an engine"):
+        simulated.coordination().campaign()
+
+
+def test_an_ensemble_that_was_set_up_again_gives_lower_epochs(simulated: OnEnsemble) -> None:
+    one = lead(simulated)
+    epoch = one.epoch
+    simulated.ensemble.begin_anew(0)
+    campaign_in_vain(one)
+    one.campaign()
+    assert one.epoch < epoch, "the ledger refuses it: tests/unit/engine/test_epoch_book.py"
