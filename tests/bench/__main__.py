@@ -35,6 +35,7 @@ BENCHMARKS = {
     "u": "finishing",
     "v": "reacting",
     "w": "grouping",
+    "x": "grouped_scale",
 }
 
 
@@ -64,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|w", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|x", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

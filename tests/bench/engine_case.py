@@ -43,7 +43,7 @@ def main(nodes: int, running: int, waiting: int, cycles: int) -> dict[str, Any]:
             site.signs_of_life()
             found = {"nodes": nodes, "vms": running, "waiting": waiting, "base_mib": base_mib}
             found |= _cycles(site, cycles)
-            found |= _answers(site)
+            found |= answers(site)
             found |= _signs(site)
             found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             found |= _crowd(site)
@@ -55,10 +55,10 @@ def _cycles(site: LargeSite, count: int) -> dict[str, Any]:
     own, child, calls = [], [], site.rms.calls.copy()
     before = site.ledger.transactions
     for _ in range(count):
-        adapters_s, child_s, began = site.adapters_cpu_s(), _children_cpu_s(), time.process_time()
+        adapters_s, child_s, began = site.adapters_cpu_s(), children_cpu_s(), time.process_time()
         report = site.cycle.run()
         own.append(time.process_time() - began - (site.adapters_cpu_s() - adapters_s))
-        child.append(_children_cpu_s() - child_s)
+        child.append(children_cpu_s() - child_s)
         if report.begun or report.problems or report.waiting == 0:
             raise RuntimeError(f"the cycle was to change nothing: {report.sentence} {report.problems}")
         site.signs_of_life()
@@ -71,7 +71,7 @@ def _cycles(site: LargeSite, count: int) -> dict[str, Any]:
     }
 
 
-def _answers(site: LargeSite) -> dict[str, Any]:
+def answers(site: LargeSite) -> dict[str, Any]:
     """How long requests wait while a cycle with the solver is under way: in seconds, and in CPU of the engine."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -180,12 +180,12 @@ def _memory_mib() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
-def _children_cpu_s() -> float:
+def children_cpu_s() -> float:
     """CPU seconds of the processes that this one has started and that run."""
-    return sum(_of_each_child(_cpu_s))
+    return sum(of_each_child(_cpu_s))
 
 
-def _of_each_child(measure: Callable[[int], float]) -> list[float]:
+def of_each_child(measure: Callable[[int], float]) -> list[float]:
     children = [
         int(pid)
         for task in Path("/proc/self/task").iterdir()

@@ -23,6 +23,7 @@ from rmsplugin.engine.assess.job_identity import script_digest
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.decide.parameters import most_processes
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
@@ -34,8 +35,9 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
 from rmsplugin.model.vm_phase import VMPhase
+from rmsplugin.proposer.pool import Proposers
 from rmsplugin.proposer.process import ProposerLimits
-from rmsplugin.proposer.proposer import Proposed, Proposer
+from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
@@ -76,7 +78,7 @@ class Counted:
 class WithoutSolver:
     """Proposals of the real proposing process; without exact checks, where nothing has to move, no solver is asked."""
 
-    def __init__(self, proposer: Proposer) -> None:
+    def __init__(self, proposer: Proposers) -> None:
         self.proposer = proposer
         self.solver = False
 
@@ -100,9 +102,10 @@ class CountingLedger(Ledger):
 class LargeSite:
     """``nodes`` full of ``running`` VMs, most of them vjobs of their own, and so many ``waiting`` vjobs of one VM."""
 
-    def __init__(self, directory: Path, nodes: int, running: int, waiting: int) -> None:
+    def __init__(self, directory: Path, nodes: int, running: int, waiting: int, group_hosts: int | None = None) -> None:
+        """``group_hosts``: hosts of each group; None: as the engine groups them by itself."""
         self.socket = str(directory / "engine.sock")
-        self.settings = _settings(self.socket)
+        self.settings = _settings(self.socket, nodes, group_hosts)
         cpus = running // nodes
         size = (cpus, cpus * _NODE_MIB_PER_CPU)
         self.durations_s: dict[str, float] = {}  # of the hypervisor's acting methods
@@ -128,7 +131,7 @@ class LargeSite:
             root_public_key="ssh-ed25519 AAAA",
         )
         self._fill(cpus, running, waiting)
-        self.proposes = WithoutSolver(Proposer(_LIMITS))
+        self.proposes = WithoutSolver(Proposers(_LIMITS, most_processes(self.settings)))
         self.executor = Executor(self.context, workers=self.settings.engine.workers, on_end=self._ended)
         self.memory_care = MemoryCare(self.context)
         self.placing = Placing(self.context, self.executor, self.memory_care)
@@ -250,12 +253,15 @@ def _vm(job_id: int, index: int, node: str, number: int) -> VMRow:
     )
 
 
-def _settings(socket: str) -> Settings:
+def _settings(socket: str, nodes: int, group_hosts: int | None) -> Settings:
+    firsts = range(1, nodes + 1, group_hosts) if group_hosts else ()
+    groups = {f"g{at}": {"hosts": f"n[{at}-{min(nodes, at + (group_hosts or 0) - 1)}]"} for at in firsts}
     return Settings.model_validate(
         {
             "engine": {"user": "root", "socket": socket},
             "slurm": {"partitions": ["vjob"]},
             "partition": {"vjob": {"hosts": "vmhosts"}},
+            "group": groups,
             "nodes": {"store": "/store"},
             "network": {"pool": "10.0.0.1-10.0.255.250", "prefix_length": 16},
             "image": {"default": {"kind": "kernel", "kernel": "/vmlinuz", "initrd": "/initrd"}},
