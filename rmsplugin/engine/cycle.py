@@ -72,6 +72,7 @@ class Cycle:
             memory_care,
             switch,
             proposes,
+            context.rms.leaf_switches,
         )
         self._executor = executor
         self._first_sight = FirstSight(context.settings, context.ledger, context.clock, context.rms)

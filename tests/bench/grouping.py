@@ -42,10 +42,10 @@ class Sizes:
     ``widths``: by name, VMs of vjobs; ``traces``: that may lie beside this checkout, with the CPUs of the cluster.
     """
 
-    nodes: int = 120
+    nodes: int = 80
     groups: int = 4
-    steps: int = 120
-    seeds: int = 2
+    steps: int = 80
+    seeds: int = 1
     widths: Sequence[tuple[str, Sequence[int]]] = (
         ("of 1 to 4 VMs", (1, 1, 2, 4)),
         ("of 1 to 16 VMs", (1, 2, 4, 8, 16)),
@@ -53,12 +53,12 @@ class Sizes:
     loads: Sequence[float] = (0.7, 1.0, 1.5)
     policies: Sequence[str] = ("rjsp", "mixed", "slowdown")
     traces: Sequence[tuple[str, int]] = (("ctc_sp2_full.swf.gz", 338), ("sdsc_blue_full.swf.gz", 1152))
-    jobs: int = 1500
+    jobs: int = 1000
 
 
 SIZES = {
     "full": Sizes(),
-    "quick": Sizes(seeds=1, steps=60, nodes=60, loads=(1.0,), traces=(("sdsc_blue_full.swf.gz", 1152),), jobs=600),
+    "quick": Sizes(steps=60, nodes=60, loads=(1.0,), traces=(("sdsc_blue_full.swf.gz", 1152),), jobs=600),
     "tiny": Sizes(4, 2, 15, 1, (("of 1 VM", (1,)),), (1.0,), ("rjsp",), ()),
 }
 

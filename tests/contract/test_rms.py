@@ -72,6 +72,10 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert snapshot.state_dir.startswith("/var/spool/slurm")
 
 
+def test_a_cluster_without_a_topology_has_no_switches(world: World) -> None:
+    assert world.rms.leaf_switches() == ()
+
+
 def test_times_of_a_job(world: World) -> None:
     before = world.now()
     job_id = world.submit("--time=10")

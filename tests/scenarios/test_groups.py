@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import World
 
+from rmsplugin.engine.decide import grouping
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
@@ -26,6 +28,7 @@ class GroupedWorld(World):
         self.asked: list[frozenset[str]] = []
         self._beside = threading.Barrier(2)
         self.side_by_side = False
+        self.met: list[int] = []
         super().__init__(directory, nodes=dict.fromkeys((*LEFT, *RIGHT), (4, 4096)), policy="mixed")
         self.regroup({"left": Group(hosts="n[1-2]"), "right": Group(hosts=right)} if right else {})
 
@@ -35,9 +38,10 @@ class GroupedWorld(World):
         self.start_engine()
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
-        self.asked.append(frozenset(node.name for node in configuration.nodes))
+        self.asked.append(frozenset(node.name for node in configuration.nodes if node.capacity.cpus > 0))
         if self.side_by_side:
-            self._beside.wait(60)
+            self._beside.wait(PATIENCE_S)
+            self.met.append(threading.get_ident())
         return super().propose(configuration, parameters)
 
     def nodes_of(self, job: int) -> set[str]:
@@ -67,6 +71,7 @@ def test_the_groups_are_asked_at_the_same_time(world: GroupedWorld) -> None:
     world.asked.clear()
     world.tick()
     assert set(world.asked) == {frozenset(LEFT), frozenset(RIGHT)}
+    assert len(set(world.met)) == 2, world.cycle.report
 
 
 def test_a_vjob_wider_than_each_group_waits_and_is_told_in_which_group(world: GroupedWorld) -> None:
@@ -107,7 +112,7 @@ def test_a_vjob_that_spans_groups_since_they_were_changed_ties_them_together(dir
     world.asked.clear()
     world.tick()
     assert set(world.asked) == {frozenset((*LEFT, *RIGHT))}
-    assert world.state(job) is S.RUNNING
+    assert world.state(job) is S.RUNNING and world.nodes_of(job) == {*LEFT, *RIGHT}
     world.close()
 
 
@@ -117,4 +122,19 @@ def test_faults_of_the_settings_are_problems_of_the_cycle(directory: Path) -> No
     problems = world.cycle.report.problems
     assert "[group.right] names n5: no hosts partition has such a node" in problems
     assert any(problem.startswith("n3 of hosts partition vmhosts are in no [group.NAME]") for problem in problems)
+    world.close()
+
+
+def test_a_large_partition_is_split_along_the_switches_which_are_asked_for_once(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grouping, "MOST_HOSTS", 2)
+    world = GroupedWorld(directory, right="")
+    world.rms.switches = (("n1", "n3"), ("n2", "n4"))
+    for _ in range(3):
+        world.tick()
+    groups = world.cycle.deciding.groups
+    assert groups is not None
+    assert [group.hosts for group in groups.formed.groups] == [("n1", "n3"), ("n2", "n4")]
+    assert world.rms.calls.count(("leaf_switches", "")) == 1
     world.close()

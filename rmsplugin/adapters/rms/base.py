@@ -176,6 +176,14 @@ class Rms(Protocol):
         """Read jobs, nodes, partitions, reservations and the settings that matter here. Raises UnavailableError."""
         ...
 
+    def leaf_switches(self) -> tuple[tuple[str, ...], ...]:
+        """The nodes of each leaf switch (or block) of the topology, in its order; none if there is no topology.
+
+        Raises:
+            UnavailableError: the RMS does not answer.
+        """
+        ...
+
     def pulse(self, partitions: Iterable[str]) -> str:
         """A value that changes when a job of these partitions arrives, moves on, is held, released or preempted.
 

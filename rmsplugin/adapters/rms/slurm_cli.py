@@ -126,6 +126,13 @@ class SlurmCli:
         """Release of the running Slurm, such as "22.05.8". Raises UnavailableError."""
         return self._configuration()["SLURM_VERSION"]
 
+    def leaf_switches(self) -> tuple[tuple[str, ...], ...]:
+        """See ``Rms.leaf_switches``."""
+        try:
+            return slurm_records.leaf_switches(self._run("scontrol", "show", "topology", "-o"))
+        except RefusedError:  # no plugin with a topology
+            return ()
+
     def pulse(self, partitions: Iterable[str]) -> str:
         """See ``Rms.pulse``. One process, and a line for each array."""
         text = self._run(

@@ -51,6 +51,7 @@ class SlurmPyslurm:
         self.batch_script = commands.batch_script
         self.job = commands.job
         self.pulse = commands.pulse
+        self.leaf_switches = commands.leaf_switches
         self.jobs = commands.jobs
         self.ended = commands.ended
         self.reserve_gate = commands.reserve_gate

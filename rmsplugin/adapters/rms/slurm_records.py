@@ -86,6 +86,16 @@ def partitions(text: str) -> dict[str, RmsPartition]:
     }
 
 
+def leaf_switches(text: str) -> tuple[tuple[str, ...], ...]:
+    """Read the output of ``scontrol show topology -o``: the nodes of each switch that has no others below it.
+
+    "No topology information available" is none. Blocks, of releases that have them, count as leaf switches.
+    """
+    found = [record for _, record in _records(text, "SwitchName") if record.get("Level", "0") == "0"]
+    found += [record for _, record in _records(text, "BlockName")]
+    return tuple(expand(record.get("Nodes", "")) for record in found)
+
+
 def reservations(text: str) -> dict[str, RmsReservation]:
     """Read the output of ``scontrol show reservation -o``; "No reservations in the system" is none."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
-from rmsplugin.engine.decide.grouping import Asking, Grouping
+from rmsplugin.engine.decide.grouping import Asking, Grouping, Switches
 from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
@@ -99,6 +99,7 @@ class Deciding:
         memory_care: MemoryCare,
         switch: Switch,
         proposes: Proposes,
+        switches: Callable[[], Switches],
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -111,7 +112,7 @@ class Deciding:
         self._quiet = ""  # what was last told of them
         self._room_ahead = RoomAhead(settings, ledger, capacities)
         self._previous: dict[str, str] = {}
-        self._grouping = Grouping(settings)
+        self._grouping = Grouping(settings, switches)
         self._memory = Memory()
         self.groups: DecidedGroups | None = None  # of the last cycle that decided
         self._fault = ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.decide.parameters import most_processes
 from rmsplugin.groups.assignment import Assigned
-from rmsplugin.groups.forming import Formed, form
+from rmsplugin.groups.forming import MOST_HOSTS, Formed, form
 from rmsplugin.groups.proposing import Memory, Request, propose_by_groups
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposer.proposer import Proposed
@@ -25,22 +25,28 @@ Switches = Sequence[Sequence[str]]
 
 
 class Grouping:
-    """Forms the groups; anew only when a hosts partition has other nodes."""
+    """Forms the groups; anew only when a hosts partition has other nodes. Asks for switches only to split one."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, switches: Callable[[], Switches]) -> None:
+        self._switches = switches
         self._partitions = settings.hosts_partitions
         self._named = {name: group.names for name, group in settings.group.items()}
         self._formed: tuple[Mapping[str, Sequence[str]], Formed] = ({}, Formed())
 
     def of(self, rms: RmsSnapshot) -> Formed:
-        """The groups, and the faults of the settings of groups."""
+        """The groups, and the faults of the settings of groups.
+
+        Raises:
+            UnavailableError: a partition is to be split, and the RMS does not tell its switches.
+        """
         known = {
             name: tuple(node for node in rms.partitions[name].nodes if node in rms.nodes)
             for name in self._partitions
             if name in rms.partitions
         }
         if known != self._formed[0]:
-            self._formed = (known, form(known, self._named))
+            large = sum(map(len, known.values())) > MOST_HOSTS
+            self._formed = (known, form(known, self._named, self._switches() if large else (), MOST_HOSTS))
         return self._formed[1]
 
 

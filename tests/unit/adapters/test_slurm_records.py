@@ -103,6 +103,18 @@ def test_reservations() -> None:
     assert slurm_records.reservations("No reservations in the system\n") == {}
 
 
+def test_leaf_switches() -> None:
+    """As topology.conf(5) has them; a switch above others has all their nodes."""
+    printed = (
+        "SwitchName=s0 Level=0 LinkSpeed=1 Nodes=n[0-3] \n"
+        "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[4-5],m7 \n"
+        "SwitchName=s2 Level=1 LinkSpeed=1 Nodes=n[0-5],m7 Switches=s[0-1] \n"
+    )
+    assert slurm_records.leaf_switches(printed) == (("n0", "n1", "n2", "n3"), ("n4", "n5", "m7"))
+    assert slurm_records.leaf_switches("BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n") == (("n1", "n2"),)
+    assert slurm_records.leaf_switches("No topology information available\n") == ()
+
+
 def test_configuration() -> None:
     captured = (
         "Configuration data as of 2026-11-21T09:23:26\n"

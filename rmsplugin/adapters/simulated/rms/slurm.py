@@ -47,6 +47,12 @@ class SimulatedRms(SimulatedCluster):
                 priorities=self.priorities.said(self._jobs.values(), self._clock()),
             )
 
+    def leaf_switches(self) -> tuple[tuple[str, ...], ...]:
+        """See ``Rms.leaf_switches``."""
+        with self._lock:
+            self._called("leaf_switches", "")
+            return self.switches
+
     def pulse(self, partitions: Iterable[str]) -> str:
         """See ``Rms.pulse``."""
         with self._lock:
