@@ -10,10 +10,10 @@ import heapq
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlite_utils
 
@@ -38,12 +38,16 @@ from rmsplugin.model.job_names import JobName, parse
 from rmsplugin.model.vjob import VJobState, check_transition
 from rmsplugin.model.vm_phase import PLACES, VMPhase, check_phase, places_in
 
+T = TypeVar("T")
+
 #: The subject of a change: ("vjob", its job id) or ("operation", its id).
 Subject = tuple[str, int]
 
 _SELECT = "select * from vjobs"
 #: SQLite's limit of parameters in one statement is at least 999.
 _CHUNK = 500
+#: The most answers that are remembered, and the most rows of each.
+_ANSWERS, _ROWS = 4096, 100
 
 #: States in which a VM takes room on its host.
 _LIVE = tuple(str(state) for state in VJobState if state.is_live)
@@ -74,6 +78,9 @@ class Ledger:
         self._current: dict[int, VJobRow] | None = None
         #: The VMs of all vjobs that may have VMs or saved states; None once anything has changed.
         self._live: list[VMRow] | None = None
+        #: The answers since the last change, by question: a cycle asks the same many times.
+        self._answers: dict[Hashable, Any] = {}
+        self._answers_of = -1  # the number of changes that had been made then
         self._db = open_database(path, busy_s=busy_s)
         #: How often in a row something failed, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
@@ -133,6 +140,7 @@ class Ledger:
                     # Subscribers are told of rollbacks too, and read again.
                     changed, self._changed = frozenset(self._changed), set()
                     self._live = None
+                    self._answers.clear()
                     if any(what == "vjob" for what, _ in changed):
                         self._current = None
                     for tell in self._subscribers if changed else ():
@@ -152,10 +160,29 @@ class Ledger:
             yield
 
     def _rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[dict[str, Any]]:
-        with self._lock, available():  # query() of sqlite-utils takes three statements for each query
-            cursor = self._db.execute(sql, list(parameters))
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
+        values = tuple(parameters)
+        return list(self._answer((sql, values), lambda: self._read(sql, values)))
+
+    def _read(self, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+        cursor = self._db.execute(sql, values)  # query() of sqlite-utils takes three statements for each query
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def _answer(self, question: Hashable, read: Callable[[], list[T]]) -> list[T]:
+        """What ``read`` reads, read anew only when something has changed. Nobody changes the list, or what is in it."""
+        with self._lock, available():
+            if self._depth:
+                return read()  # changes of an open transaction may be undone
+            changes = self._db.conn.total_changes
+            if changes != self._answers_of or len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+                self._answers_of = changes
+            found: list[T] | None = self._answers.get(question)
+            if found is None:
+                found = read()
+                if len(found) <= _ROWS:
+                    self._answers[question] = found
+            return found
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
@@ -178,10 +205,11 @@ class Ledger:
 
     def vjob(self, job_id: int) -> VJobRow:
         """One vjob. Raises NotFoundError."""
-        rows = self._rows("select * from vjobs where job_id = ?", [job_id])
-        if not rows:
+        sql = f"{_SELECT} where job_id = ?"
+        found = self._answer(("vjob", job_id), lambda: [*map(records.read_vjob, self._read(sql, (job_id,)))])
+        if not found:
             raise NotFoundError(f"no vjob {job_id}")
-        return records.read_vjob(rows[0])
+        return found[0]
 
     def find_vjob(self, display_id: str) -> VJobRow:
         """One vjob by its display id, ``12`` or ``12_3``. Raises NotFoundError."""
@@ -307,10 +335,9 @@ class Ledger:
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
-        where, parameters = ("where job_id = ?", [job_id]) if job_id is not None else ("", [])
-        return [
-            records.read_vm(row) for row in self._rows(f"select * from vms {where} order by job_id, idx", parameters)
-        ]
+        where, parameters = ("where job_id = ?", (job_id,)) if job_id is not None else ("", ())
+        sql = f"select * from vms {where} order by job_id, idx"
+        return list(self._answer(("vms", job_id), lambda: [*map(records.read_vm, self._read(sql, parameters))]))
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -654,3 +654,49 @@ def test_vjobs_that_were_read_before_show_every_change_and_nothing_that_was_undo
     assert ledger.vjobs() == []
     assert set(ledger.vjobs_among([1])) == {1}
     ledger.close()
+
+
+# What is asked again.
+
+
+def statements(ledger: Ledger, ask: Callable[[], object]) -> int:
+    """The number of statements that the database sees while ``ask`` is called."""
+    seen: list[str] = []
+    ledger._db.conn.set_trace_callback(seen.append)
+    try:
+        ask()
+    finally:
+        ledger._db.conn.set_trace_callback(None)
+    return len(seen)
+
+
+def ask_all(ledger: Ledger) -> tuple[VJobRow, list[VMRow], object]:
+    return ledger.vjob(12), ledger.vms(12), ledger.nodes.gone()
+
+
+def test_what_is_asked_again_is_read_again_only_when_something_has_changed(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    first = ask_all(ledger)
+    assert statements(ledger, lambda: ask_all(ledger)) == 0
+    assert ask_all(ledger) == first
+    ledger.update_vjob(12, reason="another")
+    ledger.nodes.set_gone("n1", "root")
+    assert ledger.vjob(12).reason == "another"
+    assert list(ledger.nodes.gone()) == ["n1"]
+    assert statements(ledger, lambda: ask_all(ledger)) == 1, "the VMs were not asked for since the last change"
+
+
+def test_a_change_that_is_undone_is_seen_by_its_transaction_and_not_after_it(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    assert ledger.vjob(12).reason == "new"
+    with pytest.raises(ZeroDivisionError), ledger.transaction():
+        ledger.update_vjob(12, reason="undone")
+        assert ledger.vjob(12).reason == "undone"
+        raise ZeroDivisionError
+    assert ledger.vjob(12).reason == "new"
+
+
+def test_what_was_read_is_the_readers_to_change(ledger: Ledger) -> None:
+    ledger.add_vjob(vjob())
+    ledger.vms(12).append(None)  # type: ignore[arg-type]
+    assert ledger.vms(12) == []
