@@ -75,10 +75,10 @@ class OnEnsemble:
         self.trees: dict[Elected, SimulatedTree] = {}
         self._made = 0
 
-    def coordination(self, place: str = "head:/var/lib/rmsplugin", session_s: float = SESSION_S) -> Elected:
+    def coordination(self, place: str = "head:/var/lib/rmsplugin", act_s: float = ACT_S) -> Elected:
         self._made += 1
-        tree = self.ensemble.open(session_s)
-        candidate = Candidate(f"engine{self._made}", place, session_s, self.ACT_S)
+        tree = self.ensemble.open(self.SESSION_S)
+        candidate = Candidate(f"engine{self._made}", place, self.SESSION_S, act_s)
         made = Elected(tree, "/rmsplugin", candidate, self.clock)
         self.trees[made] = tree
         return made

@@ -26,13 +26,14 @@ from contract.zookeeper_ensemble import JAR, Ensemble, Proxy, running_ensemble
 from patience import PATIENCE_S
 
 import rmsplugin
+from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
 from rmsplugin.adapters.coordination.base import NEVER, Coordination
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
 ENGINE = Path(__file__).parent / "engine_on_zookeeper.py"
@@ -436,3 +437,27 @@ def test_nodes_of_a_session_are_numbered_in_the_order_of_their_making_and_end_wi
         other.make_of_session(f"{folder}/plain", b"")
     one.close()
     wait_until(lambda: other.children(folder) == (), "the session's nodes have ended with it")
+
+
+def test_a_group_is_given_away_only_by_a_leader_that_has_seen_the_last_change(trees: Trees, folder: str) -> None:
+    first, second = (Assignments(trees.open(), f"{folder}/groups") for _ in range(2))
+    assert first.all() == {}
+    made = first.write("rack1", Assignment(("n1", "n2"), "one"))
+    with pytest.raises(ChangedError):
+        second.write("rack1", Assignment(("n1", "n2"), "two"))
+    moved = second.write("rack1", Assignment(made.hosts, "two", made.version))
+    with pytest.raises(ChangedError):
+        first.write("rack1", Assignment(made.hosts, "three", made.version))
+    second.write("rack2", Assignment(("n3",), ""))
+    assert second.all() == {"rack1": moved, "rack2": Assignment(("n3",), "", 0)}
+    second.remove("rack1")
+    with pytest.raises(ChangedError):
+        second.write("rack1", moved)
+
+
+def test_a_node_that_holds_no_group_is_refused(trees: Trees, folder: str) -> None:
+    tree = trees.open()
+    make_folder(tree, folder)
+    tree.make(f"{folder}/rack1", b"[]")
+    with pytest.raises(RefusedError, match=f"{folder}/rack1 holds no group"):
+        Assignments(tree, folder).all()

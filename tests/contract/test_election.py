@@ -12,7 +12,7 @@ import pytest
 from contract.coordinations import OnEnsemble, campaign_in_vain
 
 from rmsplugin.adapters.coordination.base import NEVER
-from rmsplugin.adapters.coordination.elected import Elected
+from rmsplugin.adapters.coordination.elected import Candidate, Elected
 from rmsplugin.errors import RefusedError, UnavailableError
 
 
@@ -83,6 +83,35 @@ def test_one_who_waits_for_the_leader_before_hands_the_wait_on_when_killed(simul
     assert "waits 14.0 s" in campaign_in_vain(second)
     second.resign(at_rest=True)
     assert "waits 14.0 s" in campaign_in_vain(third)
+
+
+def test_the_wait_for_longer_acts_outlives_a_leader_with_shorter_ones(simulated: OnEnsemble) -> None:
+    first, second = simulated.coordination(act_s=60.0), simulated.coordination()
+    first.campaign()
+    campaign_in_vain(second)
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    assert "waits 64.0 s" in campaign_in_vain(second)
+    second.resign(at_rest=False)
+    assert "waits 64.0 s" in campaign_in_vain(simulated.coordination())
+
+
+def test_a_leader_that_is_stopped_while_it_resigns_does_not_end_the_turn_of_the_next(simulated: OnEnsemble) -> None:
+    first, second, third = lead(simulated), simulated.coordination(), simulated.coordination()
+    campaign_in_vain(second)
+    campaign_in_vain(third)
+
+    def stopped() -> None:
+        simulated.pass_time(simulated.SESSION_S, silent=(first,))
+        for _ in range(int(simulated.WAIT_S)):
+            campaign_in_vain(second)
+            simulated.pass_time(1.0, silent=(first,))
+        second.campaign()
+
+    simulated.trees[first].early = stopped
+    first.resign(at_rest=True)
+    assert simulated.lease(second).held()
+    second.resign(at_rest=False)
+    assert "waits 14.0 s" in campaign_in_vain(third), "the second one may have begun something"
 
 
 def test_a_stopped_leader_that_goes_on_has_lost_whatever_is_answered_then(simulated: OnEnsemble) -> None:
@@ -219,6 +248,37 @@ def test_engines_with_ledgers_at_two_places_are_refused_with_what_to_do(simulate
     again = simulated.coordination()
     again.campaign()
     assert simulated.lease(again).held(), "a refused engine does not stand in the way"
+
+
+def test_groups_of_a_killed_manager_pass_one_by_one_with_higher_epochs_of_their_own(simulated: OnEnsemble) -> None:
+    first, second = (simulated.ensemble.open(simulated.SESSION_S) for _ in range(2))
+    candidates = [Candidate(name, "site", simulated.SESSION_S, simulated.ACT_S) for name in ("one", "two")]
+    groups = {
+        group: [
+            Elected(tree, f"/rmsplugin/owners/{group}", candidate, simulated.clock, own_session=False)
+            for tree, candidate in zip((first, second), candidates, strict=True)
+        ]
+        for group in ("rack1", "rack2", "rack3")
+    }
+    for owner, _ in groups.values():
+        owner.campaign()
+    epochs = {group: owner.epoch for group, (owner, _) in groups.items()}
+    assert len(set(epochs.values())) == len(groups)
+    groups["rack3"][0].resign(at_rest=True)
+    groups["rack3"][1].campaign()
+    assert simulated.lease(groups["rack1"][0]).held(), "to hand over one group ends no other"
+    for _, heir in list(groups.values())[:2]:
+        campaign_in_vain(heir)
+    first.cut = True
+    for _ in range(int(simulated.SESSION_S + simulated.WAIT_S) + 1):
+        simulated.pass_time(1.0)
+        second.live()
+        for _, heir in groups.values():
+            with contextlib.suppress(UnavailableError):
+                heir.campaign()
+    for group, (owner, heir) in groups.items():
+        assert [simulated.lease(each).held() for each in (owner, heir)] == [False, True]
+        assert heir.epoch > epochs[group]
 
 
 def test_a_turn_of_another_program_is_campaign_in_vain(simulated: OnEnsemble) -> None:

@@ -37,17 +37,27 @@ class Candidate:
 class Elected:
     """A ``Coordination`` on a tree. One thread campaigns; ``epoch`` and ``valid_until`` may be asked by all."""
 
-    def __init__(self, tree: Tree, folder: str, candidate: Candidate, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        folder: str,
+        candidate: Candidate,
+        clock: Callable[[], float],
+        *,
+        own_session: bool = True,
+    ) -> None:
         """Wait nowhere yet.
 
         Args:
-            tree: a session of its own.
+            tree: a session.
             folder: path of the node under which all that this needs is kept.
             candidate: this engine.
             clock: seconds that pass, also while the process, or the host, stands still.
+            own_session: nobody else uses the session: it is closed by ``resign``.
         """
         self._tree, self._folder, self._candidate, self._clock = tree, folder, candidate, clock
         said = {"name": candidate.name, "place": candidate.place}
+        self._own_session = own_session
         self._line = Line(tree, f"{folder}/line", json.dumps(said).encode())
         self._turns = Turns(tree, f"{folder}/turn")
         self._turn: Turn | None = None  # its own
@@ -102,7 +112,8 @@ class Elected:
             with contextlib.suppress(ChangedError, UnavailableError):
                 self._turns.end(turn)
         self._line.give_up()
-        self._tree.close()
+        if self._own_session:
+            self._tree.close()
 
     # -- how -------------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,8 @@ class SimulatedTree:
         self.closed = False  # by its client
         self.cut = False  # no request arrives
         self.answers_lost = 0  # of so many requests to come the answer is lost; they are done
-        self.late: Callable[[], None] | None = None  # called between the act and its answer
+        self.early: Callable[[], None] | None = None  # called once, before a request arrives
+        self.late: Callable[[], None] | None = None  # called once, between what a request does and its answer
 
     def end(self) -> None:
         """The service ends the session, and the client begins another with its next request."""
@@ -87,6 +88,9 @@ class SimulatedTree:
         self.heard = ensemble.now()
 
     def _reach(self) -> None:
+        early, self.early = self.early, None
+        if early is not None:
+            early()
         self.live()
         if self.cut or not self.ensemble.quorum:
             raise UnavailableError("no server answers")

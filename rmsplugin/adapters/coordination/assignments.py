@@ -1,0 +1,76 @@
+"""Assignments: lasting nodes that say which manager each group of hosts is given to. Only the leader writes them.
+
+A manager that a group is given to then campaigns for it (``elected.Elected``, one for each group): the assignment says
+who may, and the campaign waits until the manager before has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
+from rmsplugin.errors import RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One group."""
+
+    hosts: tuple[str, ...]
+    manager: str  # its name; empty: none yet
+    version: int = -1  # of the node; -1: it is not there yet
+
+
+class Assignments:
+    """The nodes of all groups."""
+
+    def __init__(self, tree: Tree, folder: str) -> None:
+        """Read nothing yet; ``folder``: path of their parent, made with the first of them."""
+        self._tree, self._folder = tree, folder
+
+    def all(self) -> dict[str, Assignment]:
+        """By name, all groups. Raises UnavailableError, and RefusedError for a node that cannot be read."""
+        try:
+            names = self._tree.children(self._folder)
+        except MissingError:
+            return {}
+        found = {}
+        for name in sorted(names):
+            try:
+                stored = self._tree.read(f"{self._folder}/{name}")
+            except MissingError:
+                continue  # removed meanwhile
+            found[name] = self._parse(name, stored.data, stored.version)
+        return found
+
+    def _parse(self, name: str, data: bytes, version: int) -> Assignment:
+        try:
+            said = json.loads(data)
+            return Assignment(tuple(map(str, said["hosts"])), str(said["manager"]), version)
+        except (ValueError, KeyError, TypeError):
+            raise RefusedError(f"the node {self._folder}/{name} holds no group: {data[:60]!r}") from None
+
+    def write(self, name: str, assignment: Assignment) -> Assignment:
+        """Write a group in place of the version that was read; return it with its new one.
+
+        Raises:
+            ChangedError: another leader has written, or removed, it since.
+            UnavailableError: nobody answers; it may be written all the same.
+        """
+        path = f"{self._folder}/{name}"
+        data = json.dumps({"hosts": assignment.hosts, "manager": assignment.manager}).encode()
+        if assignment.version < 0:
+            make_folder(self._tree, self._folder)
+            self._tree.make(path, data)
+            version = 0
+        else:
+            try:
+                version = self._tree.write(path, data, version=assignment.version)
+            except MissingError as error:
+                raise ChangedError(str(error)) from None
+        return Assignment(assignment.hosts, assignment.manager, version)
+
+    def remove(self, name: str) -> None:
+        """Remove a group, if it is there. Raises UnavailableError."""
+        self._tree.remove(f"{self._folder}/{name}")

@@ -1,0 +1,68 @@
+"""Groups are given to managers evenly, and stay where they are if they can."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from examples import few
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmsplugin.decision.manager_assignment import assign_groups
+
+NAMES = [f"m{number}" for number in range(6)]
+sizes = st.dictionaries(st.integers(0, 30).map("g{}".format), st.integers(1, 1000), max_size=20)
+managers = st.sets(st.sampled_from(NAMES))
+owners = st.dictionaries(st.integers(0, 30).map("g{}".format), st.sampled_from([*NAMES, "gone"]), max_size=20)
+
+
+def loads(given_sizes: dict[str, int], there: set[str], found: dict[str, str]) -> dict[str, int]:
+    total = dict.fromkeys(there, 0)
+    for group, manager in found.items():
+        total[manager] += given_sizes[group]
+    return total
+
+
+@given(sizes, managers, owners)
+@settings(max_examples=few(500), deadline=None)
+def test_each_group_has_one_that_is_there_no_move_evens_loads_and_to_ask_again_moves_nothing(
+    given_sizes: dict[str, int], there: set[str], before: dict[str, str]
+) -> None:
+    found = assign_groups(given_sizes, there, before)
+    if not there:
+        assert found == {}
+        return
+    assert found.keys() == given_sizes.keys() and set(found.values()) <= there
+    total = loads(given_sizes, there, found)
+    for group, manager in found.items():
+        assert total[manager] - min(total.values()) <= given_sizes[group], "moving it would even the loads"
+    assert assign_groups(given_sizes, there, found) == found
+    assert assign_groups(given_sizes, sorted(there, reverse=True), dict(reversed(before.items()))) == found
+
+
+@given(st.integers(0, 25), st.integers(2, 6))
+@settings(max_examples=few(200), deadline=None)
+def test_of_groups_of_one_size_those_of_who_leaves_move_and_to_who_joins_no_more_than_its_share(
+    count: int, present: int
+) -> None:
+    same = {f"g{number}": 500 for number in range(count)}
+    before = assign_groups(same, NAMES[:present], {})
+    assert max(numbers(before, present)) - min(numbers(before, present)) <= 1
+    left = assign_groups(same, NAMES[: present - 1], before)
+    assert {group for group in same if left[group] != before[group]} == {
+        group for group, owner in before.items() if owner == NAMES[present - 1]
+    }
+    joined = assign_groups(same, NAMES[:present], left)
+    moved = {group for group in same if joined[group] != left[group]}
+    assert {joined[group] for group in moved} <= {NAMES[present - 1]}
+    assert len(moved) <= count // present + 1
+
+
+def numbers(found: dict[str, str], present: int) -> list[int]:
+    counted = Counter(found.values())
+    return [counted[name] for name in NAMES[:present]]
+
+
+def test_twenty_groups_of_five_hundred_hosts_are_shared_by_four_managers() -> None:
+    same = {f"g{number}": 500 for number in range(20)}
+    assert Counter(assign_groups(same, NAMES[:4], {}).values()) == Counter(dict.fromkeys(NAMES[:4], 5))
