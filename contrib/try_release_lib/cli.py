@@ -61,12 +61,18 @@ def _run(arguments: argparse.Namespace, place: root.Place) -> int:
         place.make(arguments.mirror)
         place.take_settings(arguments.mirror)
         place.take_checkout()
-        status = 0
-        for command in _commands(arguments.program, arguments.arguments):
-            print(f"try-release: {arguments.release}: {' '.join(command)}", file=sys.stderr, flush=True)
-            status = inside.run(place, command) or status
-            print(f"try-release: {arguments.release}: {command[0]}: exit status {status}", file=sys.stderr, flush=True)
-        return status
+        return _run_each(place, arguments.release, _commands(arguments.program, arguments.arguments))
+
+
+def _run_each(place: root.Place, release: str, commands: list[list[str]]) -> int:
+    """Run all commands, one after the other; return the exit status of the last that failed, or 0."""
+    status = 0
+    for command in commands:
+        print(f"try-release: {release}: {' '.join(command)}", file=sys.stderr, flush=True)
+        ended = inside.run(place, command)
+        print(f"try-release: {release}: {command[0]}: exit status {ended}", file=sys.stderr, flush=True)
+        status = ended or status
+    return status
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from try_release_lib import apt, root
+from try_release_lib import apt, cli, inside, root
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -130,3 +130,17 @@ def test_wrong_arguments_are_refused(words: list[str]) -> None:
     done = subprocess.run([REPOSITORY / "contrib/try-release", *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_each_program_is_told_its_own_exit_status_and_the_caller_that_one_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    statuses = {"tests": 3, "quickstart": 0}
+    monkeypatch.setattr(inside, "run", lambda place, command: statuses[command[0]])
+    assert cli._run_each(root.Place(tmp_path, "trixie"), "trixie", [["tests", "-x"], ["quickstart"]]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "try-release: trixie: tests -x",
+        "try-release: trixie: tests: exit status 3",
+        "try-release: trixie: quickstart",
+        "try-release: trixie: quickstart: exit status 0",
+    ]
