@@ -20,6 +20,9 @@ _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 #: A reservation without an end lasts 365 days in Slurm; it is renewed when less than this is left.
 _RENEW_S = 180 * 86400
 
+#: Questions that one scontrol is asked, on its standard input: most of a short one's time is the start of a process.
+_QUESTIONS = ("show config", "show partition", "show reservation")
+
 # `sleep` replaces the shell, so that none is waited for when the room ends. --export=NIL leaves no PATH.
 _ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
 
@@ -71,14 +74,15 @@ class SlurmCli:
             rest = beside.submit(self._all_but_jobs)
             nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
             jobs = read_jobs()
-            configuration, partitions, reservations = rest.result()
+            rest_told = rest.result()
+            configuration = slurm_records.configuration(rest_told)
             priorities = self._priorities(configuration, jobs, beside)
         self._state_dir = configuration.get("StateSaveLocation", "")
         return RmsSnapshot(
             jobs=jobs,
             nodes=nodes,
-            partitions=slurm_records.partitions(partitions),
-            reservations=slurm_records.reservations(reservations),
+            partitions=slurm_records.partitions(rest_told),
+            reservations=slurm_records.reservations(rest_told),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
@@ -91,11 +95,10 @@ class SlurmCli:
             priorities=priorities,
         )
 
-    def _all_but_jobs(self) -> tuple[dict[str, str], str, str]:
-        """Configuration, partitions and reservations."""
-        configuration = self._configuration()
-        partitions = self._run("scontrol", "show", "partition", "-a", "-o")
-        return configuration, partitions, self._run("scontrol", "show", "reservation", "-o")
+    def _all_but_jobs(self) -> str:
+        """Configuration, partitions and reservations, as one process tells them one after the other."""
+        text = "".join(f"{question}\n" for question in _QUESTIONS)
+        return slurm_records.answers(self._run("scontrol", "-a", "-o", text=text, questions=len(_QUESTIONS)))
 
     def _priorities(
         self, configuration: Mapping[str, str], jobs: Collection[RmsJob], beside: Executor

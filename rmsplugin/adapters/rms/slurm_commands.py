@@ -41,13 +41,14 @@ class SlurmCommands:
         self._timeout_s = timeout_s
         self._prefix = tuple(prefix)
 
-    def run(self, program: str, *arguments: str, text: str = "") -> str:
+    def run(self, program: str, *arguments: str, text: str = "", questions: int = 1) -> str:
         """Run one command and return its output.
 
         Args:
             program: its name.
             arguments: its arguments.
             text: its standard input.
+            questions: how many questions it asks Slurm, each of which has the time of a command.
 
         Raises:
             UnavailableError: it cannot be run, or Slurm does not answer.
@@ -55,7 +56,7 @@ class SlurmCommands:
             ForbiddenError: the caller may not do that.
             RefusedError: Slurm refuses for any other reason.
         """
-        path = os.path.join(self._bin_dir, program)
+        path, timeout_s = os.path.join(self._bin_dir, program), self._timeout_s * questions
         environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
         command = [path, *arguments]
         if self._prefix:  # the prefix may have an environment of its own
@@ -67,12 +68,12 @@ class SlurmCommands:
                 command,
                 input=text.encode(),
                 capture_output=True,
-                timeout=self._timeout_s,
+                timeout=timeout_s,
                 env=environment,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
+            raise UnavailableError(f"Slurm did not answer `{program}` within {timeout_s:.0f} s") from None
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not self._prefix:
                 raise _missing(path, str(error.strerror)) from None

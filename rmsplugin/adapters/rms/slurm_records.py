@@ -22,6 +22,16 @@ _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 # Slurm writes the author and the time of the reason behind it; the comments of admins may follow.
 _REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|\s*$)|\s*$)")
 _NONE = ("", "(null)", "N/A", "n/a")
+_RECORDS = ("PartitionName=", "ReservationName=")
+_PROMPT = re.compile(r"^(?:scontrol: )+", re.MULTILINE)
+
+
+def answers(text: str) -> str:
+    """What a scontrol says that reads its questions from a pipe, without its prompts.
+
+    Built with readline, as usual, it repeats each question behind its prompt.
+    """
+    return _PROMPT.sub("", text)
 
 
 def nodes(text: str) -> dict[str, RmsNode]:
@@ -113,8 +123,8 @@ def reservations(text: str) -> dict[str, RmsReservation]:
 
 
 def configuration(text: str) -> dict[str, str]:
-    """Read the output of ``scontrol show config``."""
-    pairs = (line.partition("=") for line in text.splitlines())
+    """Read the output of ``scontrol show config``, among other records or alone."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith(_RECORDS))
     return {key.strip(): value.strip() for key, sign, value in pairs if sign}
 
 

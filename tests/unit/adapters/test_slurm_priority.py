@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -93,9 +94,13 @@ def job(state: JobState, name: str = "job") -> RmsJob:
     )
 
 
-def says(*words: str) -> str:
+def says(options: Mapping[str, Any]) -> str:
     configuration = CONFIGURATION | {"PreemptMode": "OFF", "SLURM_VERSION": "22.05.8"}
-    return "".join(f"{key} = {value}\n" for key, value in configuration.items()) if "config" in words else ""
+    return (
+        "".join(f"{key} = {value}\n" for key, value in configuration.items())
+        if "show config" in options.get("text", "")
+        else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_slurm_is_asked_for_shares_of_whom_has_jobs_and_for_priorities_of_those_
 
     def run(*words: str, **options: Any) -> str:
         programs.add(words[0])
-        return says(*words)
+        return says(options)
 
     monkeypatch.setattr(commands, "_run", run)
     commands.snapshot_with(lambda: tuple(jobs))
@@ -135,7 +140,7 @@ def test_a_cycle_goes_on_where_shares_and_parts_cannot_be_read(
     def run(*words: str, **options: Any) -> str:
         if words[0] in ("sprio", "sshare"):
             raise error
-        return says(*words)
+        return says(options)
 
     monkeypatch.setattr(commands, "_run", run)
     found = commands.snapshot_with(lambda: (job(JobState.PENDING),)).priorities

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ CONFIGURATION = {
 }
 
 
-def says(words: tuple[str, ...], **more: str) -> str:
-    """What the configuration is; nothing of all else."""
-    return "".join(f"{key} = {value}\n" for key, value in (CONFIGURATION | more).items()) if "config" in words else ""
+PARTITION = "PartitionName=vjob State=UP Nodes=front1 PreemptMode=REQUEUE PriorityTier=1 GraceTime=0"
+RESERVATION = "ReservationName=rmsplugin_gate StartTime=1 EndTime=2 Licenses=vjobgate:1 Users=slurm Flags=SPEC_NODES"
+
+
+def configuration(**more: str) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in (CONFIGURATION | more).items())
+
+
+def says(options: Mapping[str, Any], **more: str) -> str:
+    """What the configuration is, where a command's standard input asks for it; nothing of all else."""
+    return configuration(**more) if "show config" in options.get("text", "") else ""
 
 
 def pending() -> RmsJob:
@@ -56,11 +65,11 @@ def test_a_cycle_asks_slurm_two_questions_at_a_time(monkeypatch: pytest.MonkeyPa
     together = {words: threading.Barrier(2, timeout=PATIENCE_S) for words in ("jobs", "priorities")}
 
     def run(*words: str, **options: Any) -> str:
-        if "reservation" in words:
+        if "show reservation" in options.get("text", ""):
             together["jobs"].wait()
         if words[0] in ("sprio", "sshare"):
             together["priorities"].wait()
-        return says(words)
+        return says(options)
 
     def read_jobs() -> tuple[RmsJob, ...]:
         together["jobs"].wait()
@@ -76,7 +85,7 @@ def test_a_script_is_read_where_slurmctld_keeps_it_and_asked_for_where_it_does_n
     commands = SlurmCli()
 
     def run(*words: str, **options: Any) -> str:
-        return "asked for" if "batch_script" in words else says(words, StateSaveLocation=str(tmp_path))
+        return "asked for" if "batch_script" in words else says(options, StateSaveLocation=str(tmp_path))
 
     monkeypatch.setattr(commands, "_run", run)
     assert commands.batch_script(17) == "asked for", "nobody knows yet where it is"
@@ -88,3 +97,30 @@ def test_a_script_is_read_where_slurmctld_keeps_it_and_asked_for_where_it_does_n
     assert commands.batch_script(17) == "asked for"
     kept.write_bytes("#!/bin/sh\necho \u00e4\n".encode() + b"\xff\0behind it\0")
     assert commands.batch_script(17) == "#!/bin/sh\necho \u00e4\n\ufffd"
+
+
+@pytest.mark.parametrize(
+    "echo", ["scontrol: {}\n", "scontrol: "], ids=["with readline, which repeats the question", "without"]
+)
+def test_one_process_tells_configuration_partitions_and_reservations(
+    echo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands, asked = SlurmCli(), []
+    answers = {
+        "show config": configuration(),
+        "show partition": f"{PARTITION}\n",
+        "show reservation": f"{RESERVATION}\n",
+    }
+
+    def run(*words: str, text: str = "", questions: int = 1) -> str:
+        asked.append(words)
+        lines = text.splitlines()
+        assert questions == max(1, len(lines))
+        return "".join(echo.format(line) + answers[line] for line in lines) + ("scontrol: " if lines else "")
+
+    monkeypatch.setattr(commands, "_run", run)
+    found = commands.snapshot_with(lambda: ())
+    assert sorted(asked) == [("scontrol", "-a", "-o"), ("scontrol", "show", "node", "-o")]
+    assert (found.preempt_mode, found.version) == ("OFF", "22.05.8")
+    assert {name: each.nodes for name, each in found.partitions.items()} == {"vjob": ("front1",)}
+    assert {name: each.end_time for name, each in found.reservations.items()} == {"rmsplugin_gate": 2}
