@@ -21,7 +21,7 @@ NICE = 6
 
 #: The files with clusters that take minutes. Of neighbours in this list one computes and the next one rather waits.
 #: Those with clusters of their own come before those with the session's: it would idle beside them, with an engine that
-#: asks Slurm ten things a second.
+#: asks Slurm four things a second.
 LONGEST = (
     "e2e/test_cloud_image.py",
     "e2e/test_elastic.py",

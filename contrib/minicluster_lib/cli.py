@@ -121,6 +121,9 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
     up.add_argument(
+        "--watch-s", type=float, default=0.5, help="pause between its looks at Slurm's queue (default: %(default)s)"
+    )
+    up.add_argument(
         "--observed-memory",
         action="store_true",
         help="add a partition `shared`, whose VMs take the memory that they are seen to need",
@@ -189,6 +192,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             cpus=arguments.cpus,
             memory_mib=arguments.memory,
             cycle_s=arguments.cycle_s,
+            watch_s=arguments.watch_s,
             observed_memory=arguments.observed_memory,
             engine=not arguments.no_engine,
         )

@@ -85,6 +85,7 @@ class Cluster:
     cpus: int = 2
     memory_mib: int = 2048
     cycle_s: float = 2.0
+    watch_s: float = 0.5
     engine: bool = True
     observed_memory: bool = False
     domain_type: str = "qemu"

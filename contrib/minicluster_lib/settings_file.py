@@ -25,7 +25,8 @@ socket = "/run/rmsplugin/engine.sock"
 listen = "{head}:6830"
 url = "http://{head}:6830"
 user = "slurm"
-cycle_s = {cycle_s}
+cycle_s = {cycle_s:g}
+watch_s = {watch_s:g}
 
 [slurm]
 partitions = {partitions}
@@ -107,10 +108,10 @@ def largest_request_mib(memory_mib: int, overhead_mib: int) -> int:
 
 def install(cluster: Cluster) -> None:
     """Write the settings to every host."""
-    cycle = int(cluster.cycle_s) if cluster.cycle_s == int(cluster.cycle_s) else cluster.cycle_s
     content = _TEMPLATE.format(
         head=HEAD_ADDRESS,
-        cycle_s=cycle,
+        cycle_s=cluster.cycle_s,
+        watch_s=cluster.watch_s,
         partitions=json.dumps(cluster.vjob_partitions),
         observed=_OBSERVED if cluster.observed_memory else "",
         rooms=cluster.rooms,

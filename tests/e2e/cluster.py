@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import sqlite3
 import subprocess
 import time
@@ -301,14 +302,12 @@ class Cluster:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def kill(self, host: str, daemon: str) -> None:
-        """SIGKILL a daemon."""
-        result = self.manage("kill", host, daemon)
-        assert result.code == 0, result.err
+        """SIGKILL a daemon, as ``contrib/minicluster kill`` does."""
+        hosts.request(self._layout.host(host), op="stop", name=daemon, signal=signal.SIGKILL)
 
     def start(self, host: str, daemon: str) -> None:
-        """Start a daemon that has ended."""
-        result = self.manage("start", host, daemon)
-        assert result.code == 0, result.err
+        """Start a daemon that has ended, as ``contrib/minicluster start`` does."""
+        hosts.request(self._layout.host(host), op="start_again", name=daemon)
 
     def restart_engine(self) -> None:
         """Start the engine again and wait until it answers."""

@@ -15,6 +15,8 @@ from e2e.cluster import Cluster
 
 _WINDOW = "--demand-window-s"
 _OBSERVED = "--observed-memory"
+#: Most that tests wait for starts a cycle at once. A cycle or a look at the queue takes ten processes or one.
+PERIODS = ("--cycle-s", "2", "--watch-s", "1")
 
 
 def _kind(directory: Path) -> tuple[str, float, bool]:
@@ -36,7 +38,7 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     # The session's may be up beside a module's.
     cluster = Cluster(Path("/var/tmp") / f"rmsplugin-e2e-{os.getpid()}-{secrets.token_hex(2)}")
     try:
-        result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, "--cycle-s", "1", *options)
+        result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, *PERIODS, *options)
         assert result.code == 0, result.err
         share_templates(cluster)
         yield cluster

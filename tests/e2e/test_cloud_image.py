@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cluster import REPOSITORY, Cluster
+from e2e.conftest import PERIODS
 from e2e.rooms import ledger
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -88,7 +89,7 @@ def debian_cluster() -> Iterator[Cluster]:
     assert built.returncode == 0, built.stderr
     cluster = Cluster(Path("/var/tmp") / f"rmsplugin-debian-{os.getpid()}")
     try:
-        up = cluster.manage("up", "--nodes", "2", "--cycle-s", "1")
+        up = cluster.manage("up", "--nodes", "2", *PERIODS)
         assert up.code == 0, up.err
         for host in cluster.status()["hosts"]:
             settings = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")

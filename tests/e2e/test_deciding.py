@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.agreement import PERIODS as AGREED
 from e2e.agreement import the_simulator_agrees
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
@@ -44,7 +45,7 @@ echo has computed
 @pytest.fixture(scope="module")
 def observant() -> Iterator[Cluster]:
     """A minicluster where the demand of VMs that idle falls soon, and the last in the queue makes way."""
-    for cluster in minicluster("hold", "--demand-window-s", "6"):
+    for cluster in minicluster("hold", "--demand-window-s", "6", *AGREED):
         with configured(cluster, *BY_QUEUE):
             yield cluster
 
