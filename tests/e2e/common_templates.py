@@ -20,7 +20,8 @@ _RUN = "RMSPLUGIN_TESTS_RUN"
 #: Where miniclusters of tests are: a file there can have several names.
 _PLACE = Path("/var/tmp")
 _NAME = "rmsplugin-templates-"
-_OF_A_NODE = "var/lib/rmsplugin/templates"
+#: The directory of a node's templates, in its file tree.
+OF_A_NODE = "var/lib/rmsplugin/templates"
 
 
 def begin_run() -> None:
@@ -48,7 +49,7 @@ def share(nodes: Iterable[Path]) -> None:
     common = _common()
     if not common.exists():
         _forget_ended_runs()
-    exchange(common, [node / _OF_A_NODE for node in nodes])
+    exchange(common, [node / OF_A_NODE for node in nodes])
 
 
 def exchange(common: Path, nodes: Iterable[Path]) -> None:
@@ -63,10 +64,11 @@ def exchange(common: Path, nodes: Iterable[Path]) -> None:
 def _link_all(source: Path, target: Path) -> None:
     """By further names of the same file: a template is never written to, but replaced."""
     for state in source.glob("*.state"):
-        if state.with_suffix(".disk").exists():
+        if (target / state.name).exists():
             continue
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            os.link(state, target / state.name)
+        for path in (state.with_suffix(".disk"), state):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.link(path, target / path.name)
 
 
 def _forget_ended_runs() -> None:

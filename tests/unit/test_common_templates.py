@@ -47,12 +47,22 @@ def test_what_a_node_has_stays_as_it_is(place: Path, tmp_path: Path) -> None:
     assert [(templates_of(node) / STATE).read_text() for node in nodes] == ["n1", "n2"]
 
 
-def test_a_template_that_has_a_disk_and_what_is_no_template_stay_where_they_are(place: Path, tmp_path: Path) -> None:
+def test_a_template_goes_with_its_disk_and_what_is_no_template_stays_where_it_is(place: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "n1", tmp_path / "n2"
-    for name in (STATE, "key-image-qemu.disk", "other-image-qemu.partial", "other-image-qemu.claim"):
+    disk = "key-image-qemu.disk"
+    for name in (STATE, disk, "other-image-qemu.disk", "other-image-qemu.partial", "other-image-qemu.claim"):
         (templates_of(first) / name).touch()
     common_templates.share([first, second])
-    assert list(templates_of(second).iterdir()) == []
+    assert {path.name for path in templates_of(second).iterdir()} == {STATE, disk}
+
+
+def test_a_template_and_its_disk_are_of_one_node(place: Path, tmp_path: Path) -> None:
+    nodes = [tmp_path / name for name in ("n1", "n2")]
+    for node in nodes:
+        (templates_of(node) / STATE).touch()
+    (templates_of(nodes[0]) / "key-image-qemu.disk").touch()
+    common_templates.share(nodes)
+    assert [path.name for path in templates_of(nodes[1]).iterdir()] == [STATE]
 
 
 def test_with_the_first_process_of_a_run_goes_what_it_had_in_common_and_with_no_other(

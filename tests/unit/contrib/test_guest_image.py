@@ -148,6 +148,20 @@ def test_a_guest_has_no_user_namespaces(tmp_path: Path) -> None:
     assert (tmp_path / "etc/sysctl.d/rmsplugin.conf").read_text() == "user.max_user_namespaces = 0\n"
 
 
+def test_the_initial_file_system_of_a_debian_has_the_modules_of_its_disk_and_no_others(tmp_path: Path) -> None:
+    debian.prepare(tmp_path)
+    conf, hook = (tmp_path / "etc/initramfs-tools" / name / "rmsplugin" for name in ("conf.d", "hooks"))
+    assert conf.read_text() == "MODULES=list\n"
+    functions = tmp_path / "hook-functions"
+    functions.write_text('manual_add_modules() { echo "$@"; }\n')
+    hook.write_text(hook.read_text().replace("/usr/share/initramfs-tools/hook-functions", str(functions)))
+    said = [
+        subprocess.run([hook, *word], capture_output=True, text=True, check=True).stdout for word in ([], ["prereqs"])
+    ]
+    assert "virtio_blk" in said[0] and "ext4" in said[0]
+    assert said[1] == ""
+
+
 def test_nothing_in_the_image_lets_anybody_in() -> None:
     for line in build._FILES["etc/shadow"].splitlines():
         assert line.split(":")[1] == "*"
