@@ -11,6 +11,7 @@ import examples
 import pytest
 from e2e import common_templates
 from hypothesis import settings
+from order import is_one_of_many
 
 # No test may fail because the machine is busy. All else is as Hypothesis has it, here and in CI.
 settings.register_profile("patient", settings(), deadline=None)
@@ -57,14 +58,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return FromBothEnds(config, log)
 
 
-def _is_one_of_many(config: pytest.Config) -> bool:
-    """Whether this is a worker, and the whole suite runs."""
-    return "PYTEST_XDIST_WORKER" in os.environ and not config.option.loadscopereorder
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest files begin first."""
-    if _is_one_of_many(config):
+    if is_one_of_many(config):
         from order import longest_first
 
         by_file: dict[str, list[pytest.Item]] = {}
@@ -76,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where all tests run beside each other, those that have no cluster step back; only root can come forth again."""
-    if _is_one_of_many(item.config) and os.geteuid() == 0:
+    if is_one_of_many(item.config) and os.geteuid() == 0:
         from order import step_back
 
         step_back(item.get_closest_marker("e2e") is not None)

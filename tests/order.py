@@ -46,6 +46,11 @@ LONGEST = (
 _AT_FIRST = os.getpriority(os.PRIO_PROCESS, 0)
 
 
+def is_one_of_many(config: pytest.Config) -> bool:
+    """Whether this is a worker, and the whole suite runs."""
+    return "PYTEST_XDIST_WORKER" in os.environ and not config.option.loadscopereorder
+
+
 def longest_first(files: Sequence[str]) -> list[str]:
     """Files of tests, as paths below tests/, in the order in which they begin; all but the longest stay as they are."""
     places = {name: place for place, name in enumerate(LONGEST)}

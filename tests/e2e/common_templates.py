@@ -10,9 +10,10 @@ A run of pytest has a directory for them, which goes when the run ends: nothing 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 #: Has the process id of the run: of its first process, whose environment its workers have.
@@ -20,6 +21,9 @@ _RUN = "RMSPLUGIN_TESTS_RUN"
 #: Where miniclusters of tests are: a file there can have several names.
 _PLACE = Path("/var/tmp")
 _NAME = "rmsplugin-templates-"
+#: Who holds its lock makes the usual templates, and writes into it when they are made.
+_USUAL = "usual"
+_is_first = False
 #: The directory of a node's templates, in its file tree.
 OF_A_NODE = "var/lib/rmsplugin/templates"
 
@@ -50,6 +54,30 @@ def share(nodes: Iterable[Path]) -> None:
     if not common.exists():
         _forget_ended_runs()
     exchange(common, [node / OF_A_NODE for node in nodes])
+
+
+@contextlib.contextmanager
+def place_of_first() -> Iterator[bool]:
+    """Be the one that makes the usual templates; tells whether nobody has, once whoever is at it has ended."""
+    global _is_first
+    _common().mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(_common() / _USUAL, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        _is_first = True
+        try:
+            yield not file.read()
+            file.write("made\n")
+        finally:
+            _is_first = False
+
+
+def await_usual() -> None:
+    """Wait for another process that makes the usual templates now."""
+    if _is_first or not (_common() / _USUAL).exists():
+        return
+    with open(_common() / _USUAL) as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
 
 
 def exchange(common: Path, nodes: Iterable[Path]) -> None:

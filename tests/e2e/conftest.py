@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,11 +13,14 @@ from pathlib import Path
 import pytest
 from e2e import common_templates
 from e2e.cluster import Cluster
+from order import is_one_of_many
 
 _WINDOW = "--demand-window-s"
 _OBSERVED = "--observed-memory"
 #: Most that tests wait for starts a cycle at once. A cycle or a look at the queue takes ten processes or one.
 PERIODS = ("--cycle-s", "2", "--watch-s", "1")
+#: The kinds of VMs that many tests have.
+_USUAL = (("-c", "1", "--mem=96"), ("-c", "1", "--mem=128"), ("-c", "2", "--mem=96"))
 
 
 def _kind(directory: Path) -> tuple[str, float, bool]:
@@ -40,6 +44,7 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     try:
         result = cluster.manage("up", "--nodes", "3", "--rooms", rooms, *PERIODS, *options)
         assert result.code == 0, result.err
+        common_templates.await_usual()
         share_templates(cluster)
         yield cluster
         share_templates(cluster)
@@ -53,9 +58,43 @@ def share_templates(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The minicluster of all tests that need no other. VMs that idle keep their CPUs: a node that is full stays so."""
-    yield from minicluster("hold", _WINDOW, "86400")
+    with contextlib.ExitStack() as place:
+        # Of the whole suite's workers the first one makes what all of them need.
+        many = is_one_of_many(request.config)
+        wanted = many and place.enter_context(common_templates.place_of_first())
+        for cluster in minicluster("hold", _WINDOW, "86400"):
+            if wanted:
+                _make_usual_templates(cluster)
+            place.close()
+            yield cluster
+
+
+def _make_usual_templates(cluster: Cluster) -> None:
+    """Have a template of each kind of VM that many tests have, each made by a job on a node of its own."""
+    nodes = cluster.nodes[: len(_USUAL)]
+    jobs = [cluster.sbatch("#!/bin/sh\n", *kind, "-w", node) for kind, node in zip(_USUAL, nodes, strict=True)]
+    for job in jobs:
+        assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
+        cluster.wait_gone(job)
+    for node in nodes:
+        place = cluster.host_path(node, common_templates.OF_A_NODE)
+        cluster.wait(f"a template on {node}", lambda place=place: list(place.glob("*.state")), 60)
+    share_templates(cluster)
+
+
+@pytest.fixture
+def no_new_templates(cluster: Cluster) -> Iterator[None]:
+    """VMs of kinds that no other test has only boot: to make a template takes twice as long."""
+    settings = [cluster.host_path(node, "/etc/rmsplugin/rmsplugin.toml") for node in cluster.nodes]
+    before = [path.read_text() for path in settings]
+    for path, text in zip(settings, before, strict=True):
+        assert text.count("[start]\n") == 1
+        path.write_text(text.replace("[start]\n", "[start]\ntemplate_mib = 0\n"))
+    yield
+    for path, text in zip(settings, before, strict=True):
+        path.write_text(text)
 
 
 @pytest.fixture(autouse=True)

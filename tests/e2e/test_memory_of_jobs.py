@@ -45,6 +45,7 @@ def nearly_all(mib: int) -> int:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("no_new_templates")
 def test_a_job_can_use_what_it_asked_for_and_is_told_what_it_used(cluster: Cluster) -> None:
     asked_mib = (16, 512)
     jobs = {mib: cluster.sbatch(FILLS, f"--mem={mib}", arguments=(str(nearly_all(mib)),)) for mib in asked_mib}

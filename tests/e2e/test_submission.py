@@ -67,6 +67,7 @@ def start(cluster: Cluster, job: int) -> None:
 # --- the size ---
 
 
+@pytest.mark.usefixtures("no_new_templates")
 @pytest.mark.parametrize(
     ("options", "memory", "tres", "tasks"),
     [

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from e2e import common_templates
 
+TESTS = str(Path(__file__).resolve().parents[1])
 STATE, OTHER = "key-image-qemu.state", "other-image-qemu.state"
 
 
@@ -81,3 +84,29 @@ def test_what_a_killed_run_has_left_goes_when_another_one_begins(place: Path, tm
         directory.mkdir(parents=True)
     common_templates.share([tmp_path / "n1"])
     assert (ended.exists(), lives.exists()) == (False, True)
+
+
+def test_the_first_one_makes_what_others_then_find_made(place: Path) -> None:
+    with common_templates.place_of_first() as wanted:
+        assert wanted
+        common_templates.await_usual()  # which a cluster of its own does
+    with common_templates.place_of_first() as wanted:
+        assert not wanted
+
+
+def test_who_fails_to_make_them_leaves_it_to_the_next_one(place: Path) -> None:
+    with pytest.raises(OSError), common_templates.place_of_first():
+        raise OSError
+    with common_templates.place_of_first() as wanted:
+        assert wanted
+
+
+def test_another_one_waits_until_they_are_made_and_not_where_nobody_makes_them(place: Path) -> None:
+    common_templates.await_usual()
+    waiter = "from e2e import common_templates as c; import pathlib, sys; c._PLACE = pathlib.Path(sys.argv[1]); "
+    words = [sys.executable, "-c", f"{waiter} c.await_usual()", str(place)]
+    with common_templates.place_of_first():
+        other = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": TESTS})
+        with pytest.raises(subprocess.TimeoutExpired):
+            other.wait(1)
+    assert other.wait(60) == 0
