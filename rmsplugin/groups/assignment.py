@@ -21,7 +21,7 @@ from rmsplugin.groups.summary import Hole, NodeClass, Summary, summaries, vms_th
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.rules import Rules
+from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
 
 
@@ -202,7 +202,8 @@ class _Walk:
         self._before, self._refused = before, refused
         self._all_up = all(_takes_vms(node) for node in configuration.nodes)  # what is missing may come
         self._hosts: dict[tuple[object, ...], list[str]] = {}  # by shape, the groups that can host it
-        self._open: dict[Rules, list[str]] = {}  # by rules, the groups with nodes that they allow
+        self._groups = groups
+        self._widest: dict[Rules, str] = {}  # by rules, the group with the most hosts that they allow
         self._group_of = {host: group.name for group in groups for host in group.hosts}
         for vjob in configuration.vjobs:
             if configuration.state(vjob) is VJobState.RUNNING and _stays(vjob):
@@ -272,9 +273,11 @@ class _Walk:
         return found
 
     def _unable(self, shape: _Shape) -> Assigned:
-        """The group where a vjob waits that no group can host: the largest one that has nodes that it may use."""
-        usable = {name: room for name, room in self._rooms.items() if room.open_to(shape.rules)} or self._rooms
-        name = max(usable, key=lambda name: usable[name].summary.size.cpus)
+        """The group where a vjob waits that no group can host: that with the most hosts that it may use, up or not."""
+        name = self._widest.get(shape.rules)
+        if name is None:
+            hosts = {each.name: sum(admit(shape.rules, host) for host in each.hosts) for each in self._groups}
+            name = self._widest[shape.rules] = max(hosts, key=lambda name: hosts[name])
         words = "no group can host it, and a vjob is never split"
         return Assigned(name, words, note=words if self._all_up else "")
 

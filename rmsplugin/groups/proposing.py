@@ -65,7 +65,9 @@ def propose_by_groups(
     if len(groups) <= 1:
         name = groups[0].name if groups else ""
         (found,) = ask_each([(source, parameters)])
-        return Grouped(found, {vjob.name: Assigned(name, "there is one group") for vjob in source.vjobs}, Memory())
+        return Grouped(
+            found, dict.fromkeys((v.name for v in source.vjobs), Assigned(name, "there is one group")), Memory()
+        )
     assignment = assign(source, groups, memory.before, memory.refused)
     everything = split(source, groups, assignment)
     parts = [part for part in everything if _has_work(part, parameters)]

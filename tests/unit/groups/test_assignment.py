@@ -132,6 +132,12 @@ def test_one_that_is_wider_than_every_group_waits_and_is_told_why() -> None:
     assert found.note == "no group can host it, and a vjob is never split"
 
 
+def test_a_vjob_whose_nodes_are_all_down_waits_in_their_group() -> None:
+    down = Queue(*nodes(2, cpus=2), *(Node(f"n{i}", Resources(2, 4096), NodeState.DOWN) for i in (3, 4)))
+    found = assign(down.add("a", rules=allowing(frozenset({"n3"}))).configuration, (LEFT, RIGHT))["a"]
+    assert (found.group, found.note) == ("right", "")
+
+
 def test_a_summary_tells_of_sizes_holes_and_states() -> None:
     drained = Queue(*nodes(2, cpus=2), Node("n3", Resources(4, 8192)), Node("n4", Resources(4, 8192), NodeState.DOWN))
     configuration = drained.add("a", "n1", cpus=0.75, memory_mib=1000).configuration
