@@ -78,6 +78,10 @@ class Cluster:
         """What ``contrib/minicluster exec`` runs: tests run too many commands to start a Python for each."""
         return hosts.enter_command(self._layout, self._layout.host(host), argv, user=user)
 
+    def in_network_of(self, host: str) -> list[str]:
+        """What runs a program of this machine in a host's network."""
+        return ["nsenter", "--net", "--target", str(self._layout.init_pids[host])]
+
     @property
     def _layout(self) -> Layout:
         known = Layout.load(self.directory)
@@ -312,7 +316,8 @@ class Cluster:
     def restart_engine(self) -> None:
         """Start the engine again and wait until it answers."""
         self.start("head", "engine")
-        self.wait("the engine to answer", lambda: self.ask("/v1/status"), 30)
+        said = ("logs", "head", "engine")
+        self.wait("the engine to answer", lambda: self.ask("/v1/status"), 30, lambda: self.manage(*said).out[-3000:])
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 

@@ -14,25 +14,28 @@ from e2e.rooms import count, ended_whole, finish, wait_number
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-_ZOO = "tickTime=400\ndataDir=/tmp/zookeeper\nclientPort=2181\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+_ZOO = "tickTime=400\ndataDir={directory}\nclientPort=2181\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
 _SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 @pytest.fixture
 def led(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     """An engine of the minicluster that one ZooKeeper server on the head has lead; the server's log."""
-    cluster.host_path("head", "/etc/rmsplugin/zoo.cfg").write_text(_ZOO)
+    settings = tmp_path / "zoo.cfg"
+    settings.write_text(_ZOO.format(directory=tmp_path / "zookeeper"))
     log = tmp_path / "zookeeper.log"
-    java = cluster.entering("java", "-Xmx64m", "-cp", str(JAR), _SERVER, "/etc/rmsplugin/zoo.cfg")
+    # In the head's network only: its /etc has nothing of Java's.
+    guard = ("setpriv", "--pdeathsig", "KILL", *cluster.in_network_of("head"))
+    java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), _SERVER, str(settings)]
     with log.open("w") as said:
         server = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     try:
-        lines = ('coordination = "zookeeper"', 'servers = ["127.0.0.1:2181"]', "session_s = 2")
+        lines = ('coordination = "zookeeper"', 'servers = ["127.0.0.1:2181"]', "session_s = 6")
         # As long as a command may take, the next engine waits for what the one before may have begun.
         with configured(cluster, "slurm", "command_timeout_s = 5"), configured(cluster, "cluster", *lines):
             yield log
     finally:
-        end(cluster, _SERVER)
+        server.kill()
         server.wait(60)
 
 
@@ -44,7 +47,7 @@ def test_vjobs_outlive_a_leader_that_is_killed_and_the_way_back_to_one_engine(
     assert cluster.plugin("suspend", str(job)).code == 0
     assert cluster.plugin("resume", str(job)).code == 0
     first = highest_epoch(cluster)
-    assert first > 1 << 32, "the number of the ensemble's write"
+    assert first > 1, "the number of a write of the server"
     stands_by = tmp_path / "stands_by.log"
     with stands_by.open("w") as said:
         engine = cluster.entering(str(PROGRAM), "engine", user="slurm")
@@ -63,15 +66,10 @@ def test_vjobs_outlive_a_leader_that_is_killed_and_the_way_back_to_one_engine(
         finish(cluster, job)
         ended_whole(cluster, job)
     finally:
-        end(cluster, "rmsplugin engine")
+        pids = cluster.run("pgrep", "-f", "rmsplugin engine").out.split()
+        cluster.run("kill", *pids)
         other.wait(120)
         cluster.restart_engine()
-
-
-def end(cluster: Cluster, words: str) -> None:
-    """End the head's processes with these words in their command."""
-    pids = cluster.run("pgrep", "-f", words).out.split()
-    cluster.run("kill", *pids)
 
 
 def highest_epoch(cluster: Cluster) -> int:

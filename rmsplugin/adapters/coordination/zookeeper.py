@@ -41,7 +41,7 @@ class ZooKeeperTree:
                 'cluster.coordination is "zookeeper", but the Python package kazoo is not installed: '
                 'pip install "rmsplugin[ha]"'
             ) from None
-        logging.getLogger("kazoo").setLevel(logging.WARNING)
+        logging.getLogger("kazoo").setLevel(logging.ERROR)  # each try to connect is said, two a second
         self._errors, self._timeout_error = exceptions, KazooTimeoutError
         self._servers, self._answer_s = ", ".join(servers), answer_s
         retry = {"max_tries": -1, "delay": _RETRY_S, "backoff": 2, "max_delay": _RETRY_MOST_S}
