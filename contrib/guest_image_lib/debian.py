@@ -39,8 +39,9 @@ LABEL linux
 _SSHD_CONF = "UsePAM no\nAddressFamily inet\n"
 # Without a start of the program anew for each connection: an emulated guest takes 0.1 s and more for that.
 _SSHD_DEFAULTS = "SSHD_OPTS=-r\n"
-# Most holes of kernels that let users be root begin in a user namespace.
-_SYSCTL_CONF = "user.max_user_namespaces = 0\n"
+# Most holes of kernels that let users be root begin in a user namespace. Boosted watermarks hold back some of the
+# memory that a job asked for, by chance and for a while.
+_SYSCTL_CONF = "user.max_user_namespaces = 0\nvm.watermark_boost_factor = 0\n"
 # Only what the seed of rmsplugin asks for: each further module costs seconds of a boot under TCG.
 _CLOUD_CFG = """\
 datasource_list: [NoCloud]
