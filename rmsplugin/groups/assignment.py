@@ -102,7 +102,7 @@ class _Room:
     free: list[Resources] = field(default_factory=list)  # by the index of the class
     behind: Resources = NOTHING  # what is left if those behind in the queue make way
     demand: Resources = NOTHING  # of those that wait there for room
-    refusals: set[tuple[object, ...]] = field(default_factory=set)  # shapes for which there is no room any more
+    refusals: set[_Shape] = field(default_factory=set)  # shapes for which there is no room any more
 
     def __post_init__(self) -> None:
         """Begin with what the summary tells."""
@@ -123,11 +123,11 @@ class _Room:
 
     def take(self, shape: _Shape) -> bool:
         """Take the room for a vjob beside all that run, if there is some."""
-        if shape.key in self.refusals:
+        if shape in self.refusals:
             return False
         found = self._packed(shape) if self._may_fit(shape) else None
         if found is None:
-            self.refusals.add(shape.key)
+            self.refusals.add(shape)
             return False
         self.holes |= found
         return True
@@ -174,12 +174,11 @@ class _Shape:
     rules: Rules
     demand: Resources
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        return self.vms, self.rules
-
 
 def _shape(vjob: VJob) -> _Shape:
+    if len(vjob.vms) == 1:
+        demand = vjob.vms[0].demand
+        return _Shape(((demand, 1),), vjob.rules, demand)
     counts = Counter(vm.demand for vm in vjob.vms)
     vms = sorted(counts.items(), key=lambda each: (-each[0].memory_mib, -each[0].cpus))
     return _Shape(tuple(vms), vjob.rules, vjob.demand)
@@ -201,7 +200,10 @@ class _Walk:
         self._homes = homes(configuration, groups)
         self._before, self._refused = before, refused
         self._all_up = all(_takes_vms(node) for node in configuration.nodes)  # what is missing may come
-        self._hosts: dict[tuple[object, ...], list[str]] = {}  # by shape, the groups that can host it
+        self._hosts: dict[_Shape, list[str]] = {}  # by shape, the groups that can host it
+        # Of many that wait most are alike, and the room only gets less along the queue.
+        self._no_room: set[_Shape] = set()
+        self._nobody_behind: set[_Shape] = set()
         self._groups = groups
         self._widest: dict[Rules, str] = {}  # by rules, the group with the most hosts that they allow
         self._group_of = {host: group.name for group in groups for host in group.hosts}
@@ -236,14 +238,19 @@ class _Walk:
 
     def _chosen(self, vjob: VJob, shape: _Shape, able: Sequence[str], home: str | None) -> Assigned:
         refused = self._refused.get(vjob.name, _NONE)
-        for name in self._by_room(shape, able, home):
-            if name not in refused and self._rooms[name].take(shape):
-                self._rooms[name].behind -= shape.demand
-                return Assigned(name, "there is room for it", by_room=True)
-        for name in self._by_preference(vjob, able, home):
-            if self._rooms[name].behind.holds(shape.demand):
-                self._rooms[name].behind -= shape.demand
-                return Assigned(name, "there would be room for it if others behind it made way")
+        if shape not in self._no_room:
+            for name in self._by_room(shape, able, home):
+                if name not in refused and self._rooms[name].take(shape):
+                    self._rooms[name].behind -= shape.demand
+                    return Assigned(name, "there is room for it", by_room=True)
+            if not refused:
+                self._no_room.add(shape)
+        if shape not in self._nobody_behind:
+            for name in self._by_preference(vjob, able, home):
+                if self._rooms[name].behind.holds(shape.demand):
+                    self._rooms[name].behind -= shape.demand
+                    return Assigned(name, "there would be room for it if others behind it made way")
+            self._nobody_behind.add(shape)
         name = next(self._by_preference(vjob, able, home))
         self._rooms[name].demand += shape.demand
         return Assigned(name, "no group has room for it")
@@ -266,10 +273,10 @@ class _Walk:
 
     def _able(self, shape: _Shape) -> list[str]:
         """The groups that could host a vjob if nothing else were there; else those with nodes that it may use."""
-        found = self._hosts.get(shape.key)
+        found = self._hosts.get(shape)
         if found is None:
             found = [name for name, room in self._rooms.items() if room.can_host(shape)]
-            self._hosts[shape.key] = found
+            self._hosts[shape] = found
         return found
 
     def _unable(self, shape: _Shape) -> Assigned:
