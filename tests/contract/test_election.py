@@ -212,6 +212,29 @@ def test_a_place_that_an_administrator_removes_is_lost(simulated: OnEnsemble) ->
     assert "node was removed" in campaign_in_vain(first)
 
 
+@pytest.mark.parametrize("how", ["its session ended", "its place was removed"])
+def test_one_that_stood_by_and_lost_its_place_takes_another_and_the_lead_in_its_turn(
+    simulated: OnEnsemble, how: str
+) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    if how == "its session ended":
+        for _ in range(int(simulated.SESSION_S)):
+            simulated.pass_time(1.0, silent=(second,))
+            first.campaign()
+    else:
+        tree = simulated.trees[second]
+        del simulated.ensemble.nodes[
+            next(path for path, node in simulated.ensemble.nodes.items() if node.session is tree)
+        ]
+    campaign_in_vain(second)
+    assert "engine1 leads; engine2 stands by" in campaign_in_vain(second)
+    assert first.members() == ("engine1", "engine2")
+    first.resign(at_rest=True)
+    second.campaign()
+    assert simulated.lease(second).held()
+
+
 def test_a_turn_that_another_has_taken_meanwhile_is_not_taken_too(simulated: OnEnsemble) -> None:
     first, second = simulated.coordination(), simulated.coordination()
     tree = simulated.trees[first]

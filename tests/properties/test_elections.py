@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contract.coordinations import OnEnsemble
 from examples import few
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.adapters.coordination.elected import Elected
@@ -135,6 +135,7 @@ class Site:
             del self.kind.ensemble.nodes[path]
 
 
+@example([("kill", 0), ("pass", 0.5), ("remove place", 0), ("remove place", 1), ("remove place", 2)])
 @given(faults)
 @settings(max_examples=few(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_never_two_may_act_epochs_grow_and_in_the_end_somebody_leads(course: list[tuple]) -> None:  # type: ignore[type-arg]

@@ -71,7 +71,7 @@ class Line:
         What is seen may be old: then there are more places before this one than there are, and never fewer, for the
         session sees its own place, and so all that were made before.
         """
-        while places := self._places():
+        while self._path is not None and self._path.rpartition("/")[2] in (places := self._places()):
             first = f"{self._folder}/{places[0]}"
             if first == self._path:
                 return None
@@ -82,6 +82,8 @@ class Line:
                 return self._tree.read(first).data
             except MissingError:
                 continue  # it has just left
+        # Its session has ended, or somebody has removed the node: the next campaign takes a new place.
+        self.give_up()
         raise UnavailableError("this engine has lost its place in the line")
 
     def waiting(self) -> list[bytes]:
