@@ -17,7 +17,7 @@ from e2e.rooms import ledger
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DEBIAN = ("--export=ALL,RMSPLUGIN_IMAGE=debian",)
-MEMORY_MIB = 256
+MEMORY_MIB = 512
 BASE = "/var/lib/rmsplugin/debian.qcow2"
 OF_DEBIAN = f"""
 [image.debian]
