@@ -205,6 +205,7 @@ class _Walk:
         self._no_room: set[_Shape] = set()
         self._nobody_behind: set[_Shape] = set()
         self._groups = groups
+        self._up = {node.name for node in configuration.nodes if node.state is NodeState.UP}
         self._widest: dict[Rules, str] = {}  # by rules, the group with the most hosts that they allow
         self._group_of = {host: group.name for group in groups for host in group.hosts}
         for vjob in configuration.vjobs:
@@ -280,11 +281,12 @@ class _Walk:
         return found
 
     def _unable(self, shape: _Shape) -> Assigned:
-        """The group where a vjob waits that no group can host: that with the most hosts that it may use, up or not."""
+        """The group where a vjob waits that no group can host: that with the most hosts for it, those up first."""
         name = self._widest.get(shape.rules)
         if name is None:
-            hosts = {each.name: sum(admit(shape.rules, host) for host in each.hosts) for each in self._groups}
-            name = self._widest[shape.rules] = max(hosts, key=lambda name: hosts[name])
+            hosts = {each.name: [host for host in each.hosts if admit(shape.rules, host)] for each in self._groups}
+            up = {name: sum(host in self._up for host in usable) for name, usable in hosts.items()}
+            name = self._widest[shape.rules] = max(hosts, key=lambda name: (up[name], len(hosts[name])))
         words = "no group can host it, and a vjob is never split"
         return Assigned(name, words, note=words if self._all_up else "")
 
