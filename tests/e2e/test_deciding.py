@@ -127,7 +127,9 @@ def test_context_switches_are_switched_off_and_on_and_off_in_slurm_conf_while_jo
 
         set_mode(cluster, change, "REQUEUE")
         wait_number(cluster, high)
-        assert sorted(states(cluster, *low)) == ["running", "running", "sleeping"], why(cluster)
+        # The other one has its memory, and may begin, while the saved state of the one that made way is still sealed.
+        asleep = ["running", "running", "sleeping"]
+        cluster.wait("one to sleep", lambda: sorted(states(cluster, *low)) == asleep, 60, lambda: why(cluster))
 
         set_mode(cluster, change, "OFF")
         finish(cluster, high)
