@@ -49,6 +49,8 @@ class Cluster(Section):
     def _has_servers(self) -> Cluster:
         if self.coordination == "zookeeper" and not self.servers:
             raise ValueError('coordination = "zookeeper" needs servers = ["HOST:PORT", ...]')
-        if self.coordination == "local" and (given := self.model_fields_set - {"coordination"}):
+        # By value: settings that are handed on to another process name all fields.
+        given = [name for name, field in Cluster.model_fields.items() if getattr(self, name) != field.default]
+        if self.coordination == "local" and given:
             raise ValueError(f'{", ".join(sorted(given))}: without effect unless coordination = "zookeeper"')
         return self

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.errors import SettingsError
-from rmsplugin.settings import DEFAULT_PATH, find_line, load, settings_path
+from rmsplugin.settings import DEFAULT_PATH, Settings, find_line, load, settings_path
 from rmsplugin.settings.guests import KernelImage, Mount, Qcow2Image
 from rmsplugin.settings.slurm_time import slurm_time_s
 
@@ -315,7 +315,7 @@ def test_an_ensemble_has_servers_and_defaults(tmp_path: Path) -> None:
         ('coordination = "zookeeper"', "needs servers"),
         ('coordination = "etcd"', "Input should be 'local' or 'zookeeper'"),
         ('servers = ["c1:2181"]', 'servers: without effect unless coordination = "zookeeper"'),
-        ('path = "/a"\nsession_s = 4', "path, session_s: without effect"),
+        ('path = "/a"\nsession_s = 5', "path, session_s: without effect"),
         ('coordination = "zookeeper"\nservers = ["c1"]', "'c1' is no server of ZooKeeper: write HOST:PORT"),
         ('coordination = "zookeeper"\nservers = ["c1:99999"]', "is no server of ZooKeeper"),
         ('coordination = "zookeeper"\nservers = ["c1:2181/x"]', "is no server of ZooKeeper"),
@@ -330,3 +330,9 @@ def test_a_cluster_that_cannot_be_or_does_nothing_is_refused_with_its_line(
         load(written(tmp_path, f"{VALID}[cluster]\n{lines}\n"))
     assert said in str(refused.value)
     assert int(str(refused.value).partition(".toml:")[2].partition(":")[0]) > VALID.count("\n")
+
+
+def test_settings_are_the_same_where_another_process_reads_them(tmp_path: Path) -> None:
+    for text in ("", CLUSTER):
+        settings = load(written(tmp_path, VALID + text))
+        assert Settings.model_validate(settings.model_dump(mode="json")) == settings
