@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from rmsplugin.adapters.rms.base import JobState, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.adapters.simulated.rms.job import SimulatedJob
@@ -30,7 +31,15 @@ class SimulatedNodes:
 
     def on(self, node: str) -> list[SimulatedJob]:
         """Jobs that have (part of) the node, including those in clean-up."""
-        return [each for each in self.jobs if each.node == node and (each.under_way or each.completing(self.now))]
+        there = self._with_node.get(node, ())
+        return [each for each in there if each.under_way or each.completing(self.now)]
+
+    @cached_property
+    def _with_node(self) -> dict[str, list[SimulatedJob]]:
+        found: dict[str, list[SimulatedJob]] = {}
+        for each in self.jobs:
+            found.setdefault(each.node, []).append(each)
+        return found
 
     def place(self, job: SimulatedJob) -> Place | None:
         """The place where the job can start now; None if there is none."""
