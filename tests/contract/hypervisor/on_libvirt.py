@@ -156,6 +156,10 @@ class LibvirtWorld:
         """Where the state of this VM, as it is once it is up, is kept on a node as long as the cluster is there."""
         return f"/var/tmp/{vm.name}-{hashlib.sha256(repr(vm).encode()).hexdigest()[:16]}.state"
 
+    def fate(self, node: str, vm: str) -> str:
+        log = self.on(node, "tail", "-n", "5", f"/var/log/libvirt/qemu/{vm}.log")
+        return f"{log.stdout}{log.stderr}{self._console(node, vm)[-400:]!r}"
+
     def hunger(self, node: str, vm: str) -> None:
         """The guest feels it by itself."""
 

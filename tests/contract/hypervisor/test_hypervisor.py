@@ -97,7 +97,9 @@ def test_a_guest_says_how_much_of_its_memory_it_could_do_without(world: World) -
 
 def busy_s(world: World, node: str = A) -> float:
     """How long the VM has wanted a CPU since its hypervisor process began."""
-    found = world.hypervisor.statistics(node)[VM]
+    all_of_them = world.hypervisor.statistics(node)
+    assert VM in all_of_them, (world.hypervisor.list_vms(node), world.fate(node, VM))
+    found = all_of_them[VM]
     assert found.cpu_time_ns is not None and found.vcpu_delay_ns is not None
     return (found.cpu_time_ns + found.vcpu_delay_ns) / 1e9
 

@@ -104,6 +104,8 @@ class World(Protocol):
 
     def up(self, node: str, vm: str) -> bool: ...
 
+    def fate(self, node: str, vm: str) -> str: ...
+
     def hunger(self, node: str, vm: str) -> None: ...
 
     def ate(self, node: str, vm: str) -> bool: ...
@@ -165,6 +167,10 @@ class SimulatedWorld:
 
     def up(self, node: str, vm: str) -> bool:
         return True
+
+    def fate(self, node: str, vm: str) -> str:
+        """What tells how the VM ended, where it is not there."""
+        return "simulated"
 
     def hunger(self, node: str, vm: str) -> None:
         self.hypervisor.set_working_set(vm, HUNGRY_MIB - 10)
