@@ -24,6 +24,7 @@ from rmsplugin.engine.ledger.failures import Failures
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
+from rmsplugin.engine.ledger.parsed_rows import ParsedRows
 from rmsplugin.engine.ledger.plans import Plans
 from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
@@ -76,8 +77,10 @@ class Ledger:
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
         #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
         self._current: dict[int, VJobRow] | None = None
+        self._parsed_vjobs = ParsedRows(records.read_vjob)
         #: The VMs of all vjobs that may have VMs or saved states; None once anything has changed.
         self._live: list[VMRow] | None = None
+        self._parsed_live, self._parsed_vms = ParsedRows(records.read_vm), ParsedRows(records.read_vm)
         #: The answers since the last change, by question: a cycle asks the same many times.
         self._answers: dict[Hashable, Any] = {}
         self._answers_of = -1  # the number of changes that had been made then
@@ -258,7 +261,9 @@ class Ledger:
                 return self._current
             sql = f"{_SELECT} where state != 'terminated' order by submitted, job_id"
             # If a transaction changed something and is undone, this is forgotten at its end.
-            self._current = {row["job_id"]: records.read_vjob(row) for row in self._rows(sql)}
+            with available():
+                found = self._parsed_vjobs.all_of(self._db.execute(sql))
+            self._current = {vjob.job_id: vjob for vjob in found}
             return self._current
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
@@ -335,9 +340,17 @@ class Ledger:
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
-        where, parameters = ("where job_id = ?", (job_id,)) if job_id is not None else ("", ())
-        sql = f"select * from vms {where} order by job_id, idx"
-        return list(self._answer(("vms", job_id), lambda: [*map(records.read_vm, self._read(sql, parameters))]))
+        return list(self._answer(("vms", job_id), lambda: self._read_vms(job_id)))
+
+    def _read_vms(self, job_id: int | None) -> list[VMRow]:
+        if job_id is None:
+            return self._parsed_vms.all_of(self._db.execute("select * from vms order by job_id, idx"))
+        rows = self._read("select * from vms where job_id = ? order by job_id, idx", (job_id,))
+        return [*map(records.read_vm, rows)]
+
+    def addresses(self) -> set[str]:
+        """The addresses that VMs have; no other VM gets one of them."""
+        return {row["address"] for row in self._rows("select address from vms")}
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""
@@ -357,7 +370,8 @@ class Ledger:
             if found is None:
                 marks = ",".join("?" * len(_LIVE))
                 sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
-                found = [records.read_vm(row) for row in self._rows(sql, _LIVE)]
+                with available():
+                    found = self._parsed_live.all_of(self._db.execute(sql, _LIVE))
                 self._live = None if self._depth else found  # changes of an open transaction may be undone
             return list(found)
 
