@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -175,41 +176,54 @@ NATIVE_ALLOWED = {
 PURE_NAMES = {"datetime.timedelta", "random.Random"}
 
 
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py"))
+@functools.cache
+def modules() -> tuple[Path, ...]:
+    return tuple(sorted(PACKAGE.rglob("*.py")))
+
+
+def place(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
 
 
 def layer(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(source: str, package: str, *, types: bool = False) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything imported, wherever in the file; what TYPE_CHECKING guards only for ``types``."""
+def all_imports(source: str, package: str) -> Iterator[tuple[int, str, bool]]:
+    """Line and full name of everything imported, wherever in the file; whether TYPE_CHECKING guards it."""
     tree = ast.parse(source)
     guarded = {
         id(inner)
         for node in ast.walk(tree)
-        if not types
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for statement in node.body
         for inner in ast.walk(statement)
     }
     for node in ast.walk(tree):
-        if id(node) in guarded:
-            continue
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            yield from ((node.lineno, alias.name, id(node) in guarded) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*parents, *([base] if base else [])])
-            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+            yield from ((node.lineno, f"{base}.{alias.name}", id(node) in guarded) for alias in node.names)
 
 
-def imports_of(path: Path, *, types: bool = False) -> Iterator[tuple[int, str]]:
+def imports(source: str, package: str) -> list[tuple[int, str]]:
+    """Line and full name of everything imported, wherever in the file, but what TYPE_CHECKING guards."""
+    return [(line, name) for line, name, guarded in all_imports(source, package) if not guarded]
+
+
+@functools.cache
+def all_imports_of(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    """What ``all_imports`` yields of a module, which is parsed once for all rules."""
     package = ".".join(["rmsplugin", *path.relative_to(PACKAGE).parent.parts])
-    return imports(path.read_text(), package, types=types)
+    return tuple(all_imports(path.read_text(), package))
+
+
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    return [(line, name) for line, name, guarded in all_imports_of(path) if not guarded]
 
 
 def name_of(path: Path) -> str:
@@ -217,17 +231,18 @@ def name_of(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+@functools.cache
 def imported_modules() -> dict[str, set[str]]:
     """By module, the modules of ours that it imports, for its types alone too."""
     names = {name_of(path) for path in modules()}
     found = {}
     for path in modules():
-        whole = {name for _, name in imports_of(path, types=True)}
+        whole = {name for _, name, _ in all_imports_of(path)}
         found[name_of(path)] = {name if name in names else name.rpartition(".")[0] for name in whole} & names
     return found
 
 
-def faults(path: Path, found: Iterator[tuple[int, str]]) -> list[str]:
+def faults(path: Path, found: Iterable[tuple[int, str]]) -> list[str]:
     own = layer(path)
     wrong = []
     for line, name in found:
@@ -235,27 +250,46 @@ def faults(path: Path, found: Iterator[tuple[int, str]]) -> list[str]:
         if root == "rmsplugin":
             target = rest.partition(".")[0]
             if target in ALLOWED and target not in {own, "errors"} | ALLOWED[own]:
-                wrong.append(f"{path.name}:{line}: {own} imports {name}")
+                wrong.append(f"{place(path)}:{line}: {own} imports {name}")
         elif own in PURE and root in IMPURE and name not in PURE_NAMES:
-            wrong.append(f"{path.name}:{line}: {own} is pure and imports {name}")
+            wrong.append(f"{place(path)}:{line}: {own} is pure and imports {name}")
     return wrong
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    if path.parent == PACKAGE and path.name == "__init__.py":
-        return
-    assert layer(path) in ALLOWED, f"say in ALLOWED what {layer(path)} may import"
-    assert faults(path, imports_of(path)) == []
+def test_each_layer_says_what_it_may_import() -> None:
+    assert {layer(path) for path in modules()} - {"__init__"} - set(ALLOWED) == set()
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_what_others_wait_for_is_light(path: Path) -> None:
-    relative = str(path.relative_to(PACKAGE)).removesuffix(".py")
-    if not any(relative == light or relative.startswith(f"{light}/") for light in STANDARD_LIBRARY_ONLY):
-        return
-    heavy = [f"{path.name}:{line}: {name}" for line, name in imports_of(path) if name.split(".")[0] in INSTALLED]
-    assert heavy == []
+def test_imports_point_one_way() -> None:
+    known = [path for path in modules() if layer(path) in ALLOWED]
+    assert [fault for path in known for fault in faults(path, imports_of(path))] == []
+
+
+def is_waited_for(path: Path) -> bool:
+    """Whether jobs or copies of states wait for this module."""
+    name = place(path).removesuffix(".py")
+    return any(name == light or name.startswith(f"{light}/") for light in STANDARD_LIBRARY_ONLY)
+
+
+def heavy(path: Path, found: Iterable[tuple[int, str]]) -> list[str]:
+    """The imports of a module that are not of the standard library."""
+    return [f"{place(path)}:{line}: {name}" for line, name in found if name.split(".")[0] in INSTALLED]
+
+
+def test_what_others_wait_for_is_light() -> None:
+    waited_for = [path for path in modules() if is_waited_for(path)]
+    assert [fault for path in waited_for for fault in heavy(path, imports_of(path))] == []
+
+
+def test_what_others_wait_for_is_there() -> None:
+    found = {light for light in STANDARD_LIBRARY_ONLY for path in modules() if place(path).startswith(light)}
+    assert found == set(STANDARD_LIBRARY_ONLY)
+
+
+def test_a_heavy_import_is_found() -> None:
+    assert heavy(PACKAGE / "hook.py", imports("def f():\n    import lxml.etree", "rmsplugin")) == [
+        "hook.py:2: lxml.etree"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -281,8 +315,8 @@ def test_the_walk_finds_what_it_looks_for(layer_name: str, source: str, count: i
 def back(imported: dict[str, set[str]], own: str) -> list[str]:
     """The imports in a layer, or in a package of it, that go against the order of its packages."""
     order, prefix = ORDERS[own], f"rmsplugin.{own.replace('/', '.')}."
-    place = {name: order.index(name.removeprefix(prefix).split(".")[0]) for name in imported if name.startswith(prefix)}
-    return [f"{one} imports {other}" for one in place for other in imported[one] if place.get(other, -1) > place[one]]
+    rank = {name: order.index(name.removeprefix(prefix).split(".")[0]) for name in imported if name.startswith(prefix)}
+    return [f"{one} imports {other}" for one in rank for other in imported[one] if rank.get(other, -1) > rank[one]]
 
 
 def circles(imported: dict[str, set[str]]) -> list[tuple[str, ...]]:
@@ -403,7 +437,7 @@ def test_planning_is_read_in_one_direction() -> None:
         (path.name, name)
         for part, others in (("order", ("target",)), ("", ("order", "target")))
         for path in (PACKAGE / "planning" / part).glob("*.py")
-        for _, name in imports(path.read_text(), f"rmsplugin.planning.{part}".rstrip("."))
+        for _, name in imports_of(path)
         if any(name.startswith(f"rmsplugin.planning.{other}.") for other in others)
     }
     assert found == set()
