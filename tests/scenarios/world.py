@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fresh_ledger import laid_down
 from patience import PATIENCE_S
 from scenarios.neighbours import Neighbours
 
@@ -340,7 +341,7 @@ class World:
             self.settle()
         self.life = life = Life(None)
         steady = SteadyClock(wall=self.wall, monotonic=lambda: self.time)
-        ledger = MortalLedger(self._ledger_path, clock=steady.now)
+        ledger = MortalLedger(laid_down(self._ledger_path), clock=steady.now)
         steady.not_before(ledger.newest_time())
         self.context = Context(
             settings=self.settings,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from fresh_ledger import laid_down
+
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
 from rmsplugin.engine.ledger.samples import Sample
@@ -51,7 +53,7 @@ class Told:
     def __init__(self, directory: Path) -> None:
         self.now = NOON
         self.path = directory / "ledger.sqlite"
-        self.ledger = Ledger(self.path, clock=lambda: self.now)
+        self.ledger = Ledger(laid_down(self.path), clock=lambda: self.now)
         self.settings = directory / "rmsplugin.toml"
         write_settings(self.settings, directory)
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fresh_ledger import laid_down
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -44,7 +45,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.now = 1_000_000.0
         self.path = directory / "ledger.sqlite"
-        self.ledger = Ledger(self.path, clock=lambda: self.now)
+        self.ledger = Ledger(laid_down(self.path), clock=lambda: self.now)
         self.settings = directory / "rmsplugin.toml"
         self.settings.write_text(SETTINGS.format(directory=directory))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fresh_ledger import laid_down
 
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.errors import LedgerError
@@ -15,7 +16,7 @@ TOKEN = 0x5_0000_0007
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "ledger.sqlite")
+    return Ledger(laid_down(tmp_path / "ledger.sqlite"))
 
 
 def test_engines_on_one_host_are_of_the_first_epoch_for_ever(ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fresh_ledger import laid_down
 
 from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.execute.task import combined, sentence_of
@@ -36,7 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    opened = Ledger(tmp_path / "ledger.sqlite", clock=clock)
+    opened = Ledger(laid_down(tmp_path / "ledger.sqlite"), clock=clock)
     yield opened
     opened.close()
 

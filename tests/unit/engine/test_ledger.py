@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import sqlite_utils
+from fresh_ledger import laid_down
 from sqlite_utils import Migrations
 
 from rmsplugin.engine.ledger import migrations as schema
@@ -47,7 +48,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
-    opened = Ledger(tmp_path / "ledger.sqlite", clock=clock)
+    opened = Ledger(laid_down(tmp_path / "ledger.sqlite"), clock=clock)
     yield opened
     opened.close()
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from fresh_ledger import laid_down
 
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -29,7 +30,7 @@ class Site:
         self.path = directory / "ledger.sqlite"
         self.backups = directory / "backups"
         self.now = NOW - 100 * DAY_S
-        self.ledger = Ledger(self.path, clock=lambda: self.now)
+        self.ledger = Ledger(laid_down(self.path), clock=lambda: self.now)
         self.write(1500)
         self.now = NOW
         self.write(10)

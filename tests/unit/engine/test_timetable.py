@@ -11,6 +11,7 @@ import apscheduler.schedulers.base
 import pytest
 from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.base import BaseScheduler
+from fresh_ledger import laid_down
 
 from rmsplugin.cron import Cron, zone_of
 from rmsplugin.engine.context.clock import Clock
@@ -72,7 +73,7 @@ class Host:
     def start(self, expression: str, act: Callable[[], str] | None = None) -> None:
         """Start an engine on the ledger, which may be another engine's."""
         steady = SteadyClock(wall=self.time, monotonic=lambda: self.passed)
-        self.ledger = Ledger(self._path, clock=steady.now)
+        self.ledger = Ledger(laid_down(self._path), clock=steady.now)
         steady.not_before(self.ledger.newest_time())
         clock = Clock(now=steady.now, ahead_s=steady.ahead_s)
         self.scheduler = Driven(timezone="UTC", executors={"default": DebugExecutor()}, job_defaults=DEFAULTS)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fresh_ledger import laid_down
 from unit.engine.test_ledger import vjob
 
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -16,7 +17,7 @@ from rmsplugin.model.vjob import VJobState
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger(tmp_path / "ledger.sqlite")
+    opened = Ledger(laid_down(tmp_path / "ledger.sqlite"))
     yield opened
     opened.close()
 
