@@ -17,6 +17,7 @@ from typing import Any
 from apscheduler.schedulers.base import BaseScheduler
 from patience import PATIENCE_S
 from scenarios.world import World
+from unit.api_forms import faults_of
 
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.schedule.jobs import jobs_of
@@ -103,9 +104,11 @@ class Served:
         return connection
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
-        """Send a request; status and body of its answer."""
+        """Send a request; status and body of its answer, which has the form that the API describes."""
         with self.send(method, path, body) as connection:
-            return answer_of(connection)
+            status, answer = answer_of(connection)
+        assert faults_of(method, path, status, answer) == []
+        return status, answer
 
     def add_vjob(self, job_id: int, uid: int, state: VJobState = VJobState.WAITING, **changes: Any) -> None:
         """A vjob with one VM."""

@@ -17,6 +17,7 @@ PACKAGE = Path(rmsplugin.__file__).parent
 
 #: Layer -> the layers and modules of ours that it may import, besides itself and `errors`.
 ALLOWED = {
+    "api": set(),
     "model": set(),
     "packing": {"model"},
     "decision": {"model", "packing"},
@@ -32,7 +33,7 @@ ALLOWED = {
     "adapters": {"accounts", "defaults", "finding", "model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
-        *("groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
+        *("api", "groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
         *("child_process", "presence", "left_out"),
     },
     "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
@@ -41,6 +42,7 @@ ALLOWED = {
     "wrapper": {"defaults", "model", "adapters", "client", "settings"},
     "cli": {
         "adapters",
+        "api",
         "calibration",
         "client",
         "decision",
@@ -114,7 +116,8 @@ IMPURE = {
 }
 
 #: Every job waits for the hooks, and every copy of a state for the node agent: the standard library only.
-STANDARD_LIBRARY_ONLY = ("client", "defaults", "hook", "room_hook", "node_agent", "model", "errors", "adapters/munge")
+STANDARD_LIBRARY_ONLY = ("api", "client", "defaults", "hook", "room_hook", "node_agent", "model", "errors")
+STANDARD_LIBRARY_ONLY += ("adapters/munge",)
 #: What a node runs of the platforms' packages, likewise.
 STANDARD_LIBRARY_ONLY += tuple(
     f"adapters/platform/{name}" for name in ("node_base", "node_factory", "libvirt/on_node", "libvirt/vm_shape")

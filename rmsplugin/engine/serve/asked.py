@@ -1,12 +1,12 @@
-"""Asked: one request of the API; and a route: its path, its keys, the hosts from which it is taken. No HTTP."""
+"""Asked: one request of the API; and a route of it with the function that answers. No HTTP."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from rmsplugin.api.routes import Route
 from rmsplugin.engine.serve import parsing
 from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.parsing import Body, Query
@@ -39,26 +39,23 @@ class Asked:
         return parsing.job_name(self.path["id"])
 
 
-class Door(enum.Enum):
-    """The hosts from which a request is taken (``engine.serve.doors``)."""
-
-    ANY = "any"
-    LOGIN = "login hosts"
-    WRAPPER = "the front where the vjob's job runs, and login hosts"
-    ACCESS = "for a wrapper the front where the vjob's job runs; login hosts"
-    FRONT = "the front where the vjob's job runs: its hooks"
-    ROOM = "the node of the room: its hooks"
-    TRUSTED = "the controller"
-
-
 @dataclass(frozen=True, slots=True)
-class Route:
-    """One kind of request of the API; ``long`` if its answer may be long."""
+class Handled:
+    """A route of the API with the function that answers it.
 
-    method: str
-    path: str
+    Attributes:
+        route: the description of the request.
+        answer: answers a request, if it can.
+        query: the keys that a query may have.
+        body: the keys that a body may have.
+    """
+
+    route: Route
     answer: Callable[[Asked], Awaitable[Reply]]
-    door: Door = Door.ANY
-    query: frozenset[str] = field(default_factory=frozenset)
-    body: frozenset[str] = field(default_factory=frozenset)
-    long: bool = False
+    query: frozenset[str]
+    body: frozenset[str]
+
+    @classmethod
+    def of(cls, route: Route, answer: Callable[[Asked], Awaitable[Reply]]) -> Handled:
+        """The route with this function."""
+        return cls(route, answer, frozenset(key.name for key in route.query), frozenset(key.name for key in route.body))

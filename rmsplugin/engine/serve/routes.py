@@ -1,12 +1,14 @@
-"""Routes: each request of the API (docs/protocols.md, section 2), its path, its keys, and its answer. No HTTP."""
+"""Routes: answers each request of the API, which ``rmsplugin.api.routes`` describes. No HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
+from rmsplugin.api import openapi
+from rmsplugin.api.routes import ROUTES, Door, Route
 from rmsplugin.client import COMING
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.clock import Clock
@@ -17,7 +19,7 @@ from rmsplugin.engine.ledger.rows import Operation, RoomReport
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
 from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve import parsing, plan_views, views
-from rmsplugin.engine.serve.asked import Asked, Door, Reply, Route
+from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.group_views import group_views
 from rmsplugin.engine.serve.naming import own_name
@@ -71,51 +73,52 @@ class Routes:
         self._previews = Previews(clock, cycle, turns)
         self._reports = UserReports(settings, waits.changed)
         self._started = clock.now()
+        self._document: Reply = {}
 
-    def table(self) -> list[Route]:
-        """All kinds of requests of the API."""
-        job = "/v1/jobs/{id}"
-        wait = frozenset({"wait"})
-        return [
-            Route("POST", job + "/prolog", self._prolog, Door.TRUSTED, query=wait),
-            Route("POST", job + "/account", self._account, Door.FRONT, body=_ACCOUNT_KEYS),
-            Route("POST", job + "/epilog", self._epilog, Door.FRONT),
-            Route("GET", job + "/access", self._access, Door.ACCESS, query=wait | {"host", "run", "wrapper"}),
-            Route("POST", job + "/started", self._started_script, Door.WRAPPER),
-            Route("POST", job + "/attached", self._attached, Door.WRAPPER),
-            Route("POST", job + "/finished", self._finished, Door.WRAPPER, body=frozenset({"exit_code", "signal"})),
-            Route("POST", job + "/requeued", self._requeued, Door.WRAPPER, body=frozenset({"by", "restarts"})),
-            Route("POST", job + "/suspend", self._suspend, Door.LOGIN),
-            Route("POST", job + "/resume", self._resume, Door.LOGIN, body=frozenset({"to"})),
-            Route("POST", job + "/migrate", self._migrate, Door.TRUSTED, body=frozenset({"vm", "to"})),
-            Route("GET", "/v1/states", self._states, Door.LOGIN, query=frozenset({"after"}), long=True),
-            Route("POST", "/v1/states/{number}/take-back", self._take_back, Door.LOGIN),
-            Route("POST", "/v1/states/{number}/drop", self._drop_states, Door.LOGIN),
-            Route("POST", "/v1/new-store", self._new_store, Door.TRUSTED, body=frozenset({"store"})),
-            Route("POST", "/v1/confirm", self._confirm, Door.TRUSTED, body=frozenset({"vjobs"})),
-            Route("POST", "/v1/nodes/{name}/gone", self._node_gone, Door.TRUSTED),
-            Route("POST", "/v1/nodes/{name}/fence", self._node_fence, Door.TRUSTED),
-            Route("POST", "/v1/nodes/{name}/back", self._node_back, Door.TRUSTED),
-            Route("POST", "/v1/rooms/{id}/report", self._room, Door.ROOM, body=_ROOM_KEYS),
-            Route("POST", "/v1/pause", self._pause, Door.TRUSTED),
-            Route("POST", "/v1/unpause", self._unpause, Door.TRUSTED),
-            Route("GET", "/v1/plan", self._plan, query=frozenset({"dot"}), long=True),
-            Route("GET", "/v1/cycles", self._cycles, query=frozenset({"limit"}), long=True),
-            Route("GET", "/v1/cycles/{number}", self._one_cycle, long=True),
-            Route("GET", job + "/decisions", self._decisions, long=True),
-            Route("GET", job + "/usage", self._usage, Door.LOGIN, long=True),
-            Route("GET", "/v1/operations/{number}", self._operation, Door.LOGIN, query=wait),
-            Route("GET", job, self._vjob),
-            Route("GET", "/v1/vjobs", self._vjobs, query=_VJOBS_KEYS, long=True),
-            Route("GET", "/v1/vms", self._vms, query=frozenset({"after"}), long=True),
-            Route("GET", "/v1/nodes", self._nodes, long=True),
-            Route("GET", "/v1/groups", self._groups, long=True),
-            Route("GET", "/v1/events", self._events, query=frozenset({"since", "limit", "vjob"}), long=True),
-            Route("POST", "/v1/reports", self._begin_report, Door.LOGIN, body=_REPORT_KEYS),
-            Route("GET", "/v1/reports/{number}", self._report, Door.LOGIN, query=wait | {"from"}, long=True),
-            Route("GET", "/v1/schedule", self._schedule, long=True),
-            Route("GET", "/v1/status", self._status),
-        ]
+    def table(self) -> list[Handled]:
+        """All kinds of requests of the API, each with the function that answers it."""
+        answers: dict[str, Callable[[Asked], Awaitable[Reply]]] = {
+            "status": self._status,
+            "nodes": self._nodes,
+            "groups": self._groups,
+            "vjobs": self._vjobs,
+            "vjob": self._vjob,
+            "vms": self._vms,
+            "usage": self._usage,
+            "decisions": self._decisions,
+            "events": self._events,
+            "cycles": self._cycles,
+            "cycle": self._one_cycle,
+            "plan": self._plan,
+            "schedule": self._schedule,
+            "openapi": self._openapi,
+            "suspend": self._suspend,
+            "resume": self._resume,
+            "migrate": self._migrate,
+            "operation": self._operation,
+            "states": self._states,
+            "take_back": self._take_back,
+            "drop_states": self._drop_states,
+            "pause": self._pause,
+            "unpause": self._unpause,
+            "confirm": self._confirm,
+            "new_store": self._new_store,
+            "node_gone": self._node_gone,
+            "node_fence": self._node_fence,
+            "node_back": self._node_back,
+            "begin_report": self._begin_report,
+            "report": self._report,
+            "access": self._access,
+            "started": self._script_started,
+            "attached": self._attached,
+            "finished": self._finished,
+            "requeued": self._requeued,
+            "prolog": self._prolog,
+            "account": self._account,
+            "epilog": self._epilog,
+            "room_report": self._room_report,
+        }
+        return [Handled.of(route, answers[route.name]) for route in ROUTES]
 
     async def admitted(self, route: Route, asked: Asked) -> Asked:
         """The request, with the powers of the host it comes from.
@@ -205,7 +208,7 @@ class Routes:
         await self._hear(asked, lambda: self._for(asked).hook(asked.uid, job_id))
         return await self._hear(asked, lambda: self._requests.state(job_id))
 
-    async def _room(self, asked: Asked) -> Reply:
+    async def _room_report(self, asked: Asked) -> Reply:
         room = parsing.job_id(asked.path["id"])
         hook, node = asked.body.choice("hook", ("prolog", "epilog")), asked.body.node("node")
         problem, ended = asked.body.sentence("problem"), asked.body.vms("ended")
@@ -234,7 +237,7 @@ class Routes:
             latest_only=wrapper,
         )
 
-    async def _started_script(self, asked: Asked) -> Reply:
+    async def _script_started(self, asked: Asked) -> Reply:
         name = asked.vjob
         return await self._do(asked, lambda: self._for(asked).started(asked.uid, name), wrapper=True)
 
@@ -268,17 +271,17 @@ class Routes:
 
     async def _suspend(self, asked: Asked) -> Reply:
         name = asked.vjobs
-        return await self._begin(asked, lambda: self._for(asked).suspend(asked.uid, name))
+        return await self._begin_operation(asked, lambda: self._for(asked).suspend(asked.uid, name))
 
     async def _resume(self, asked: Asked) -> Reply:
         name, to = asked.vjobs, asked.body.node("to")
-        return await self._begin(asked, lambda: self._for(asked).resume(asked.uid, name, to))
+        return await self._begin_operation(asked, lambda: self._for(asked).resume(asked.uid, name, to))
 
     async def _migrate(self, asked: Asked) -> Reply:
         name, vm, to = asked.vjobs, asked.body.vm("vm"), asked.body.node("to")
-        return await self._begin(asked, lambda: self._for(asked).migrate(asked.uid, name, vm, to))
+        return await self._begin_operation(asked, lambda: self._for(asked).migrate(asked.uid, name, vm, to))
 
-    async def _begin(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
+    async def _begin_operation(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
         begun = await self._do_slowly(asked, begin)
         return begun.view if isinstance(begun, Several) else {"operation": begun.id}
 
@@ -288,7 +291,7 @@ class Routes:
 
     async def _take_back(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
-        return await self._begin(asked, lambda: self._for(asked).put_aside.take_back(asked.uid, number))
+        return await self._begin_operation(asked, lambda: self._for(asked).put_aside.take_back(asked.uid, number))
 
     async def _drop_states(self, asked: Asked) -> Reply:
         number = parsing.aside_number(asked.path["number"])
@@ -447,6 +450,11 @@ class Routes:
 
         return {"schedule": await self._do(asked, read_schedule)}
 
+    async def _openapi(self, asked: Asked) -> Reply:
+        # It never changes: made once, when somebody first asks for it.
+        self._document = self._document or dict(await self._do(asked, openapi.document))
+        return self._document
+
     async def _status(self, asked: Asked) -> Reply:
         report, quiet = self._cycle.report, self._cycle.deciding.quiet()
 
@@ -464,13 +472,6 @@ class Routes:
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._do(asked, read_pause_and_plan),
         }
-
-
-#: The keys of ``rmsplugin.accounts.Account.facts``.
-_ACCOUNT_KEYS = frozenset({"name", "uid", "gid", "gecos", "home", "shell", "groups", "people"})
-_VJOBS_KEYS = frozenset({"ended", "limit", "vjob", "after", "before"})
-_ROOM_KEYS = frozenset({"hook", "node", "problem", "ended", "age_s"})
-_REPORT_KEYS = frozenset({"since", "until", "users", "accounts", "partitions", "jobs", "hosts"})
 
 
 def _runs(answer: Reply) -> bool:

@@ -15,12 +15,14 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from rmsplugin.api.answers import Failure
+from rmsplugin.api.routes import Route, Tag, Who
 from rmsplugin.client import SEALED_TYPE
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.schedule.timetable import Timetable
-from rmsplugin.engine.serve.asked import Asked, Reply, Route
+from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.connections import ConnectionLimits, Connections
 from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.parsing import BadRequestError, Body, Query
@@ -47,7 +49,7 @@ _http_log.setLevel(logging.CRITICAL)
 T = TypeVar("T")
 
 #: One way in: finds the sender of a request, has it answered, and makes the response.
-Front = Callable[[Route, web.Request], Awaitable[web.Response]]
+Front = Callable[[Handled, web.Request], Awaitable[web.Response]]
 
 _BODY_MAX = 64 * 1024
 #: How long a request may take to arrive, and how long a connection may idle between two.
@@ -58,6 +60,8 @@ _SEAL_S = 20.0
 #: Wrappers of a whole front may connect at the same instant.
 _BACKLOG = 1024
 _UCRED = struct.Struct("iII")  # pid, uid, gid
+#: Stands for a request that the API does not have.
+_NONE = Route("none", "*", "", Failure, "no request of the API", Who.ANYONE, Tag.MONITORING)
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadRequestError, 400),
@@ -144,12 +148,13 @@ class Service:
     async def _handlers(self, front: Front) -> Callable[[], asyncio.Protocol]:
         app = web.Application(client_max_size=_BODY_MAX)
         methods: defaultdict[str, list[str]] = defaultdict(list)
-        for route in self._routes:
-            app.router.add_route(route.method, route.path, partial(front, route))
+        for handled in self._routes:
+            route = handled.route
+            app.router.add_route(route.method, route.path, partial(front, handled))
             methods[route.path].append(route.method)
         for path, allowed in methods.items():
-            app.router.add_route("*", path, partial(front, Route("*", path, _refuses_method(allowed))))
-        app.router.add_route("*", "/{path:.*}", partial(front, Route("*", "", _unknown)))
+            app.router.add_route("*", path, partial(front, Handled.of(_NONE, _refuses_method(allowed))))
+        app.router.add_route("*", "/{path:.*}", partial(front, Handled.of(_NONE, _unknown)))
         # A request whose connection ends is not waited for, and a compressed body is not unpacked: it is not JSON.
         runner = web.AppRunner(
             app,
@@ -167,7 +172,7 @@ class Service:
 
     # -- callers -------------------------------------------------------------------------------------------------
 
-    async def _by_peer(self, route: Route, request: web.Request) -> web.Response:
+    async def _by_peer(self, handled: Handled, request: web.Request) -> web.Response:
         if request.transport is None:
             return _plain(400, "the connection has ended")
         uid = _peer_uid(request.transport)
@@ -175,11 +180,13 @@ class Service:
             data = await _read(request)
         except BadRequestError as error:
             return _plain(400, str(error))
-        status, body = await self._answer(route, request, data, uid, LOCAL)
-        text = await self._turns.take((uid, False), lambda: json.dumps(body)) if route.long else json.dumps(body)
+        status, body = await self._answer(handled, request, data, uid, LOCAL)
+        text = (
+            await self._turns.take((uid, False), lambda: json.dumps(body)) if handled.route.long else json.dumps(body)
+        )
         return _response(status, text, "application/json")
 
-    async def _by_munge(self, route: Route, request: web.Request) -> web.Response:
+    async def _by_munge(self, handled: Handled, request: web.Request) -> web.Response:
         try:
             data = await _read(request)
             identity = await self._identity(request, data)
@@ -191,7 +198,7 @@ class Service:
         except RmspluginError as error:
             self._rare.warning("a request from %s could not be checked: %s", request.remote, error)
             return _plain(503, "munge does not answer on the controller")
-        status, body = await self._answer(route, request, data, identity.uid, _origin(request))
+        status, body = await self._answer(handled, request, data, identity.uid, _origin(request))
         try:
             return await self._sealed(identity, status, body)
         except AnswerTooLargeError as error:
@@ -216,7 +223,7 @@ class Service:
             raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
 
     async def _answer(
-        self, route: Route, request: web.Request, data: bytes, uid: int, origin: Origin
+        self, handled: Handled, request: web.Request, data: bytes, uid: int, origin: Origin
     ) -> tuple[int, Reply]:
         transport = request.transport
         if transport is None:
@@ -225,12 +232,12 @@ class Service:
             # Root of another host with munge is not root of this one: each such host has a bound of its own.
             ours = origin.here or uid not in self._engine_uids
             self._connections.asked(transport, uid if ours else (uid, origin.address))
-            query = Query.parse(request.raw_path, route.query)
-            body = Body.parse(data, route.body)
+            query = Query.parse(request.raw_path, handled.query)
+            body = Body.parse(data, handled.body)
             asked = Asked(uid, request.match_info, query, body, origin)
-            admitted = await self._answers.admitted(route, asked)
+            admitted = await self._answers.admitted(handled.route, asked)
             self._refuse_unless_leading()
-            answer = await route.answer(admitted)
+            answer = await handled.answer(admitted)
             # An answer can be an order: a wrapper that is told to go on runs its script.
             self._refuse_unless_leading()
             return 200, answer

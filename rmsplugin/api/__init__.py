@@ -1,0 +1,1 @@
+"""The engine's API as its callers see it: routes, the forms of answers, the OpenAPI document. No HTTP, no engine."""

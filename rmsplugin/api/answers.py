@@ -1,0 +1,1191 @@
+"""Answers: the JSON object with which each request of the API is answered, as a type. Standard library only.
+
+Times are seconds since the epoch, amounts of memory MiB, unless a name says otherwise. Within ``/v1`` answers may get
+further keys; no key leaves them, and none changes its meaning. ``rmsplugin.api.schemas`` makes JSON Schema from these
+classes, with the texts of their docstrings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+#: States of a vjob: those of ``rmsplugin.model.vjob.VJobState``.
+VJobWord = Literal[
+    "waiting",
+    "starting",
+    "running",
+    "pausing",
+    "paused",
+    "unpausing",
+    "suspending",
+    "sleeping",
+    "resuming",
+    "stopping",
+    "terminated",
+]
+OutcomeWord = Literal["running", "done", "failed"]
+
+
+class Failure(TypedDict):
+    """The answer to a request that was refused, or failed.
+
+    Attributes:
+        error: the reason, one line for a person.
+    """
+
+    error: str
+
+
+class Ok(TypedDict):
+    """The request was carried out.
+
+    Attributes:
+        ok: always true.
+    """
+
+    ok: Literal[True]
+
+
+# -- vjobs and VMs ----------------------------------------------------------------------------------------------------
+
+
+class Checkpoint(TypedDict):
+    """The newest whole checkpoint of a vjob.
+
+    Attributes:
+        number: its number.
+        time: when it was taken.
+        age_s: its age, in seconds.
+        bytes: the size of its states together.
+        nodes: the nodes that hold them.
+    """
+
+    number: int
+    time: float
+    age_s: float
+    bytes: int
+    nodes: list[str]
+
+
+class Progress(TypedDict):
+    """How far an operation is.
+
+    Attributes:
+        id: number of the operation.
+        kind: what is done to the vjob: start, stop, suspend, resume, migrate, pause, unpause, restart, ...
+        bytes_done: bytes that have been moved.
+        bytes_total: bytes to be moved; 0 while that is not known.
+        ended: whether it has ended.
+    """
+
+    id: int
+    kind: str
+    bytes_done: int
+    bytes_total: int
+    ended: bool
+
+
+class UnmetVJob(TypedDict):
+    """A job of a vjob partition that no cycle of the engine has met yet: what Slurm says of it.
+
+    Attributes:
+        job_id: its job id in Slurm.
+        display_id: its name: the job id, or ARRAYID_INDEX for an element of a job array.
+        user: the user who submitted it.
+        partition: its partition.
+        state: its state.
+        reason: why it is in that state, in a sentence.
+        nodes: the nodes where its VMs are.
+        submitted: when it was first submitted.
+    """
+
+    job_id: int
+    display_id: str
+    user: str
+    partition: str
+    state: VJobWord
+    reason: str
+    nodes: list[str]
+    submitted: float
+
+
+class VJob(UnmetVJob):
+    """A virtualised job.
+
+    Attributes:
+        job_id: its job id in Slurm.
+        display_id: its name: the job id, or ARRAYID_INDEX for an element of a job array.
+        user: the user who submitted it.
+        partition: its partition.
+        state: its state.
+        reason: why it is in that state, in a sentence.
+        nodes: the nodes where its VMs are.
+        submitted: when it was first submitted.
+        vms: number of its VMs.
+        cpus: CPUs of each VM, or of the larger ones.
+        memory_mib: memory of each VM, or of the larger ones.
+        state_since: when it came into its state.
+        resumes: whether it sleeps because the engine suspended it, and resumes when its turn comes.
+        ran_s: seconds that it has run since its start; sleeps do not count.
+        losses: how often its state was lost and its script began anew.
+        returns: how often it went back to a checkpoint.
+        repeated_s: seconds of its run that were repeated by that, at most.
+        checkpoint: its newest whole checkpoint; null: it has none.
+        operation: the operation on it now; null: none.
+    """
+
+    vms: int
+    cpus: int
+    memory_mib: int
+    state_since: float
+    resumes: bool
+    ran_s: float
+    losses: int
+    returns: int
+    repeated_s: float
+    checkpoint: Checkpoint | None
+    operation: Progress | None
+
+
+class VJobAnswer(TypedDict):
+    """One vjob.
+
+    Attributes:
+        vjob: the vjob, or what Slurm says of a job that the engine has not met yet.
+    """
+
+    vjob: VJob | UnmetVJob
+
+
+class VJobsPage(TypedDict):
+    """A page of vjobs, in order of first submission.
+
+    Attributes:
+        vjobs: those of this page.
+        more: whether there are more vjobs that have ended than this page tells.
+        next: ``after`` of the next page; null: there is none.
+        ended: how many vjobs of this page have ended; not told of vjobs asked for by name.
+        older: ``before`` of the page of older vjobs that have ended; null: there is none.
+    """
+
+    vjobs: list[VJob]
+    more: bool
+    next: int | None
+    ended: NotRequired[int]
+    older: NotRequired[int | None]
+
+
+class VM(TypedDict):
+    """One VM of a vjob.
+
+    Attributes:
+        name: its name, also its host name.
+        vjob: display id of its vjob.
+        state: the state of its vjob, or ``migrating``.
+        node: the node where it is, or will be soon; empty while it is in a file.
+        address: its IP address.
+        image_node: the node of its saved state; empty: it has none.
+        image_bytes: size of its saved state.
+        cpus: its CPUs.
+        memory_mib: its memory, with that of its image.
+        cpus_demand: CPUs that it demands, as observed; null: not observed, all its CPUs count.
+        memory_demand_mib: memory that it needs, as its guest says; null: not observed, all its memory counts.
+    """
+
+    name: str
+    vjob: str
+    state: str
+    node: str
+    address: str
+    image_node: str
+    image_bytes: int
+    cpus: int
+    memory_mib: int
+    cpus_demand: float | None
+    memory_demand_mib: int | None
+
+
+class VMsPage(TypedDict):
+    """A page of the VMs of vjobs that have not ended, by job id.
+
+    Attributes:
+        vms: those of this page; all VMs of a vjob are on one page.
+        next: ``after`` of the next page; null: there is none.
+    """
+
+    vms: list[VM]
+    next: int | None
+
+
+class Usage(TypedDict):
+    """What the processes of a vjob have used inside its VMs, in this run of its script. Null: no guest has told.
+
+    Attributes:
+        job_id: its job id in Slurm.
+        display_id: its name.
+        user: its user.
+        group: the user's group.
+        state: the state, in Slurm's words.
+        exit_code: exit code of its script; null: it has not ended by itself.
+        signal: the signal that ended the script; 0: none.
+        vms: number of VMs.
+        cpus: CPUs of each VM, or of the larger ones.
+        memory_mib: memory of each VM, or of the larger ones.
+        cpus_total: CPUs of all VMs.
+        memory_total_mib: memory of all VMs.
+        elapsed_s: seconds with running VMs.
+        counted: when a guest last told.
+        cpu_s: seconds of CPU time.
+        user_s: those outside of the kernel.
+        system_s: those inside of the kernel.
+        cpu_efficiency: CPU time as a part of the CPU time that was there, from 0 to 1.
+        memory_used_mib: the most that all processes had at once, summed over the VMs.
+        memory_most_mib: the most of one VM.
+        memory_with_caches_mib: the most with the kernel's caches of files, summed over the VMs.
+        memory_efficiency: ``memory_used_mib`` as a part of the memory that was asked for.
+        read_mib: amount that was read.
+        written_mib: amount that was written.
+    """
+
+    job_id: int
+    display_id: str
+    user: str
+    group: str
+    state: str
+    exit_code: int | None
+    signal: int
+    vms: int
+    cpus: int
+    memory_mib: int
+    cpus_total: int
+    memory_total_mib: int
+    elapsed_s: float
+    counted: float | None
+    cpu_s: float | None
+    user_s: float | None
+    system_s: float | None
+    cpu_efficiency: float | None
+    memory_used_mib: float | None
+    memory_most_mib: float | None
+    memory_with_caches_mib: float | None
+    memory_efficiency: float | None
+    read_mib: float | None
+    written_mib: float | None
+
+
+class UsageAnswer(TypedDict):
+    """The usage of vjobs.
+
+    Attributes:
+        usage: an object for each vjob of that name.
+    """
+
+    usage: list[Usage]
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+class Element(TypedDict):
+    """An element of a job array.
+
+    Attributes:
+        vjob: its display id.
+        state: its state.
+    """
+
+    vjob: str
+    state: VJobWord
+
+
+class Begun(TypedDict):
+    """An operation was begun.
+
+    Attributes:
+        operation: its number, for ``GET /v1/operations/{number}``.
+    """
+
+    operation: int
+
+
+class Elements(TypedDict):
+    """The name means several elements of a job array. Nothing was begun: ask for each of them.
+
+    Attributes:
+        elements: the elements that have not ended, or all if all have.
+    """
+
+    elements: list[Element]
+
+
+class Action(TypedDict):
+    """One action on a VM, within an operation.
+
+    Attributes:
+        id: its number.
+        operation_id: number of its operation.
+        vm: the VM.
+        kind: run, stop, suspend, resume, migrate, pause, unpause, checkpoint or copy.
+        source: the node where the VM is before.
+        destination: the node where it is afterwards.
+        state: running, done or failed.
+        bytes_done: bytes that have been moved.
+        bytes_total: bytes to be moved; 0 while that is not known.
+        error: why it failed.
+        created: when it began.
+        ended: when it ended; 0: it has not.
+        memory_mib: memory of the VM; 0: not known.
+    """
+
+    id: int
+    operation_id: int
+    vm: str
+    kind: str
+    source: str
+    destination: str
+    state: OutcomeWord
+    bytes_done: int
+    bytes_total: int
+    error: str
+    created: float
+    ended: float
+    memory_mib: int
+
+
+class Operation(Progress):
+    """One operation on a vjob.
+
+    Attributes:
+        id: its number.
+        kind: what is done to the vjob.
+        bytes_done: bytes that have been moved.
+        bytes_total: bytes to be moved; 0 while that is not known.
+        ended: whether it has ended.
+        vjob: display id of the vjob.
+        state: running, done or failed.
+        error: why it failed.
+        actions: its actions on VMs.
+    """
+
+    vjob: str
+    state: OutcomeWord
+    error: str
+    actions: list[Action]
+
+
+# -- nodes, groups, status --------------------------------------------------------------------------------------------
+
+
+class Rest(TypedDict):
+    """A kind of action that a node gets no more of for a while, because several in a row failed.
+
+    Attributes:
+        kind: the kind of action.
+        until: when the node gets it again.
+        failures: how many failed.
+        error: the last failure.
+    """
+
+    kind: str
+    until: float
+    failures: int
+    error: str
+
+
+class Node(TypedDict):
+    """A node that may host VMs.
+
+    Attributes:
+        name: its name in Slurm.
+        state: Slurm's word, or ``unreachable`` (its platform does not answer), or ``gone`` (somebody said so).
+        cpus: CPUs that VMs may take.
+        cpus_used: CPUs that VMs have taken, or demand.
+        memory_mib: memory that VMs may take.
+        memory_used_mib: memory that VMs have taken, or need.
+        vms: number of VMs on it.
+        room: the engine's room there: none, requested, starting, held or leaving.
+        room_job: the room's job in Slurm; null: none.
+        since: since when the engine has the node for VMs; null: it has not.
+        until: when Slurm takes the node back; null: not known, or never.
+        features: its active features.
+        reason: why no VM may come now; empty: they may.
+        rests: the kinds of actions that it gets no more of for a while.
+        reserved_for: the VM for which the node is reserved; null: none.
+        reserved_since: since when; null: it is not reserved.
+        guests: VMs that have moved there since.
+        pressed: why it has to lose a VM; empty: it has not.
+        gone_since: since when it is gone; null: it is not.
+        gone_by: who said so; null: nobody.
+    """
+
+    name: str
+    state: str
+    cpus: float
+    cpus_used: float
+    memory_mib: int
+    memory_used_mib: int
+    vms: int
+    room: Literal["none", "requested", "starting", "held", "leaving"]
+    room_job: int | None
+    since: float | None
+    until: float | None
+    features: list[str]
+    reason: str
+    rests: list[Rest]
+    reserved_for: str | None
+    reserved_since: float | None
+    guests: list[str]
+    pressed: str
+    gone_since: float | None
+    gone_by: str | None
+
+
+class NodesAnswer(TypedDict):
+    """All nodes that may host VMs, as last seen.
+
+    Attributes:
+        nodes: the nodes; none before the engine's first look.
+    """
+
+    nodes: list[Node]
+
+
+class Group(TypedDict):
+    """A group of VM hosts, as last decided about. Sizes and what is free are of its nodes that take VMs.
+
+    Attributes:
+        name: its name.
+        state: up, draining or down.
+        nodes: number of its hosts.
+        nodes_up: number of those that take VMs.
+        hosts: their names.
+        cpus: CPUs that VMs may take.
+        memory_mib: memory that VMs may take.
+        cpus_free: CPUs that are free.
+        memory_free_mib: memory that is free.
+        cpus_largest: CPUs of the largest hole, which is on one node.
+        memory_largest_mib: memory of the largest hole.
+        running: number of vjobs that run there.
+        paused: number of vjobs that are paused there.
+        sleeping: number of vjobs that sleep and were given to it.
+        waiting: number of vjobs that wait and were given to it.
+        cpus_demanded: CPUs that all these demand.
+        memory_demanded_mib: memory that all these demand.
+    """
+
+    name: str
+    state: Literal["up", "draining", "down"]
+    nodes: int
+    nodes_up: int
+    hosts: list[str]
+    cpus: float
+    memory_mib: int
+    cpus_free: float
+    memory_free_mib: int
+    cpus_largest: float
+    memory_largest_mib: int
+    running: int
+    paused: int
+    sleeping: int
+    waiting: int
+    cpus_demanded: float
+    memory_demanded_mib: int
+
+
+class GroupsAnswer(TypedDict):
+    """All groups of VM hosts.
+
+    Attributes:
+        groups: the groups; none before the first decision of an engine.
+    """
+
+    groups: list[Group]
+
+
+class Scheduled(TypedDict):
+    """Something that is done at times of day.
+
+    Attributes:
+        job: its name; ``quiet-hours`` for a window of quiet hours.
+        what: what is done.
+        cron: when, as in crontab.
+        state: waiting, running, done, failed, interrupted or off.
+        next: when it is done next, by the host's clock; null: never.
+        last: when it was last begun, by the engine's clock; null: never.
+        took_s: how long that took, in seconds; null: not known.
+        failures: how often it failed in a row.
+        result: its last result, in a sentence.
+    """
+
+    job: str
+    what: str
+    cron: str
+    state: str
+    next: float | None
+    last: float | None
+    took_s: float | None
+    failures: int
+    result: str
+
+
+class ScheduleAnswer(TypedDict):
+    """What is done at times of day.
+
+    Attributes:
+        schedule: jobs, then windows of quiet hours.
+    """
+
+    schedule: list[Scheduled]
+
+
+class Pause(TypedDict):
+    """An operator's order that the engine begin no context switch.
+
+    Attributes:
+        since: when it was given.
+        by: by whom.
+    """
+
+    since: float
+    by: str
+
+
+class PauseAnswer(TypedDict):
+    """Whether the engine is paused.
+
+    Attributes:
+        changed: whether the request has changed that.
+        paused: the pause; null: it is not paused.
+    """
+
+    changed: bool
+    paused: Pause | None
+
+
+class LastCycle(TypedDict):
+    """The last cycle of the engine.
+
+    Attributes:
+        time: when it began; 0: there was none.
+        seconds: how long it took.
+        sentence: what it did.
+    """
+
+    time: float
+    seconds: float
+    sentence: str
+
+
+class Cycles(TypedDict):
+    """The cycles of this engine since its start.
+
+    Attributes:
+        number: how many.
+        seconds: how long they took together.
+    """
+
+    number: int
+    seconds: float
+
+
+class Held(TypedDict):
+    """What is not done to a vjob because something is not seen.
+
+    Attributes:
+        vjob: display id of the vjob.
+        what: what would be done.
+        reason: why it would be done.
+        proved: true: too many at once; false: there is no proof.
+    """
+
+    vjob: str
+    what: str
+    reason: str
+    proved: bool
+
+
+class Cycle(TypedDict):
+    """A cycle that decided a context switch.
+
+    Attributes:
+        number: its number.
+        time: when it decided.
+        state: running, done or failed; or nothing was begun: rejected, stale or none.
+        policy: the policy; by hand; or forced.
+        sentence: the decision.
+        cost_mib: the cost of the plan.
+        lower_bound_mib: the proven least cost of any plan.
+        expected_s: the seconds that it was expected to take.
+        took_s: the seconds that it took, or has taken until now; null: nothing was begun.
+        decided_s: the seconds that deciding and planning took.
+        steps: number of its steps.
+        steps_done: number of those that are done.
+        steps_open: number of those that are planned or running.
+        fallback: what took the place of the answer; empty: nothing.
+        error: what went wrong; empty: nothing.
+    """
+
+    number: int
+    time: float
+    state: Literal["running", "done", "failed", "rejected", "stale", "none"]
+    policy: str
+    sentence: str
+    cost_mib: int
+    lower_bound_mib: int
+    expected_s: float
+    took_s: float | None
+    decided_s: float
+    steps: int
+    steps_done: int
+    steps_open: int
+    fallback: str
+    error: str
+
+
+class CyclesAnswer(TypedDict):
+    """The newest context switches.
+
+    Attributes:
+        cycles: oldest first.
+    """
+
+    cycles: list[Cycle]
+
+
+class Step(TypedDict):
+    """One step of a context switch: an operation on a vjob.
+
+    Attributes:
+        number: its number.
+        vjob: display id of the vjob.
+        kind: start, suspend, resume, migrate, pause or unpause.
+        hosts: by VM, the node where it is afterwards.
+        needs: numbers of the steps that it waits for.
+        state: planned, running, done, failed or skipped.
+        reason: why it is done.
+        error: why it failed, or was skipped.
+        began: when it began; null: it has not.
+        ended: when it ended; null: it has not.
+        operation: of a running step, how far it is; else null.
+    """
+
+    number: int
+    vjob: str
+    kind: str
+    hosts: dict[str, str]
+    needs: list[int]
+    state: Literal["planned", "running", "done", "failed", "skipped"]
+    reason: str
+    error: str
+    began: float | None
+    ended: float | None
+    operation: Progress | None
+
+
+class CycleAnswer(TypedDict):
+    """One context switch.
+
+    Attributes:
+        cycle: the switch.
+        steps: its steps.
+    """
+
+    cycle: Cycle
+    steps: list[Step]
+
+
+class Decided(TypedDict):
+    """A decision about a vjob, as recorded.
+
+    Attributes:
+        time: when it was made.
+        cycle: the number of the context switch; null: nothing had to be done.
+        vjob: display id of the vjob.
+        state: the state that was decided.
+        code: the kind of the reason, one word.
+        reason: the reason, in a sentence.
+    """
+
+    time: float
+    cycle: int | None
+    vjob: str
+    state: str
+    code: str
+    reason: str
+
+
+class DecisionsAnswer(TypedDict):
+    """The decisions about a vjob.
+
+    Attributes:
+        decisions: one for each change, oldest first.
+    """
+
+    decisions: list[Decided]
+
+
+class Status(TypedDict):
+    """The engine, and what it did last.
+
+    Attributes:
+        version: release of the engine.
+        started: when it started.
+        last_cycle: its last cycle.
+        cycles: its cycles since its start.
+        problems: problems of the site, each a sentence.
+        quiet: the quiet hours that have begun; null: none.
+        held: what is not done because something is not seen.
+        paused: the pause; null: the engine is not paused.
+        last_plan: the newest context switch; null: there was none.
+    """
+
+    version: str
+    started: float
+    last_cycle: LastCycle
+    cycles: Cycles
+    problems: list[str]
+    quiet: str | None
+    held: list[Held]
+    paused: Pause | None
+    last_plan: Cycle | None
+
+
+class Event(TypedDict):
+    """Something that happened.
+
+    Attributes:
+        id: its number.
+        time: when it happened.
+        vjob: display id of the vjob that it concerns; empty: none.
+        vm: the VM that it concerns; empty: none.
+        node: the node that it concerns; empty: none.
+        kind: its kind, one word.
+        message: what happened, in a sentence.
+    """
+
+    id: int
+    time: float
+    vjob: str
+    vm: str
+    node: str
+    kind: str
+    message: str
+
+
+class EventsAnswer(TypedDict):
+    """What happened.
+
+    Attributes:
+        events: oldest first.
+    """
+
+    events: list[Event]
+
+
+# -- the next context switch ------------------------------------------------------------------------------------------
+
+
+class Reason(TypedDict):
+    """The decision about a vjob.
+
+    Attributes:
+        state: the state that is decided.
+        reason: why, in a sentence.
+        code: the kind of the reason, one word.
+        numbers: the numbers of the sentence.
+    """
+
+    state: str
+    reason: str
+    code: str
+    numbers: dict[str, float | int | str | None]
+
+
+class Place(TypedDict):
+    """The place of a VM after the context switch.
+
+    Attributes:
+        state: running, paused, sleeping, waiting or terminated.
+        host: the node where it runs, or is paused.
+        image: the node of its saved state, or ``shared``.
+    """
+
+    state: str
+    host: NotRequired[str]
+    image: NotRequired[str]
+
+
+_From = TypedDict("_From", {"from": str}, total=False)
+
+
+class PlanAction(_From):
+    """One action of the plan.
+
+    Attributes:
+        action: run, stop, migrate, suspend, resume, pause or unpause.
+        vm: the VM.
+        from: the node where it is before.
+        to: the node where it is afterwards.
+        image: of a suspend: the node of the saved state, or ``shared``.
+        local: of a resume: whether the state is on that node already.
+        bypass: true: a migration that breaks a cycle of others.
+        requeue: true: the job is queued again.
+        paused: true: the VM is paused before and after.
+        cost: its local cost, in MiB.
+        id: its number.
+        needs: numbers of the actions that it waits for.
+    """
+
+    action: str
+    vm: str
+    to: NotRequired[str]
+    image: NotRequired[str]
+    local: NotRequired[bool]
+    bypass: NotRequired[bool]
+    requeue: NotRequired[bool]
+    paused: NotRequired[bool]
+    cost: int
+    id: int
+    needs: list[int]
+
+
+class NodeAction(TypedDict):
+    """One action of the plan on a node.
+
+    Attributes:
+        action: what is done to the node.
+        node: the node.
+        needs: numbers of the actions that it waits for.
+    """
+
+    action: str
+    node: str
+    needs: list[int]
+
+
+class Makespan(TypedDict):
+    """The seconds that the plan is expected to take.
+
+    Attributes:
+        pools: if each pool waits for the whole pool before it.
+        dependencies: if each action waits only for those that it needs.
+    """
+
+    pools: float
+    dependencies: float
+
+
+class Plan(TypedDict):
+    """The plan of a context switch.
+
+    Attributes:
+        nodes: actions of nodes, where there are any.
+        pools: its actions, in pools; those of one pool are feasible in parallel.
+        cost: its cost, in MiB.
+        lower_bound: the proven least cost of any plan.
+        optimal: whether its cost is that.
+        makespan_s: the seconds that it is expected to take.
+    """
+
+    nodes: NotRequired[list[NodeAction]]
+    pools: list[list[PlanAction]]
+    cost: int
+    lower_bound: int
+    optimal: bool
+    makespan_s: Makespan
+
+
+class PlannedStep(TypedDict):
+    """One step of the next context switch.
+
+    Attributes:
+        id: its number.
+        vjob: display id of the vjob.
+        kind: start, suspend, resume, migrate, pause or unpause.
+        hosts: by VM, the node where it is afterwards.
+        needs: numbers of the steps that it waits for.
+    """
+
+    id: int
+    vjob: str
+    kind: str
+    hosts: dict[str, str]
+    needs: list[int]
+
+
+class LeftOut(TypedDict):
+    """A vjob about which nothing is decided.
+
+    Attributes:
+        why: the kind of the reason, one word.
+        reason: the reason, in a sentence.
+    """
+
+    why: str
+    reason: str
+
+
+class Preview(TypedDict):
+    """The context switch that the next cycle would make.
+
+    Attributes:
+        decision: by vjob, the decision.
+        target: by VM, its place afterwards.
+        plan: the plan; null: there is none.
+        nodes_used: number of nodes with VMs afterwards.
+        nodes_lower_bound: the proven least number.
+        seconds: how long it took to find it.
+        policy: the policy.
+        sentence: the decision in a sentence.
+        time: when the preview was asked for.
+        paused: the pause; null: the engine is not paused.
+        fault: the fault that the checker found; empty: none.
+        fallback: what took the place of the answer; empty: nothing.
+        summary: the whole in a sentence.
+        now: by vjob, its state now.
+        steps: the steps.
+        left_out: by vjob, why nothing is decided about it.
+        out_of_reach: by node, why nothing is done there.
+        dot: the reconfiguration graph, in Graphviz' language; only if asked for.
+    """
+
+    decision: dict[str, Reason]
+    target: dict[str, Place]
+    plan: Plan | None
+    nodes_used: NotRequired[int]
+    nodes_lower_bound: NotRequired[int]
+    seconds: NotRequired[dict[str, float]]
+    policy: str
+    sentence: str
+    time: float
+    paused: Pause | None
+    fault: str
+    fallback: str
+    summary: str
+    now: dict[str, str]
+    steps: list[PlannedStep]
+    left_out: dict[str, LeftOut]
+    out_of_reach: dict[str, str]
+    dot: NotRequired[str]
+
+
+# -- reports and saved states -----------------------------------------------------------------------------------------
+
+
+class ReportBegun(TypedDict):
+    """A report is being made.
+
+    Attributes:
+        report: its number, for ``GET /v1/reports/{number}``.
+    """
+
+    report: int
+
+
+class ReportComing(TypedDict):
+    """The report is not made yet.
+
+    Attributes:
+        made: false.
+        doing: what is done now.
+        part: how far that is, from 0 to 1.
+    """
+
+    made: Literal[False]
+    doing: str
+    part: float
+
+
+class ReportPiece(TypedDict):
+    """A piece of a report that is made.
+
+    Attributes:
+        made: true.
+        bytes: size of the whole report.
+        text: the piece: lines of JSON, as ``rmsplugin/report/document.py`` has them.
+    """
+
+    made: Literal[True]
+    bytes: int
+    text: str
+
+
+class SavedStates(TypedDict):
+    """The saved states of a vjob that were put aside.
+
+    Attributes:
+        number: their number.
+        vjob: display id of the vjob.
+        user: its user.
+        time: when they were put aside.
+        vms: number of the vjob's VMs.
+        states: number of the states.
+        nodes: the nodes that hold them.
+        bytes: their size together.
+        reason: why they were put aside.
+    """
+
+    number: int
+    vjob: str
+    user: str
+    time: float
+    vms: int
+    states: int
+    nodes: list[str]
+    bytes: int
+    reason: str
+
+
+class StatesPage(TypedDict):
+    """A page of saved states that were put aside, by number.
+
+    Attributes:
+        states: those of this page.
+        next: ``after`` of the next page; null: there is none.
+    """
+
+    states: list[SavedStates]
+    next: int | None
+
+
+class NodeOrder(TypedDict):
+    """What follows from the loss of a node.
+
+    Attributes:
+        begin_again: display ids of the vjobs with VMs there, which begin again.
+        wait: display ids of the vjobs whose saved states are there, which wait for the node.
+    """
+
+    begin_again: list[str]
+    wait: list[str]
+
+
+class Confirmed(TypedDict):
+    """The vjobs about which something was held back, and is done now.
+
+    Attributes:
+        confirmed: their display ids.
+    """
+
+    confirmed: list[str]
+
+
+# -- wrappers and hooks -----------------------------------------------------------------------------------------------
+
+
+class HookState(TypedDict):
+    """The state of a vjob, for a hook of its job.
+
+    Attributes:
+        state: the state; ``waiting`` for a job that the engine has not met yet.
+        reason: why it is in that state.
+        starts: how many starts were begun.
+        nearly_up: whether its VMs need no more than a moment.
+    """
+
+    state: VJobWord
+    reason: str
+    starts: int
+    nearly_up: bool
+
+
+class AccountTaken(TypedDict):
+    """The user's account was taken.
+
+    Attributes:
+        changed: whether the engine knew it otherwise.
+    """
+
+    changed: bool
+
+
+class Waits(TypedDict):
+    """The VMs are not to be reached now.
+
+    Attributes:
+        state: the state of the vjob.
+        reason: why it is in that state.
+    """
+
+    state: VJobWord
+    reason: str
+
+
+class AccessVM(TypedDict):
+    """A way to a VM.
+
+    Attributes:
+        name: the VM.
+        address: its IP address.
+        host_key: the public key of its ssh server.
+    """
+
+    name: str
+    address: str
+    host_key: str
+
+
+class Access(TypedDict):
+    """The way to the VMs of one's own vjob.
+
+    Attributes:
+        state: running.
+        job_id: its job id in Slurm.
+        user: its user.
+        vms: the ways to its VMs.
+        private_key: the key to all of them, a secret.
+        start: number of this start of its script.
+        returns: how often it went back to a checkpoint.
+        returned: a sentence about the last time; empty: none.
+    """
+
+    state: Literal["running"]
+    job_id: int
+    user: str
+    vms: list[AccessVM]
+    private_key: str
+    start: int
+    returns: int
+    returned: str
+
+
+class Attached(TypedDict):
+    """The sign of life of a wrapper was heard.
+
+    Attributes:
+        state: the state of the vjob.
+        returns: how often it went back to a checkpoint.
+    """
+
+    state: VJobWord
+    returns: int
+
+
+class Requeued(TypedDict):
+    """A requeue was recorded.
+
+    Attributes:
+        own: whether the script itself has asked for it.
+    """
+
+    own: bool
+
+
+class OpenApi(TypedDict):
+    """The OpenAPI document of the API.
+
+    Attributes:
+        openapi: release of OpenAPI.
+        info: title, release of the engine, what the API is.
+        tags: the parts of the API.
+        paths: by path and method, each request.
+        components: the forms of answers, and the ways in which callers prove who they are.
+        security: which of these ways are taken.
+    """
+
+    openapi: str
+    info: dict[str, Any]
+    tags: list[dict[str, Any]]
+    paths: dict[str, Any]
+    components: dict[str, Any]
+    security: list[dict[str, Any]]
