@@ -31,6 +31,7 @@ class AgentConfig(NamedTuple):
     templates: Path
     templates_mib: int
     templates_number: int
+    filters: Path
     platform: str = defaults.PLATFORM
 
     def store_of(self, shared: bool) -> Path:
@@ -78,6 +79,7 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         templates=_absolute(start.get("template_dir", "/var/lib/rmsplugin/templates")),
         templates_mib=int(start.get("template_mib", 2048)),
         templates_number=int(start.get("template_number", 16)),
+        filters=_absolute(network.get("filter_dir", "/run/rmsplugin-filters")),
         platform=str(document.get("hypervisor", {}).get("platform", defaults.PLATFORM)),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from rmsplugin.node_agent import guest_filter
@@ -16,9 +17,13 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CHAIN = ("inet", "rmsplugin", "input")
 
 
-def seen() -> dict[str, Any]:
-    """The state of the guards on the node."""
-    return {"guest_filter": _can_filter(), "ports_closed": _ports_closed()}
+def seen(filters: Path) -> dict[str, Any]:
+    """The state of the guards on the node; ``filters``: where the rules of its own filter lie."""
+    return {
+        "guest_filter": _can_filter(),
+        "unfiltered": guest_filter.unfiltered(filters),
+        "ports_closed": _ports_closed(),
+    }
 
 
 def _can_filter() -> bool:

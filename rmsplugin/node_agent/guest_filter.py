@@ -5,20 +5,29 @@ instead of some seventy processes. The table is of the family bridge. From an in
 TAP_PREFIX, only packets pass that the chain of that interface lets pass; to it, only IPv4 and ARP pass. So a VM
 without a chain sends nothing.
 Each change is one transaction: it holds, or nothing has changed.
+
+The rules lie in files, too, one a VM, in a directory of the node's own. Whoever flushes the rules of the node can load
+these again in the same transaction, as ``contrib/nftables`` does; else the next VM that comes brings them back.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
-from rmsplugin.model.vm_names import TAP_PREFIX, tap_of
+from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name, tap_of
+from rmsplugin.node_agent import files
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard
 
 TABLE = "rmsplugin_guests"
+#: The end of the files' names. Each makes the table, too: agents of two VMs would write at one file of its own.
+_SUFFIX = ".nft"
 _TIMEOUT_S = 20
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
@@ -64,30 +73,44 @@ def rules(guards: Mapping[str, Guard]) -> str:
     return _BASE + "".join(_chain(vm, guard) for vm, guard in guards.items())
 
 
-def keep(vm: str, guard: Guard, others: Callable[[], Mapping[str, Guard]]) -> None:
+def keep(directory: Path, vm: str, guard: Guard) -> None:
     """Pin the VM's interface, which need not exist yet, to its addresses.
 
+    If the table is missing, it is made with the rules of all VMs in the directory: flushing the node's rules removes
+    it, and a new table must not cut running VMs off their network.
+
     Args:
+        directory: of the files of rules, on this node.
         vm: the name of the VM.
         guard: its addresses.
-        others: asked, if the table is missing, for all VMs of the node that have guards: flushing the node's rules
-            removes the table, and a new table must not cut running VMs off their network.
 
     Raises:
         AgentError: the interface cannot be filtered.
     """
+    files.make_private(directory, 0o700)
+    own = directory / f"{vm}{_SUFFIX}"
+    files.write_whole(own, rules({vm: guard}).encode())
     if _nft(_chain(vm, guard)) == "":
         return
-    if failed := _nft(rules({**others(), vm: guard})):
+    if failed := _nft("".join(map(_content, directory.glob(f"*{_SUFFIX}")))):
+        files.remove(own)  # what the node does not take must not keep its other rules from being loaded
         raise AgentError("failed", f"the interface of {vm} cannot be filtered: {failed}")
 
 
-def drop(vm: str) -> None:
+def drop(directory: Path, vm: str) -> None:
     """Forget the VM: if the table exists, nothing passes from its interface from now on. Raises AgentError."""
     tap = tap_of(vm)
     failed = _nft(_GONE.format(table=TABLE, tap=tap))
     if failed and is_kept(tap):
         raise AgentError("failed", f"the filter of {vm} stays: {failed}")
+    files.remove(directory / f"{vm}{_SUFFIX}")
+
+
+def unfiltered(directory: Path) -> list[str]:
+    """The VMs here whose interfaces were pinned and are so no more: somebody has flushed the node's rules."""
+    vms = sorted(path.stem for path in directory.glob(f"*{_SUFFIX}") if parse_vm_name(path.stem))
+    here = {name for _, name in socket.if_nameindex()}
+    return [vm for vm in vms if tap_of(vm) in here and not is_kept(tap_of(vm))]
 
 
 def is_kept(tap: str) -> bool:
@@ -97,6 +120,13 @@ def is_kept(tap: str) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def _content(path: Path) -> str:
+    """What the file says; "" if it is not there: its VM may be forgotten meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.read_text()
+    return ""
 
 
 def _chain(vm: str, guard: Guard) -> str:

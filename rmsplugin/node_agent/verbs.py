@@ -37,8 +37,8 @@ _CHECKPOINT = "checkpoint-"
 _UNFINISHED = (".state.partial", ".state.incoming")
 _VM_DIR_MODE = 0o711
 
-#: The file whose presence says that the node filters the VM's interface.
-_GUARD = ".guard"
+#: The end of the name of the file that says that the node filters the VM's interface.
+_RULES = ".nft"
 
 
 class Agent:
@@ -94,18 +94,8 @@ class Agent:
         if guard is not None:
             from rmsplugin.node_agent import guest_filter  # here: the other verbs start faster without it
 
-            with files.lock(directory := self._vm_dir(), vm.identity):
-                files.write_whole(directory / f"{vm.name}{_GUARD}", "\n".join(guard).encode())
-                guest_filter.keep(vm.name, guard, self._guards)
-
-    def _guards(self) -> dict[str, Guard]:
-        """The guards of all VMs here whose interfaces are pinned."""
-        found = {}
-        for path in self._vm_dir().glob(f"*{_GUARD}"):
-            words = path.read_text().split()
-            if parse_vm_name(path.stem) and len(words) == len(Guard._fields):
-                found[path.stem] = Guard(*words)
-        return found
+            with files.lock(self._vm_dir(), vm.identity):
+                guest_filter.keep(self._config.filters, vm.name, guard)
 
     def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
         """Write the first bytes as the VM's configuration, and the others, if there are any, as its seed ISO."""
@@ -158,10 +148,10 @@ class Agent:
         """Remove all of this VM's files in the VMs' directory, rotated console logs included, and its filter."""
         directory = self._vm_dir()
         with files.lock(directory, vm.identity):
-            if files.size_of(directory / f"{vm.name}{_GUARD}") is not None:
+            if files.size_of(self._config.filters / f"{vm.name}{_RULES}") is not None:
                 from rmsplugin.node_agent import guest_filter
 
-                guest_filter.drop(vm.name)
+                guest_filter.drop(self._config.filters, vm.name)
             files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
         return {}
 
@@ -305,7 +295,7 @@ class Agent:
             "images": {path: os.access(path, os.R_OK) for path in config.images},
             "writable_images": [path for path in config.images if os.access(path, os.W_OK)],
             "templates": templates.stored(config),
-            **guards.seen(),
+            **guards.seen(config.filters),
             **self._platform.check(config.vm_dir),
         }
 

@@ -161,6 +161,11 @@ class Network(Section):
         "seventy processes; another name: a filter of the site's, which gets the VM's address as "
         "$IP; empty: none, and root in a guest can take any address",
     )
+    filter_dir: Path = Field(
+        Path("/run/rmsplugin-filters"),
+        description="the rules of `nftables` on each node, for /etc/nftables.conf to include; not shared, and empty "
+        "after the node has booted; root, mode 0700",
+    )
     mac_prefix: str = Field(
         "52:54:00", pattern=r"^([0-9a-f]{2}:){2}[0-9a-f]{2}$", description="first half of the VMs' MAC addresses"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from rmsplugin.node_agent.values import Guard
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
 
+PORTS = Path(__file__).resolve().parents[2] / "contrib/nftables/rmsplugin-guests.nft"
 VM, SISTER = "vjob7-0", "vjob7-1"
 TAP = tap_of(VM)
 OWN = Guard("52:54:00:00:00:01", "10.77.1.10")
@@ -52,8 +54,14 @@ def kept(*vms: tuple[str, Guard]) -> str:
     return "".join(f"nft -f - <<'E'\n{guest_filter.rules({vm: guard})}\nE\n" for vm, guard in vms)
 
 
-def alone(code: str) -> subprocess.CompletedProcess[str]:
-    words = ["unshare", "--net", sys.executable, "-c", f"from rmsplugin.node_agent import guest_filter\n{code}"]
+def alone(place: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code with a network of its own; the files of rules lie in ``place / "rules"``."""
+    begin = (
+        "import pathlib, subprocess\nfrom rmsplugin.node_agent import guest_filter\n"
+        f"place, own = pathlib.Path({str(place / 'rules')!r}), guest_filter.Guard(*{tuple(OWN)!r})\n"
+        "def kept(*vms): print(*(guest_filter.is_kept(guest_filter.tap_of(vm)) for vm in vms))\n"
+    )
+    words = ["unshare", "--net", sys.executable, "-c", begin + code]
     return subprocess.run(words, capture_output=True, text=True, timeout=300)
 
 
@@ -83,36 +91,59 @@ def test_an_interface_of_ours_without_rules_of_its_own_passes_nothing_out(tmp_pa
     assert (done.returncode, done.stderr.strip()) == (1, "nothing passes")
 
 
-def test_a_vm_is_forgotten_as_often_as_one_likes() -> None:
+def test_a_vm_is_forgotten_as_often_as_one_likes(tmp_path: Path) -> None:
     done = alone(
-        f"guest_filter.drop({VM!r})\n"  # where there is no table yet: it makes none
-        f"import subprocess; assert subprocess.run(['nft', 'list', 'ruleset'], capture_output=True).stdout == b''\n"
-        f"own = guest_filter.Guard(*{tuple(OWN)!r})\n"
-        f"for vm in ({VM!r}, {SISTER!r}): guest_filter.keep(vm, own, dict)\n"
-        f"for _ in range(2):\n  guest_filter.drop({VM!r})\n"
-        f"  print(*(guest_filter.is_kept(guest_filter.tap_of(vm)) for vm in ({VM!r}, {SISTER!r})))\n"
+        tmp_path,
+        f"guest_filter.drop(place, {VM!r})\n"  # where there is no table yet: it makes none
+        f"assert subprocess.run(['nft', 'list', 'ruleset'], capture_output=True).stdout == b''\n"
+        f"for vm in ({VM!r}, {SISTER!r}): guest_filter.keep(place, vm, own)\n"
+        f"for _ in range(2):\n  guest_filter.drop(place, {VM!r})\n  kept({VM!r}, {SISTER!r})\n",
     )
     assert done.stdout.splitlines() == ["False True"] * 2, done.stderr
+    assert sorted(path.name for path in (tmp_path / "rules").iterdir()) == [f"{SISTER}.nft"]
 
 
-def test_a_table_that_was_flushed_comes_back_with_all_vms() -> None:
+def test_a_table_that_was_flushed_comes_back_with_all_vms(tmp_path: Path) -> None:
     done = alone(
-        f"import subprocess\nown, others = guest_filter.Guard(*{tuple(OWN)!r}), {{}}\n"
+        tmp_path,
         f"for vm in ({VM!r}, {SISTER!r}):\n"
-        "  guest_filter.keep(vm, own, lambda: others)\n"
-        "  others[vm] = own\n"
+        "  guest_filter.keep(place, vm, own)\n"
         "  subprocess.run(['nft', 'flush', 'ruleset'], check=True)\n"
-        f"guest_filter.keep('vjob7-2', own, lambda: others)\n"
-        f"print(*(guest_filter.is_kept(guest_filter.tap_of(f'vjob7-{{index}}')) for index in range(4)))\n"
+        f"guest_filter.keep(place, 'vjob7-2', own)\n"
+        "kept(*(f'vjob7-{index}' for index in range(4)))\n",
     )
     assert done.stdout.split() == ["True"] * 3 + ["False"], done.stderr
 
 
-def test_a_node_that_cannot_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_of_a_node_that_are_loaded_anew_bring_its_vms_along(tmp_path: Path) -> None:
+    """As `/etc/nftables.conf` does it that begins with a flush and includes ours, whether or not there are VMs."""
+    rules, count = re.subn(r"/run/rmsplugin-filters", str(tmp_path / "rules"), PORTS.read_text())
+    assert count == 1
+    (tmp_path / "nftables.conf").write_text(f"flush ruleset\n{rules}")
+    load = f"subprocess.run(['nft', '-f', {str(tmp_path / 'nftables.conf')!r}], check=True)\n"
+    keep = f"for vm in ({VM!r}, {SISTER!r}): guest_filter.keep(place, vm, own)\n"
+    done = alone(tmp_path, f"{load}{keep}{load}{load}kept({VM!r}, {SISTER!r}, 'vjob7-2')\n")
+    assert done.stdout.split() == ["True", "True", "False"], done.stderr
+
+
+def test_a_vm_that_is_filtered_no_more_is_seen(tmp_path: Path) -> None:
+    seen = "print(guest_filter.unfiltered(place))\n"
+    done = alone(
+        tmp_path,
+        f"for vm in ({VM!r}, {SISTER!r}): guest_filter.keep(place, vm, own)\n"
+        f"subprocess.run(['ip', 'link', 'add', {TAP!r}, 'type', 'bridge'], check=True)\n"
+        f"{seen}subprocess.run(['nft', 'flush', 'ruleset'], check=True)\n{seen}"
+        f"guest_filter.keep(place, {SISTER!r}, own)\n{seen}",
+    )
+    assert done.stdout.splitlines() == ["[]", f"['{VM}']", "[]"], done.stderr
+
+
+def test_a_node_that_cannot_says_so_and_keeps_no_rules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(guest_filter, "_PATH", "")
     with pytest.raises(AgentError, match="cannot be filtered: there is no nft"):
-        guest_filter.keep(VM, OWN, dict)
+        guest_filter.keep(tmp_path / "rules", VM, OWN)
     assert not guest_filter.is_kept(TAP)
+    assert list((tmp_path / "rules").iterdir()) == []
 
 
 def test_names_of_interfaces_are_no_longer_than_linux_takes_and_differ() -> None:

@@ -16,7 +16,7 @@ RULES = REPOSITORY / "contrib/nftables/rmsplugin-guests.nft"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nft")
 
-SEEN = "from rmsplugin.node_agent import guards; print(guards.seen()['ports_closed'])"
+SEEN = "import pathlib; from rmsplugin.node_agent import guards; print(guards.seen(pathlib.Path('/x'))['ports_closed'])"
 
 
 def alone(script: str, rules: str = "") -> subprocess.CompletedProcess[str]:

@@ -81,6 +81,7 @@ class NodeCheck:
     hidden_vm_dir: str = ""  # the first directory on the way to ``vm_dir`` that QEMU's account may not pass
     kvm_closed: bool | None = None  # /dev/kvm is there, and QEMU's account may not open it; None: not known
     guest_filter: bool | None = None  # the node can filter VMs' interfaces by itself; None: an older release
+    unfiltered: tuple[str, ...] = ()  # VMs there whose interfaces it filtered until its rules were flushed
 
 
 class TemplateUse(enum.StrEnum):

@@ -235,6 +235,7 @@ class NodeAgents:
             answer.get("hidden_vm_dir", ""),
             answer.get("kvm_closed"),
             answer.get("guest_filter"),
+            tuple(answer.get("unfiltered", ())),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

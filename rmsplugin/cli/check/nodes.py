@@ -12,6 +12,7 @@ from rmsplugin.adapters.platform.factory import platform_checks
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
+from rmsplugin.settings.nodes import Network
 
 #: A munge credential is refused when the clocks differ by its lifetime, 300 s; guests get the node's time.
 _SKEW_WARNING_S = 2.0
@@ -61,7 +62,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
     if agent.images and all(agent.images.values()):
         yield ok(subject, f"has all {len(agent.images)} image files")
     yield from _templates(settings, subject, agent)
-    yield from _own_filter(settings.network.filter, subject, agent)
+    yield from _own_filter(settings.network, subject, agent)
     yield from checks.guards(subject, agent)
     if agent.ports_closed is False:
         yield warning(
@@ -78,9 +79,16 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
         )
 
 
-def _own_filter(wanted: str, subject: str, agent: NodeCheck) -> Iterator[Finding]:
+def _own_filter(network: Network, subject: str, agent: NodeCheck) -> Iterator[Finding]:
     """Say whether the node filters its VMs by itself, if it is to; an older release does not tell."""
-    if wanted != NODE_FILTER:
+    if agent.unfiltered:
+        yield error(
+            subject,
+            f"does not filter {', '.join(agent.unfiltered)} any more: somebody has flushed its rules of nftables",
+            f"`cat {network.filter_dir}/*.nft | nft -f -` there; and have /etc/nftables.conf include these files: "
+            "docs/operator-guide.md, section 5",
+        )
+    if network.filter != NODE_FILTER:
         return
     if agent.guest_filter:
         yield ok(subject, "filters VMs by nftables")

@@ -267,6 +267,15 @@ def test_a_node_that_cannot_filter_by_itself_is_found_if_it_has_to(can: bool | N
     assert faults(judge_node(settings(), unable)) == []
 
 
+@pytest.mark.parametrize("chosen", ["nftables", "rmsplugin-guest"])
+def test_vms_that_are_filtered_no_more_are_named(chosen: str) -> None:
+    """Under whatever is chosen now: a VM keeps the way that it has started with."""
+    flushed = replace(NODE, agent=replace(AGENT, guest_filter=True, vm_hook=True, unfiltered=("vjob7-0", "vjob8-1")))
+    (fault,) = faults(judge_node(settings(network={"filter": chosen}), flushed))
+    assert fault.level is Level.ERROR and "vjob7-0, vjob8-1" in fault.what
+    assert "cat /run/rmsplugin-filters/*.nft | nft -f -" in fault.remedy
+
+
 def test_nodes_that_filter_by_the_sites_filter_or_ours_are_in_order() -> None:
     for wanted, has in (("rmsplugin-guest", frozenset[str]()), ("clean-traffic", frozenset({"clean-traffic"}))):
         facts = replace(NODE, hypervisor=replace(INFO, filters=has))

@@ -46,11 +46,12 @@ class Node:
         """``stores``: they are set up."""
         self.root = root
         self.store, self.vm_dir, self.shared = root / "lib/store", root / "lib/vm", root / "shared"
+        self.filters = root / "filters"
         root.mkdir(exist_ok=True)
         self.config = root / "rmsplugin.toml"
         self.config.write_text(
             f'[nodes]\nstore = "{self.store}"\nvm_dir = "{self.vm_dir}"\nshared_store = "{self.shared}"\n'
-            f'node_key = "/etc/key"\nknown_hosts = "/etc/known"\n{extra}'
+            f'node_key = "/etc/key"\nknown_hosts = "/etc/known"\n[network]\nfilter_dir = "{self.filters}"\n{extra}'
         )
 
         for store in (self.store, self.shared) if stores else ():
@@ -143,9 +144,22 @@ needs_nft = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), rea
 @needs_nft
 def test_a_vm_whose_interface_is_pinned_is_known_until_its_configuration_goes(node: Node) -> None:
     assert node.call(f"put-config {VM} {GUARD}", b"a", ALONE) == {"bytes": 1}
-    assert (node.vm_dir / f"{VM}.guard").read_text().split() == GUARD.split()[1:]
+    assert all(word in (node.filters / f"{VM}.nft").read_text() for word in GUARD.split()[1:])
+    assert mode(node.filters) == 0o700
     assert node.call(f"drop-config {VM}", prefix=ALONE) == {}
     assert node.files() == []
+
+
+@needs_nft
+def test_nodes_that_share_their_configurations_filter_each_by_itself(tmp_path: Path) -> None:
+    nodes = [Node(tmp_path / name) for name in ("n1", "n2")]
+    for each in nodes:
+        each.config.write_text(each.config.read_text().replace(str(each.vm_dir), str(tmp_path / "vm")))
+        each.call(f"put-config {VM} {GUARD}", b"a", ALONE)
+    for each in nodes:  # the second one still knows of its own, though the configuration is gone
+        assert each.files() == [f"filters/{VM}.nft"]
+        assert each.call(f"drop-config {VM}", prefix=ALONE) == {}
+        assert each.files() == []
 
 
 def test_a_node_that_cannot_filter_gets_no_configuration(node: Node) -> None:
