@@ -19,6 +19,7 @@ from rmsplugin.errors import (
     RefusedError,
     RmspluginError,
     UnavailableError,
+    UnreachableError,
 )
 
 # A front has a thousand wrappers: typing, and modules that only the way over TCP needs, are imported where needed.
@@ -108,7 +109,13 @@ class EngineClient:
         return self._unix_path or f"{self._host}:{self._port}"
 
     def request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = 30.0
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float = 30.0,
+        connect_s: float | None = None,
     ) -> dict[str, Any]:
         """Send one request and return the body of the answer.
 
@@ -117,8 +124,10 @@ class EngineClient:
             path: path and query, percent-encoded.
             body: sent as JSON.
             timeout_s: the longest silence of the engine that is put up with; longer than the ``wait`` of the query.
+            connect_s: the longest wait for a connection; None: ``timeout_s``.
 
         Raises:
+            UnreachableError: no connection came about.
             UnavailableError: the engine cannot be reached, broke off, or says that it cannot answer now.
             ForbiddenError: 401, 403, or an answer that does not come from the engine.
             NotFoundError: 404.
@@ -132,13 +141,17 @@ class EngineClient:
         if not self._unix_path:
             nonce = os.urandom(16).hex()
             headers["Authorization"] = f"{SCHEME} {self._credential(method, path, data, nonce)}"
-        status, content_type, answer = self._exchange(method, path, data, headers, timeout_s)
+        status, content_type, answer = self._exchange(
+            method, path, data, headers, timeout_s, timeout_s if connect_s is None else min(connect_s, timeout_s)
+        )
         if self._unix_path:
             return self._checked(status, _json_object(answer, str(self)))
         if content_type != SEALED_TYPE:
             # Anybody can send such an answer: nothing of it is believed but that the request failed.
             if status == 401:
-                raise ForbiddenError(f"the engine at {self} does not accept this host's MUNGE credentials")
+                error = ForbiddenError(f"the engine at {self} does not accept this host's MUNGE credentials")
+                error.status = status
+                raise error
             raise UnavailableError(f"{self} answered, but not as the engine does (HTTP status {status})")
         return self._checked(*self._unsealed(answer, nonce))
 
@@ -149,7 +162,7 @@ class EngineClient:
         return munge.encode(json.dumps(claim).encode(), socket=self._munge_socket)
 
     def _exchange(
-        self, method: str, path: str, data: bytes, headers: dict[str, str], timeout_s: float
+        self, method: str, path: str, data: bytes, headers: dict[str, str], timeout_s: float, connect_s: float
     ) -> tuple[int, str, bytes]:
         # Without http.client: it takes more memory than all other imports of a wrapper.
         lines = [
@@ -159,8 +172,10 @@ class EngineClient:
             f"Content-Length: {len(data)}",
         ]
         lines += [f"{name}: {value}" for name, value in headers.items()]
+        connection = self._connected(connect_s)
         try:
-            with self._connected(timeout_s) as connection:
+            with connection:
+                connection.settimeout(timeout_s)
                 connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
                 received = bytearray()
                 while len(received) <= _MAX_HEAD_BYTES + _MAX_ANSWER_BYTES:
@@ -168,10 +183,8 @@ class EngineClient:
                     if not part:
                         break
                     received += part
-        except TimeoutError:
-            raise UnavailableError(f"the engine at {self} did not answer within {timeout_s:.0f} s") from None
         except OSError as error:
-            raise UnavailableError(f"the engine at {self} cannot be reached: {error or type(error).__name__}") from None
+            raise UnavailableError(self._silent(error, timeout_s)) from None
         answer = _parse_answer(bytes(received))
         if answer is None:
             raise UnavailableError(f"the engine at {self} cannot be reached: it broke off, or does not speak HTTP")
@@ -180,16 +193,26 @@ class EngineClient:
         return answer
 
     def _connected(self, timeout_s: float) -> socket.socket:
-        if not self._unix_path:
-            return socket.create_connection((self._host, self._port), timeout=timeout_s)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        """A connection to the engine. Raises UnreachableError."""
+        connection = None
         try:
+            if not self._unix_path:
+                return socket.create_connection((self._host, self._port), timeout=timeout_s)
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(timeout_s)
             connection.connect(self._unix_path)
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, OSError):
+                raise UnreachableError(self._silent(error, timeout_s)) from None
             raise
         return connection
+
+    def _silent(self, error: OSError, timeout_s: float) -> str:
+        if isinstance(error, TimeoutError):
+            return f"the engine at {self} did not answer within {timeout_s:.0f} s"
+        return f"the engine at {self} cannot be reached: {error or type(error).__name__}"
 
     def _unsealed(self, answer: bytes, nonce: str) -> tuple[int, dict[str, Any]]:
         from rmsplugin.adapters import munge
@@ -210,8 +233,11 @@ class EngineClient:
     def _checked(self, status: int, body: dict[str, Any]) -> dict[str, Any]:
         if status == 200:
             return body
-        message = str(body.get("error") or f"HTTP status {status} without a reason")
-        raise _ERRORS.get(status, UnavailableError)(message)
+        error = _ERRORS.get(status, UnavailableError)(
+            str(body.get("error") or f"HTTP status {status} without a reason")
+        )
+        error.status = status
+        raise error
 
 
 def _parse_answer(received: bytes) -> tuple[int, str, bytes] | None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 
 class RmspluginError(Exception):
-    """Base of all; the message is one line for a person: what, where, what to do."""
+    """Base of all; the message is one line for a person: what, where, what to do.
+
+    Attributes:
+        status: the HTTP status of the engine's answer that has this error; 0: it is of no answer.
+    """
+
+    status = 0
 
 
 class SettingsError(RmspluginError):
@@ -37,6 +43,10 @@ class ReportError(RmspluginError):
 
 class UnavailableError(RmspluginError):
     """A service did not answer in time or refused the connection; trying again later may help."""
+
+
+class UnreachableError(UnavailableError):
+    """No connection came about: the service has not got the request."""
 
 
 class NoStoreError(UnavailableError):

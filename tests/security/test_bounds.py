@@ -20,7 +20,7 @@ from unit.served import ME, PATIENCE_S, Served
 from rmsplugin.adapters.guests import ssh as guests
 from rmsplugin.adapters.nodes import answers as agents
 from rmsplugin.adapters.nodes.ssh_link import Patience
-from rmsplugin.cli.shared.pages import read_older
+from rmsplugin.api.binding import Engine
 from rmsplugin.engine.serve import requests, views
 from rmsplugin.engine.serve.rare_log import PERIOD_S, RareLog
 from rmsplugin.errors import OperationFailedError
@@ -112,16 +112,15 @@ def test_ended_vjobs_are_told_page_by_page_however_many_are_asked_for(
     asked = []
 
     class Asker:
-        def request(self, method: str, path: str) -> dict[str, Any]:
+        def request(self, method: str, path: str, *_: object, **__: object) -> dict[str, Any]:
             asked.append(path)
             status, answer = served.ask(method, path)
             assert status == 200 and len(answer["vjobs"]) <= most + 1
             return answer
 
     def told(limit: int) -> tuple[list[int], bool]:
-        first = Asker().request("GET", f"/v1/vjobs?ended=1&limit={limit}")
-        older, more = read_older(Asker(), first, limit)  # type: ignore[arg-type]
-        return sorted(row["job_id"] for row in [*first["vjobs"], *older]), more
+        rows, more = Engine([Asker()]).vjobs_and_more(ended=limit)  # type: ignore[list-item]
+        return sorted(row["job_id"] for row in rows), more
 
     last = 10 + 10 * most
     assert told(10_000) == ([5, *range(10, last)], False)

@@ -64,7 +64,7 @@ def become_engine_user(settings: Settings) -> None:
 def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
     """Look at this host."""
     known_hosts = settings.nodes.known_hosts
-    status = _value_or_reason(lambda: connect(settings).request("GET", "/v1/status"))
+    status = _value_or_reason(lambda: connect(settings).status())
     return HostFacts(
         user=pwd.getpwuid(os.geteuid()).pw_name,
         settings_file=_file(settings_file),
@@ -74,7 +74,7 @@ def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
         known_hosts_text=_text(str(known_hosts)) or "",
         engine=status if isinstance(status, str) else "",
         held=() if isinstance(status, str) else tuple(str(held["vjob"]) for held in status.get("held", [])),
-        paused="" if isinstance(status, str) or not status.get("paused") else pause_sentence(status["paused"]),
+        paused="" if isinstance(status, str) or not (pause := status.get("paused")) else pause_sentence(pause),
         munge=_failure(lambda: munge.decode(munge.encode(b"rmsplugin check"))),
     )
 

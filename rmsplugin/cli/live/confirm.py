@@ -77,8 +77,8 @@ def _confirm(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     if arguments.new_store:
         return _new_store(arguments)
-    client = connect(read_settings(arguments.config))
-    rows = client.request("GET", "/v1/status").get("held", [])
+    engine = connect(read_settings(arguments.config))
+    rows = engine.status().get("held", [])
     names = [parse(wanted) for wanted in arguments.jobs]
     for name in names:
         if not any(name.means(str(row.get("vjob"))) for row in rows):
@@ -87,8 +87,8 @@ def _confirm(arguments: argparse.Namespace) -> int:
         rows = [row for row in rows if any(name.means(str(row.get("vjob"))) for name in names)]
     if arguments.yes:
         # By name: what is held back only now has not been shown to anybody.
-        answer = client.request("POST", "/v1/confirm", {"vjobs": [row["vjob"] for row in rows]})
-        rows = [row for row in rows if row["vjob"] in answer["confirmed"]]
+        confirmed = engine.confirm([row["vjob"] for row in rows])
+        rows = [row for row in rows if row["vjob"] in confirmed]
     print_rows(arguments, columns, "confirmed" if arguments.yes else "held", rows)
     return 0
 
@@ -100,6 +100,6 @@ def _new_store(arguments: argparse.Namespace) -> int:
         arguments.misused(
             "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
         )
-    answer = connect(read_settings(arguments.config)).request("POST", "/v1/new-store", {"store": arguments.new_store})
+    answer = connect(read_settings(arguments.config)).new_store(arguments.new_store)
     print(json.dumps(answer) if arguments.json else f"the store {arguments.new_store} counts as a new one")
     return 0

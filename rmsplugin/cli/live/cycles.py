@@ -9,7 +9,6 @@ from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import part_of, rows_of
 from rmsplugin.cli.shared.sentences import cycle_sentence
 from rmsplugin.cli.shared.table import (
     Field,
@@ -130,9 +129,9 @@ def _cycles(arguments: argparse.Namespace) -> int:
     if arguments.number is not None:
         return _one_cycle(arguments)
     columns = columns_of(arguments, FIELDS)
-    client = connect(read_settings(arguments.config))
-    answer = client.request("GET", f"/v1/cycles?limit={min(arguments.limit or 20, 10000)}")
-    print_rows(arguments, columns, "cycles", rows_of(answer, "cycles"))
+    print_rows(
+        arguments, columns, "cycles", connect(read_settings(arguments.config)).cycles(limit=arguments.limit or 20)
+    )
     return 0
 
 
@@ -142,8 +141,8 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     # The default is that of the list.
     format_ = _STEP_COLUMNS if arguments.format == _CYCLE_COLUMNS else arguments.format
     columns = parse_format(format_, STEP_FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", f"/v1/cycles/{arguments.number}")
-    steps, cycle = rows_of(answer, "steps"), part_of(answer, "cycle")
+    answer = connect(read_settings(arguments.config)).cycle(arguments.number)
+    steps, cycle = answer["steps"], answer["cycle"]
     if arguments.json:
         print(json.dumps(answer, indent=1))
         return 0

@@ -6,7 +6,6 @@ import argparse
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import rows_of
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -46,6 +45,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _decisions(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", f"{options.job_path(arguments.job)}/decisions")
-    print_rows(arguments, columns, "decisions", rows_of(answer, "decisions"))
+    print_rows(arguments, columns, "decisions", connect(read_settings(arguments.config)).decisions(arguments.job))
     return 0

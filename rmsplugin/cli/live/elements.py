@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.table import printable
 from rmsplugin.cli.shared.watching import done_sentence, watch
 from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError
 from rmsplugin.model.job_names import fold
 
 if TYPE_CHECKING:
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.answers import Element
+    from rmsplugin.api.binding import Engine
 
 #: States of elements of which nothing has to be done: it is so, or about to be.
 _DONE = {"suspend": ("sleeping", "suspending"), "resume": ("running", "resuming", "unpausing"), "migrate": ()}
@@ -23,11 +23,18 @@ _DONE = {"suspend": ("sleeping", "suspending"), "resume": ("running", "resuming"
 _NAME = "\0"
 
 
-def operate_on_each(client: EngineClient, arguments: argparse.Namespace, elements: Sequence[Mapping[str, str]]) -> int:
+def begin_on(engine: Engine, command: str, name: str, *, to: str = "", vm: str = "") -> int:
+    """Begin the operation that the command is called after. Returns its number. Raises SeveralError."""
+    if command == "suspend":
+        return engine.suspend(name)
+    return engine.resume(name, to=to) if command == "resume" else engine.migrate(name, vm=vm, to=to)
+
+
+def operate_on_each(engine: Engine, arguments: argparse.Namespace, elements: Sequence[Element]) -> int:
     """Begin it for each element that is not so already, and watch all; what one refuses keeps none of the others.
 
     Args:
-        client: to ask.
+        engine: to ask.
         arguments: command, no_wait and json of the command line.
         elements: each with the ``vjob``'s name and its ``state``.
 
@@ -39,13 +46,13 @@ def operate_on_each(client: EngineClient, arguments: argparse.Namespace, element
     if not wanted:
         names = fold(each["vjob"] for each in elements)
         raise OperationFailedError(f"vjobs {names} are {elements[0]['state']} already")
-    begun, refused = _begin(client, command, wanted)
+    begun, refused = _begin(engine, command, wanted)
     if arguments.no_wait:
         told: list[dict[str, Any]] = [{"vjob": name, "operation": number} for name, number in begun.items()]
         plain = "\n".join(f"operation {number}" for number in begun.values())
         print(json.dumps({"operations": told}) if arguments.json else plain)
     else:
-        ended = {name: watch(client, number, f"{command} {name}") for name, number in begun.items()}
+        ended = {name: watch(engine, number, f"{command} {name}") for name, number in begun.items()}
         for name, operation in ended.items():
             if operation.get("state") == "failed":
                 refused.setdefault(f"vjob {_NAME}: {operation.get('error') or 'failed'}", []).append(name)
@@ -59,13 +66,13 @@ def operate_on_each(client: EngineClient, arguments: argparse.Namespace, element
     return 0
 
 
-def _begin(client: EngineClient, command: str, wanted: Sequence[str]) -> tuple[dict[str, int], dict[str, list[str]]]:
+def _begin(engine: Engine, command: str, wanted: Sequence[str]) -> tuple[dict[str, int], dict[str, list[str]]]:
     """The operations that were begun, by element; and the sentences of those that were not, with the elements."""
     begun: dict[str, int] = {}
     refused: dict[str, list[str]] = {}
     for name in wanted:
         try:
-            begun[name] = client.request("POST", f"{options.job_path(name)}/{command}", {})["operation"]
+            begun[name] = begin_on(engine, command, name)
         except (RefusedError, NotFoundError, ForbiddenError) as error:
             refused.setdefault(str(error).replace(name, _NAME), []).append(name)
     return begun, refused

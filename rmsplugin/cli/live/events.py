@@ -6,13 +6,11 @@ import argparse
 import json
 import sys
 import time
-import urllib.parse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import rows_of
 from rmsplugin.cli.shared.table import (
     Field,
     Table,
@@ -25,7 +23,8 @@ from rmsplugin.cli.shared.table import (
 from rmsplugin.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.answers import Event
+    from rmsplugin.api.binding import Engine
 
 
 #: Pause between two looks for new events, and how many of them one look takes: more do not happen in a pause.
@@ -76,8 +75,8 @@ def add_command(commands: options.Commands) -> None:
 
 def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    client = connect(read_settings(arguments.config))
-    rows = _read_events(client, arguments.vjob, arguments.since, arguments.limit)
+    engine = connect(read_settings(arguments.config))
+    rows = _read_events(engine, arguments.vjob, arguments.since, arguments.limit)
     if not arguments.follow:
         print_rows(arguments, columns, "events", rows)
         return 0
@@ -87,27 +86,26 @@ def _events(arguments: argparse.Namespace) -> int:
         _print_batch(arguments, table, rows)
         last = max([last, *(int(row["id"]) for row in rows)])
         time.sleep(_FOLLOW_S)
-        rows = _await_events(client, arguments.vjob, last)
+        rows = _await_events(engine, arguments.vjob, last)
 
 
-def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[dict[str, Any]]) -> None:
+def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[Event]) -> None:
     lines: Iterable[str] = (json.dumps(row) for row in rows) if arguments.json else table.lines(rows)
     for line in lines:
         print(line)
     sys.stdout.flush()
 
 
-def _read_events(client: EngineClient, vjob: str | None, since: int, limit: int) -> list[dict[str, Any]]:
-    query = {"since": str(since), "limit": str(limit)} | ({"vjob": vjob} if vjob else {})
-    return rows_of(client.request("GET", f"/v1/events?{urllib.parse.urlencode(query)}"), "events")
+def _read_events(engine: Engine, vjob: str | None, since: int, limit: int) -> list[Event]:
+    return engine.events(since=since, vjob=vjob or "", limit=limit)
 
 
-def _await_events(client: EngineClient, vjob: str | None, since: int) -> list[dict[str, Any]]:
+def _await_events(engine: Engine, vjob: str | None, since: int) -> list[Event]:
     """Read on; an engine that is being restarted is waited for, as `tail -F` waits for a file."""
     complained = False
     while True:
         try:
-            return _read_events(client, vjob, since, _FOLLOW_LIMIT)
+            return _read_events(engine, vjob, since, _FOLLOW_LIMIT)
         except UnavailableError as error:
             if not complained:
                 print(f"rmsplugin events: {error}; waiting for it", file=sys.stderr)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import rows_of
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -78,6 +77,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _groups(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", "/v1/groups")
-    print_rows(arguments, columns, "groups", rows_of(answer, "groups"))
+    print_rows(arguments, columns, "groups", connect(read_settings(arguments.config)).groups())
     return 0

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import read_pages
 from rmsplugin.cli.shared.table import printable
-from rmsplugin.client import EngineClient
 
-#: Both commands of nodes.fence and nodes.fence_status may take their whole bound, an hour each.
-_FENCE_S = 7300.0
-#: A node that does not answer is noticed at the bound of a connection.
-_GONE_S = 120.0
+if TYPE_CHECKING:
+    from rmsplugin.api.answers import NodeOrder
+    from rmsplugin.api.binding import Engine
 
 
 def add_command(commands: options.Commands) -> None:
@@ -59,19 +56,22 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    client = connect(read_settings(arguments.config))
+    engine = connect(read_settings(arguments.config))
     node, what = arguments.node, arguments.what
     if what != "back" and not arguments.yes:
-        arguments.misused(_question(client, node, what))
-    bound_s = {"gone": _GONE_S, "fence": _FENCE_S}.get(what, 30.0)
-    answer = client.request("POST", f"/v1/nodes/{node}/{what}", timeout_s=bound_s)
-    print(json.dumps(answer) if arguments.json else printable(_said(node, what, answer)))
+        arguments.misused(_question(engine, node, what))
+    if what == "back":
+        back = engine.node_back(node)
+        print(json.dumps(back) if arguments.json else f"{node} is back")
+        return 0
+    answer = engine.node_gone(node) if what == "gone" else engine.node_fence(node)
+    print(json.dumps(answer) if arguments.json else printable(_said(node, answer)))
     return 0
 
 
-def _question(client: EngineClient, node: str, what: str) -> str:
-    vms, _ = read_pages(client, "/v1/vms", "vms")
-    here = {str(vm.get("vjob")) for vm in vms if node in (vm.get("node"), vm.get("destination"))}
+def _question(engine: Engine, node: str, what: str) -> str:
+    vms = engine.vms()
+    here = {str(vm.get("vjob")) for vm in vms if vm.get("node") == node}
     asleep = {str(vm.get("vjob")) for vm in vms if vm.get("image_node") == node} - here
     if what == "fence":
         so = f"the power of {node} will be cut, and it will count as gone"
@@ -80,9 +80,7 @@ def _question(client: EngineClient, node: str, what: str) -> str:
     return f"{so}: {_fate(sorted(here), sorted(asleep))}; add --yes if that is so"
 
 
-def _said(node: str, what: str, answer: dict[str, Any]) -> str:
-    if what == "back":
-        return f"{node} is back"
+def _said(node: str, answer: NodeOrder) -> str:
     return f"{node} is gone: {_fate(answer.get('begin_again', []), answer.get('wait', []))}"
 
 

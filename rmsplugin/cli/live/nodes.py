@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import rows_of
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -86,6 +85,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _nodes(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", "/v1/nodes")
-    print_rows(arguments, columns, "nodes", rows_of(answer, "nodes"))
+    print_rows(arguments, columns, "nodes", connect(read_settings(arguments.config)).nodes())
     return 0

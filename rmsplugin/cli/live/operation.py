@@ -7,16 +7,16 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli.live.elements import operate_on_each
+from rmsplugin.api.binding import SeveralError
+from rmsplugin.cli.live.elements import begin_on, operate_on_each
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import read_pages
 from rmsplugin.cli.shared.watching import done_sentence, refuse_failed, watch
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.binding import Engine
 
 
 def add_operation(commands: options.Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
@@ -38,21 +38,18 @@ def add_end_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _operate(arguments: argparse.Namespace) -> int:
-    client = connect(read_settings(arguments.config))
-    body = {}
-    if to := getattr(arguments, "to", None):
-        body["to"] = to
-    if vm := getattr(arguments, "vm", None):
-        body["vm"] = vm_name(client, arguments.job, vm)
+    engine = connect(read_settings(arguments.config))
+    to, vm = getattr(arguments, "to", None) or "", getattr(arguments, "vm", None) or ""
+    vm = vm_name(engine, arguments.job, vm) if vm else ""
     started = time.monotonic()
-    answer = client.request("POST", f"{options.job_path(arguments.job)}/{arguments.command}", body)
-    if "elements" in answer:
-        return operate_on_each(client, arguments, answer["elements"])
-    number = answer["operation"]
+    try:
+        number = begin_on(engine, arguments.command, arguments.job, to=to, vm=vm)
+    except SeveralError as error:
+        return operate_on_each(engine, arguments, error.elements)
     if arguments.no_wait:
         print(json.dumps({"operation": number}) if arguments.json else f"operation {number}")
         return 0
-    operation = watch(client, number, f"{arguments.command} {arguments.job}")
+    operation = watch(engine, number, f"{arguments.command} {arguments.job}")
     if arguments.json:
         print(json.dumps(operation, indent=1))
     refuse_failed(operation)
@@ -61,7 +58,7 @@ def _operate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def vm_name(client: EngineClient, job: str, vm: str) -> str:
+def vm_name(engine: Engine, job: str, vm: str) -> str:
     """The name of a VM of the vjob, given its number or its name.
 
     Raises:
@@ -71,7 +68,7 @@ def vm_name(client: EngineClient, job: str, vm: str) -> str:
         return vm
     names = [
         str(row["name"])
-        for row in read_pages(client, "/v1/vms", "vms")[0]
+        for row in engine.vms()
         if parse(job).means(str(row.get("vjob"))) and str(row["name"]).endswith(f"-{int(vm)}")
     ]
     if not names:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
 from rmsplugin.cli.shared.sentences import pause_sentence
 from rmsplugin.cli.shared.table import printable
+
+if TYPE_CHECKING:
+    from rmsplugin.api.answers import PauseAnswer
 
 
 def add_command(commands: options.Commands) -> None:
@@ -36,12 +39,13 @@ def add_command(commands: options.Commands) -> None:
 
 def tell(arguments: argparse.Namespace) -> int:
     """Have the engine pause, or go on, as the command is called."""
-    answer = connect(read_settings(arguments.config)).request("POST", f"/v1/{arguments.command}", {})
+    engine = connect(read_settings(arguments.config))
+    answer = engine.pause() if arguments.command == "pause" else engine.unpause()
     print(json.dumps(answer) if arguments.json else printable(_sentence(answer)))
     return 0
 
 
-def _sentence(answer: dict[str, Any]) -> str:
+def _sentence(answer: PauseAnswer) -> str:
     pause, changed = answer["paused"], answer["changed"]
     if pause is not None:
         return pause_sentence(pause) if changed else f"{pause_sentence(pause)} already"

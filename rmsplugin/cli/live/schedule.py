@@ -68,6 +68,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _schedule(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    answer = connect(read_settings(arguments.config)).request("GET", "/v1/schedule")
-    print_rows(arguments, columns, "schedule", answer["schedule"])
+    print_rows(arguments, columns, "schedule", connect(read_settings(arguments.config)).schedule())
     return 0

@@ -56,8 +56,7 @@ def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
-    client = connect(read_settings(arguments.config))
-    answer = client.request("GET", f"{options.job_path(arguments.job)}/access?wait={_WAIT_S}", timeout_s=_WAIT_S + 10)
+    answer = connect(read_settings(arguments.config)).access(arguments.job, wait_s=_WAIT_S)
     if "private_key" not in answer:
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         raise RefusedError(f"vjob {arguments.job} is {answer.get('state', 'not running')}{reason}: no VM to log in to")

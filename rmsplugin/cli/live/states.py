@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import read_pages
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -19,10 +19,9 @@ from rmsplugin.cli.shared.table import (
     time_of,
 )
 from rmsplugin.cli.shared.watching import refuse_failed, watch
-from rmsplugin.client import EngineClient
 
-#: All states are read before anything begins: as long as copying them may take.
-_VERIFY_S = 3600.0
+if TYPE_CHECKING:
+    from rmsplugin.api.binding import Engine
 
 
 FIELDS = (
@@ -72,22 +71,20 @@ def add_command(commands: options.Commands) -> None:
 
 def _states(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    client = connect(read_settings(arguments.config))
+    engine = connect(read_settings(arguments.config))
     if arguments.take_back:
-        return _take_back(arguments, client)
+        return _take_back(arguments, engine)
     if arguments.drop:
-        answer = client.request("POST", f"/v1/states/{arguments.drop}/drop")
+        answer = engine.drop_states(arguments.drop)
         print(json.dumps(answer) if arguments.json else f"dropped {arguments.drop}")
         return 0
-    rows, _ = read_pages(client, "/v1/states", "states")
-    print_rows(arguments, columns, "states", rows)
+    print_rows(arguments, columns, "states", engine.states())
     return 0
 
 
-def _take_back(arguments: argparse.Namespace, client: EngineClient) -> int:
-    path = f"/v1/states/{arguments.take_back}/take-back"
-    number = client.request("POST", path, timeout_s=_VERIFY_S)["operation"]
-    operation = watch(client, number, f"take back {arguments.take_back}")
+def _take_back(arguments: argparse.Namespace, engine: Engine) -> int:
+    number = engine.take_back(arguments.take_back)
+    operation = watch(engine, number, f"take back {arguments.take_back}")
     if arguments.json:
         print(json.dumps(operation, indent=1))
     refuse_failed(operation)

@@ -35,7 +35,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = connect(read_settings(arguments.config)).request("GET", "/v1/status")
+    answer = connect(read_settings(arguments.config)).status()
     if arguments.json:
         print(json.dumps(answer, indent=1))
         return 0

@@ -6,15 +6,16 @@ import argparse
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
 from rmsplugin.cli.shared.table import printable
 
+if TYPE_CHECKING:
+    from rmsplugin.api.answers import Usage
+
 _CLUSTER_S = 10.0
-#: Guests are asked for up to 20 s, and a user has two turns at a time.
-_ANSWER_S = 60.0
 
 
 def add_command(commands: options.Commands) -> None:
@@ -51,10 +52,10 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _usage(arguments: argparse.Namespace) -> int:
-    client = connect(read_settings(arguments.config))
-    found: list[dict[str, Any]] = []
+    engine = connect(read_settings(arguments.config))
+    found: list[Usage] = []
     for name in arguments.jobs:
-        found += client.request("GET", f"{options.job_path(name)}/usage", timeout_s=_ANSWER_S)["usage"]
+        found += engine.usage(name)
     if arguments.json:
         print(json.dumps({"usage": found}, indent=2))
         return 0

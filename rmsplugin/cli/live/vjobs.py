@@ -6,13 +6,11 @@ import argparse
 import pwd
 import sys
 import time
-import urllib.parse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import read_older, read_pages
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -29,7 +27,7 @@ from rmsplugin.errors import NotFoundError
 from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.binding import Engine
 
 
 def _state(row: Row) -> str:
@@ -126,19 +124,16 @@ def add_command(commands: options.Commands) -> None:
 
 def _vjobs(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    client = connect(read_settings(arguments.config))
-    rows: list[dict[str, Any]] = []
+    engine = connect(read_settings(arguments.config))
+    rows: list[Row] = []
     if not arguments.jobs or arguments.user:
-        path = f"/v1/vjobs?ended=1&limit={arguments.limit}" if arguments.all else "/v1/vjobs"
-        rows, answer = read_pages(client, path, "vjobs")
-        older, more = read_older(client, answer, arguments.limit)
-        rows += older
-        rows.sort(key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0))
-        if more and arguments.all:
+        told, more = engine.vjobs_and_more(ended=arguments.limit if arguments.all else None)
+        rows += told
+        if more:
             print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
     unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
     if arguments.jobs:
-        rows, faults = _named(client, arguments.jobs)
+        rows, faults = _named(engine, arguments.jobs)
         unknown += faults
     if arguments.user:
         rows = [row for row in rows if row.get("user") in arguments.user]
@@ -162,22 +157,24 @@ def _is_account(user: str) -> bool:
     return True
 
 
-def _named(client: EngineClient, jobs: Iterable[str]) -> tuple[list[dict[str, Any]], list[str]]:
+def _named(engine: Engine, jobs: Iterable[str]) -> tuple[list[Row], list[str]]:
     """The vjobs that are called so, and a sentence for each name that none has.
 
     The list has those that the engine's cycle has met; for any other it asks Slurm.
     """
-    found: list[dict[str, Any]] = []
+    found: list[Row] = []
     faults = []
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
-        path = f"/v1/vjobs?ended=1&vjob={urllib.parse.quote(wanted, safe='')}"
-        rows, _ = read_pages(client, path, "vjobs")
-        own = [row for row in rows if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))]
+        own = [
+            row
+            for row in engine.vjobs_named(wanted)
+            if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))
+        ]
         own.sort(key=lambda row: int(str(row.get("display_id")).partition("_")[2] or 0))
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
-            found += own or [client.request("GET", options.job_path(wanted))["vjob"]]
+            found += own or [engine.vjob(wanted)]
         except NotFoundError as error:
             faults.append(str(error))
         else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.pages import read_pages
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -55,6 +54,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _vms(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    rows, _ = read_pages(connect(read_settings(arguments.config)), "/v1/vms", "vms")
-    print_rows(arguments, columns, "vms", rows)
+    print_rows(arguments, columns, "vms", connect(read_settings(arguments.config)).vms())
     return 0

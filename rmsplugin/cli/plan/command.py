@@ -150,7 +150,7 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
         from rmsplugin.cli.plan import live
 
         show("asking the engine")
-        answer = live.ask(connect(read_settings(arguments.config)), dot=arguments.dot is not None)
+        answer = connect(read_settings(arguments.config)).plan(dot=arguments.dot is not None)
     dot = answer.pop("dot", "")
     if graph is not None and dot:
         graph.write(dot)

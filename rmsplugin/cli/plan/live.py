@@ -8,12 +8,6 @@ from typing import Any
 from rmsplugin.cli.plan import text
 from rmsplugin.cli.shared.sentences import pause_sentence
 from rmsplugin.cli.shared.table import Field, hosts_of, plain_table, text_of
-from rmsplugin.client import EngineClient
-from rmsplugin.errors import UnavailableError
-
-#: A cycle that runs is waited for, and a look at silent nodes and a solver that fails both take their time.
-_TIMEOUT_S = 300.0
-
 
 _STEPS = (
     Field("step", "its number", text_of("id"), right=True),
@@ -27,14 +21,6 @@ _LEFT_OUT = (
     Field("vjob", "which one", text_of("vjob")),
     Field("reason", "why nothing is decided about it", text_of("reason")),
 )
-
-
-def ask(client: EngineClient, *, dot: bool) -> dict[str, Any]:
-    """What the next cycle would do; with the reconfiguration graph as ``dot``. Raises RmspluginError."""
-    answer = client.request("GET", f"/v1/plan{'?dot=1' if dot else ''}", timeout_s=_TIMEOUT_S)
-    if "plan" not in answer:
-        raise UnavailableError("the engine answered without 'plan'; are engine and command of the same version?")
-    return answer
 
 
 def lines(answer: Mapping[str, Any]) -> Iterator[str]:

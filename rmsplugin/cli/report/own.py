@@ -7,15 +7,11 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
-from rmsplugin.client import EngineClient
+from rmsplugin.api.binding import Engine, pieces_of
 from rmsplugin.errors import ForbiddenError, NotFoundError, ReportError, UnavailableError
 from rmsplugin.report.writing import Row, head_of
-
-#: The engine answers at the end of the report, or after so long with how far it is.
-_WAIT_S = 1
-_PATIENCE_S = 60.0
 
 
 class OwnReport:
@@ -44,12 +40,12 @@ class OwnReport:
 
 @contextmanager
 def own_report(
-    client: EngineClient, arguments: argparse.Namespace, *, lives: bool, show: Callable[[str, float], None]
+    engine: Engine, arguments: argparse.Namespace, *, lives: bool, show: Callable[[str, float], None]
 ) -> Iterator[OwnReport]:
     """Have the engine make a report, and fetch it; it is there inside the block.
 
     Args:
-        client: reaches the engine.
+        engine: that is asked.
         arguments: of the command: times, and what jobs.
         lives: whether to ask for the jobs' lives in intervals, with where their VMs ran.
         show: called with what is being done, and the part of it that is.
@@ -69,27 +65,9 @@ def own_report(
     }
     with tempfile.TemporaryFile("w+", encoding="ascii") as file:
         try:
-            number = client.request("POST", "/v1/reports", question)["report"]
-            for text in _pieces(client, number, show):
+            number = engine.begin_report(question)
+            for text in pieces_of(engine, number, show):
                 file.write(text)
         except (ForbiddenError, NotFoundError) as error:
             raise ReportError(str(error)) from None
         yield OwnReport(file)
-
-
-def _pieces(client: EngineClient, number: int, show: Callable[[str, float], None]) -> Iterator[str]:
-    """The text of a report, once it is made."""
-    fetched, size = 0, 1
-    while fetched < size:
-        answer: dict[str, Any] = client.request(
-            "GET", f"/v1/reports/{number}?wait={_WAIT_S}&from={fetched}", timeout_s=_PATIENCE_S
-        )
-        if not answer["made"]:
-            show(answer["doing"], answer["part"])
-            continue
-        if not answer["text"]:
-            raise UnavailableError("the engine's report ends in the middle; ask for it again")
-        yield answer["text"]
-        size = answer["bytes"]
-        fetched += len(answer["text"])
-        show("fetching the report", fetched / size)

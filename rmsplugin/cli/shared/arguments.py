@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from rmsplugin.model import job_names
 
@@ -62,11 +61,6 @@ def job_id(text: str) -> str:
         return job_names.parse(text).text
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def job_path(text: str) -> str:
-    """Where the engine's API has what is called so."""
-    return f"/v1/jobs/{quote(text, safe='')}"
 
 
 def job_ids(text: str) -> tuple[str, ...]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pwd
 from typing import TYPE_CHECKING
 
-from rmsplugin.errors import SettingsError, UnavailableError
-
 if TYPE_CHECKING:
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.binding import Engine
     from rmsplugin.settings import Settings
 
 
@@ -20,25 +17,13 @@ def read_settings(argument: str | None) -> Settings:
     return settings.load(settings.settings_path(argument))
 
 
-def connect(settings: Settings) -> EngineClient:
+def connect(settings: Settings) -> Engine:
     """Reach the engine by its socket when it is on this host, else over TCP with munge.
 
     Raises:
         UnavailableError: there is no socket here, and the settings name no address.
         SettingsError: the account that the engine runs as does not exist here.
     """
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.binding import Engine
 
-    engine = settings.engine
-    if engine.socket.exists():
-        return EngineClient.unix(str(engine.socket))
-    if not engine.url:
-        raise UnavailableError(
-            f"no engine on this host (there is no {engine.socket}), and engine.url, where it would be reached from "
-            "other hosts, is not set in the settings"
-        )
-    try:
-        uid = pwd.getpwnam(engine.user).pw_uid
-    except KeyError:
-        raise SettingsError(f"engine.user: no account {engine.user!r} on this host") from None
-    return EngineClient.tcp(engine.url, uid)
+    return Engine.of(settings)

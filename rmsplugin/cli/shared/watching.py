@@ -9,46 +9,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rmsplugin.cli.shared.table import printable, short_bytes
-from rmsplugin.errors import OperationFailedError, UnavailableError
+from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from rmsplugin.client import EngineClient
+    from rmsplugin.api.answers import Operation
+    from rmsplugin.api.binding import Engine
 
 #: Longest wait of one request when nobody watches.
 _WAIT_S = 20.0
 #: The same when somebody does.
 _WATCHED_WAIT_S = 0.5
-#: An engine that is restarted while it works goes on with the operation; so long it is waited for.
-_PATIENCE_S = 60.0
 
 
-def watch(client: EngineClient, number: int, title: str) -> dict[str, Any]:
+def watch(engine: Engine, number: int, title: str) -> Operation:
     """Wait for the end of an operation."""
     with _Display(title) as display:
-        wait_s = _WATCHED_WAIT_S if display.shown else _WAIT_S
-        silent_since: float | None = None
-        while True:
-            try:
-                operation = client.request("GET", f"/v1/operations/{number}?wait={wait_s:g}", timeout_s=wait_s + 10)
-            except UnavailableError as error:
-                silent_since = silent_since or time.monotonic()
-                if time.monotonic() - silent_since > _PATIENCE_S:
-                    raise UnavailableError(
-                        f"{error}; operation {number} goes on when the engine is back: see `rmsplugin events`"
-                    ) from None
-                time.sleep(1)
-                continue
-            except KeyboardInterrupt:
-                print(
-                    f"operation {number} goes on in the engine; `rmsplugin vjobs` shows how far it is", file=sys.stderr
-                )
-                raise
-            silent_since = None
-            if operation.get("state") != "running":
-                return operation
-            display.update(int(operation.get("bytes_done") or 0), int(operation.get("bytes_total") or 0))
+        try:
+            return engine.wait(
+                number,
+                each_s=_WATCHED_WAIT_S if display.shown else _WAIT_S,
+                seen=lambda now: display.update(int(now.get("bytes_done") or 0), int(now.get("bytes_total") or 0)),
+            )
+        except KeyboardInterrupt:
+            print(f"operation {number} goes on in the engine; `rmsplugin vjobs` shows how far it is", file=sys.stderr)
+            raise
 
 
 def refuse_failed(operation: Mapping[str, Any]) -> None:

@@ -1,0 +1,422 @@
+"""Binding: the API of the engine for programs in Python, with types: for portals, and for the command line.
+
+    from rmsplugin.api.binding import Engine
+
+    engine = Engine.of_site()
+    for vjob in engine.vjobs():
+        print(vjob["display_id"], vjob["state"], vjob["reason"])
+    engine.wait(engine.suspend("12"))
+
+A method is named after its route in ``rmsplugin.api.routes``, which says who may ask for it. The caller is the user as
+whom the program runs: the kernel, or munge, proves it to the engine.
+
+Errors are those of ``rmsplugin.errors``. Their text is a sentence for a person, their ``status`` the engine's HTTP
+status: NotFoundError (404), ForbiddenError (401, 403), RefusedError (400, 409), UnavailableError (429, 5xx, or 0: no
+engine answered).
+"""
+
+from __future__ import annotations
+
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from rmsplugin import defaults
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import RefusedError, SettingsError, UnavailableError, UnreachableError
+
+if TYPE_CHECKING:
+    from rmsplugin.api import answers
+    from rmsplugin.settings import Settings
+
+#: An engine that has not taken the connection by then is passed over, where there are others: seconds.
+_CONNECT_S = 1.0
+#: Longest wait of one question how far an operation is.
+_WAIT_S = 20.0
+#: An engine that is restarted while it works goes on with the operation; so long it is waited for.
+_PATIENCE_S = 60.0
+#: Guests are asked for up to 20 s, and a user has two turns at a time.
+_USAGE_S = 60.0
+#: A cycle that runs is waited for, and a look at silent nodes and a solver that fails both take their time.
+_PLAN_S = 300.0
+#: All states are read before anything begins: as long as copying them may take.
+_VERIFY_S = 3600.0
+#: Both commands of nodes.fence and nodes.fence_status may take their whole bound, an hour each.
+_FENCE_S = 7300.0
+#: A node that does not answer is noticed at the bound of a connection.
+_GONE_S = 120.0
+#: The most rows that the engine tells at once.
+_MOST_ROWS = 10_000
+
+
+class SeveralError(RefusedError):
+    """The name means several elements of a job array, and nothing was begun: ask for each of them.
+
+    Attributes:
+        elements: each with its display id and its state.
+    """
+
+    def __init__(self, name: str, elements: list[answers.Element]) -> None:
+        super().__init__(f"{name} is a job array of {len(elements)} elements: name one of them")
+        self.elements = elements
+
+
+class Engine:
+    """The engine of a cluster; of several engines, the one that answers."""
+
+    def __init__(self, clients: Sequence[EngineClient], *, timeout_s: float = 30.0) -> None:
+        """Ask these, in their order, beginning with the one that answered last.
+
+        Args:
+            clients: at least one.
+            timeout_s: the longest silence of the engine, where a request takes no longer by its nature.
+        """
+        self._clients = list(clients)
+        self._timeout_s = timeout_s
+
+    @classmethod
+    def here(cls, socket: str = defaults.SOCKET, *, timeout_s: float = 30.0) -> Engine:
+        """The engine on this host."""
+        return cls([EngineClient.unix(socket)], timeout_s=timeout_s)
+
+    @classmethod
+    def at(cls, urls: Sequence[str], *, user: str = defaults.USER, timeout_s: float = 30.0) -> Engine:
+        """The engine at one of these addresses, reached over TCP.
+
+        Args:
+            urls: each ``http://HOST:PORT``, at least one.
+            user: the account that the engine runs as; answers of others but root are refused.
+            timeout_s: as of ``Engine``.
+
+        Raises:
+            SettingsError: there is no such account here.
+            RefusedError: a URL is not of that form.
+        """
+        uid = _uid(user)
+        return cls([EngineClient.tcp(url, uid) for url in urls], timeout_s=timeout_s)
+
+    @classmethod
+    def of_site(cls, config: str | None = None) -> Engine:
+        """The engine that the settings file names, as the commands find it. Raises SettingsError, UnavailableError."""
+        from rmsplugin import settings
+
+        return cls.of(settings.load(settings.settings_path(config)))
+
+    @classmethod
+    def of(cls, settings: Settings) -> Engine:
+        """The engine of these settings: by its socket when it is on this host, else over TCP with munge.
+
+        Raises:
+            UnavailableError: there is no socket here, and the settings name no address.
+            SettingsError: the account that the engine runs as does not exist here.
+        """
+        engine = settings.engine
+        if engine.socket.exists():
+            return cls.here(str(engine.socket))
+        if not engine.url:
+            raise UnavailableError(
+                f"no engine on this host (there is no {engine.socket}), and engine.url, where it would be reached from "
+                "other hosts, is not set in the settings"
+            )
+        return cls.at([engine.url], user=engine.user)
+
+    # -- monitoring ----------------------------------------------------------------------------------------------
+
+    def status(self) -> answers.Status:
+        """The engine, and what it did last."""
+        return cast("answers.Status", self._get("/v1/status"))
+
+    def nodes(self) -> list[answers.Node]:
+        """The nodes that may host VMs, and what of them is taken."""
+        return cast("list[answers.Node]", rows_of(self._get("/v1/nodes"), "nodes"))
+
+    def groups(self) -> list[answers.Group]:
+        """The groups of VM hosts."""
+        return cast("list[answers.Group]", rows_of(self._get("/v1/groups"), "groups"))
+
+    def schedule(self) -> list[answers.Scheduled]:
+        """What is done at times of day."""
+        return cast("list[answers.Scheduled]", rows_of(self._get("/v1/schedule"), "schedule"))
+
+    def vjobs(self, *, ended: int = 0) -> list[answers.VJob]:
+        """The vjobs that have not ended, and the newest ``ended`` that have, in order of first submission."""
+        return self.vjobs_and_more(ended=ended or None)[0]
+
+    def vjobs_and_more(self, *, ended: int | None = None) -> tuple[list[answers.VJob], bool]:
+        """As ``vjobs``, and whether there are more that have ended than were asked for; None: not asked for."""
+        rows, first = self._pages("/v1/vjobs" if ended is None else f"/v1/vjobs?ended=1&limit={ended}", "vjobs")
+        older, more = self._older(first, ended or 0)
+        found = cast("list[answers.VJob]", [*rows, *older])
+        return sorted(found, key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0)), more
+
+    def vjobs_named(self, name: str) -> list[answers.VJob]:
+        """The vjobs of this name, ended or not: one, or elements of an array; none is no error."""
+        rows, _ = self._pages(f"/v1/vjobs?ended=1&vjob={_quoted(name)}", "vjobs")
+        return cast("list[answers.VJob]", rows)
+
+    def vjob(self, name: str) -> answers.VJob | answers.UnmetVJob:
+        """One vjob, also one that the engine has not met yet. Raises NotFoundError."""
+        return cast("answers.VJob", part_of(self._get(_job(name)), "vjob"))
+
+    def vms(self) -> list[answers.VM]:
+        """The VMs of vjobs that have not ended."""
+        return cast("list[answers.VM]", self._pages("/v1/vms", "vms")[0])
+
+    def usage(self, name: str) -> list[answers.Usage]:
+        """What the processes of vjobs of this name have used; VMs that run are asked now."""
+        return cast("list[answers.Usage]", part_of(self._get(_job(name, "/usage"), _USAGE_S), "usage"))
+
+    def decisions(self, name: str) -> list[answers.Decided]:
+        """The decisions about vjobs of this name, oldest first."""
+        return cast("list[answers.Decided]", rows_of(self._get(_job(name, "/decisions")), "decisions"))
+
+    def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[answers.Event]:
+        """What happened after the event number ``since``, oldest first: the newest ``limit`` events."""
+        query = {"since": str(since), "limit": str(limit)} | ({"vjob": vjob} if vjob else {})
+        path = f"/v1/events?{urllib.parse.urlencode(query)}"
+        return cast("list[answers.Event]", rows_of(self._get(path), "events"))
+
+    def cycles(self, *, limit: int = 20) -> list[answers.Cycle]:
+        """The newest ``limit`` context switches, oldest first."""
+        answer = self._get(f"/v1/cycles?limit={min(limit, _MOST_ROWS)}")
+        return cast("list[answers.Cycle]", rows_of(answer, "cycles"))
+
+    def cycle(self, number: int) -> answers.CycleAnswer:
+        """One context switch with its steps. Raises NotFoundError."""
+        answer = self._get(f"/v1/cycles/{number}")
+        rows_of(answer, "steps")
+        part_of(answer, "cycle")
+        return cast("answers.CycleAnswer", answer)
+
+    def plan(self, *, dot: bool = False) -> answers.Preview:
+        """The context switch that the next cycle would make; with its graph as ``dot``."""
+        answer = self._get(f"/v1/plan{'?dot=1' if dot else ''}", _PLAN_S)
+        part_of(answer, "plan")
+        return cast("answers.Preview", answer)
+
+    def openapi(self) -> answers.OpenApi:
+        """The description of the API that this engine has."""
+        return cast("answers.OpenApi", self._get("/v1/openapi.json"))
+
+    # -- control -------------------------------------------------------------------------------------------------
+
+    def suspend(self, name: str) -> int:
+        """Save a running or paused vjob. Returns the number of the operation. Raises SeveralError."""
+        return self._begin(name, "suspend", {})
+
+    def resume(self, name: str, *, to: str = "") -> int:
+        """Resume a sleeping or paused vjob, ``to`` this node. Returns as ``suspend``."""
+        return self._begin(name, "resume", {"to": to})
+
+    def migrate(self, name: str, *, vm: str = "", to: str = "") -> int:
+        """Migrate one VM, or all VMs, of a running vjob, ``to`` this node. Returns as ``suspend``."""
+        return self._begin(name, "migrate", {"to": to, "vm": vm})
+
+    def operation(self, number: int, *, wait_s: float = 0.0) -> answers.Operation:
+        """How far an operation is, at its end or after ``wait_s`` seconds."""
+        return cast("answers.Operation", self._get(f"/v1/operations/{number}?wait={wait_s:g}", wait_s + 10))
+
+    def wait(
+        self, number: int, *, each_s: float = _WAIT_S, seen: Callable[[answers.Operation], object] = lambda _: None
+    ) -> answers.Operation:
+        """The operation at its end, done or failed. An engine that is restarted meanwhile is waited for.
+
+        Args:
+            number: of the operation.
+            each_s: the time between two looks, in seconds; the end is told at once.
+            seen: called at each look before the end.
+
+        Raises:
+            UnavailableError: no engine answered for a minute; the operation goes on when one is back.
+        """
+        silent_since: float | None = None
+        while True:
+            try:
+                operation = self.operation(number, wait_s=each_s)
+            except UnavailableError as error:
+                silent_since = silent_since or time.monotonic()
+                if time.monotonic() - silent_since > _PATIENCE_S:
+                    raise UnavailableError(
+                        f"{error}; operation {number} goes on when the engine is back: see `rmsplugin events`"
+                    ) from None
+                time.sleep(1)
+                continue
+            silent_since = None
+            if operation.get("state") != "running":
+                return operation
+            seen(operation)
+
+    def states(self) -> list[answers.SavedStates]:
+        """Saved states that were put aside: one's own, for operators all."""
+        return cast("list[answers.SavedStates]", self._pages("/v1/states", "states")[0])
+
+    def take_back(self, number: int) -> int:
+        """Let a vjob sleep in saved states that were put aside. Returns the number of the operation."""
+        return int(part_of(self._post(f"/v1/states/{number}/take-back", None, _VERIFY_S), "operation"))
+
+    def drop_states(self, number: int) -> answers.Ok:
+        """Delete saved states that were put aside."""
+        return cast("answers.Ok", self._post(f"/v1/states/{number}/drop"))
+
+    # -- orders --------------------------------------------------------------------------------------------------
+
+    def pause(self) -> answers.PauseAnswer:
+        """Begin no context switch, start or resume until ``unpause``."""
+        return cast("answers.PauseAnswer", self._post("/v1/pause", {}))
+
+    def unpause(self) -> answers.PauseAnswer:
+        """End the pause."""
+        return cast("answers.PauseAnswer", self._post("/v1/unpause", {}))
+
+    def confirm(self, vjobs: Sequence[str]) -> list[str]:
+        """What is held back about these vjobs is true. Returns the vjobs on which the next cycle acts."""
+        return list(part_of(self._post("/v1/confirm", {"vjobs": list(vjobs)}), "confirmed"))
+
+    def new_store(self, store: str) -> answers.Ok:
+        """The store of this node, or the one called ``shared``, is a new one."""
+        return cast("answers.Ok", self._post("/v1/new-store", {"store": store}))
+
+    def node_gone(self, node: str) -> answers.NodeOrder:
+        """The node is dead, or its VMs are gone."""
+        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/gone", None, _GONE_S))
+
+    def node_fence(self, node: str) -> answers.NodeOrder:
+        """Cut the power of the node."""
+        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/fence", None, _FENCE_S))
+
+    def node_back(self, node: str) -> answers.Ok:
+        """The node is there again."""
+        return cast("answers.Ok", self._post(f"/v1/nodes/{_quoted(node)}/back"))
+
+    # -- reports, and the way to VMs -----------------------------------------------------------------------------
+
+    def begin_report(self, question: Mapping[str, Any]) -> int:
+        """Have a report made; the keys of the question are those of the route. Returns its number."""
+        return int(part_of(self._post("/v1/reports", dict(question)), "report"))
+
+    def report(self, number: int, *, begin: int = 0, wait_s: float = 1.0) -> answers.ReportComing | answers.ReportPiece:
+        """A piece of a report from that byte on, or how far it is after ``wait_s`` seconds."""
+        path = f"/v1/reports/{number}?wait={wait_s:g}&from={begin}"
+        return cast("answers.ReportPiece", self._get(path, wait_s + _PATIENCE_S))
+
+    def access(self, name: str, *, wait_s: float = 10.0) -> answers.Access | answers.Waits:
+        """The way to the VMs of one's own vjob, once they are up, at the latest after ``wait_s`` seconds."""
+        return cast("answers.Access", self._get(_job(name, f"/access?wait={wait_s:g}"), wait_s + 10))
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def _get(self, path: str, timeout_s: float = 0.0) -> dict[str, Any]:
+        # A question may be asked again, whatever became of it.
+        return self._ask("GET", path, None, timeout_s, UnavailableError)
+
+    def _post(self, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = 0.0) -> dict[str, Any]:
+        # An order that an engine may have taken is not given to another.
+        return self._ask("POST", path, body, timeout_s, UnreachableError)
+
+    def _ask(
+        self,
+        method: Literal["GET", "POST"],
+        path: str,
+        body: Mapping[str, Any] | None,
+        timeout_s: float,
+        passed_over: type[UnavailableError],
+    ) -> dict[str, Any]:
+        """The answer of the first engine that gives one; the next is asked only after an error of ``passed_over``."""
+        clients, timeout_s = list(self._clients), timeout_s or self._timeout_s
+        connect_s = _CONNECT_S if len(clients) > 1 else timeout_s
+        for client in clients:
+            try:
+                answer = client.request(method, path, body, timeout_s=timeout_s, connect_s=connect_s)
+            except passed_over:
+                if client is clients[-1]:
+                    raise
+            else:
+                self._clients.sort(key=lambda each: each is not client)
+                return answer
+        raise UnavailableError("there is no engine to ask")
+
+    def _begin(self, name: str, what: str, wishes: Mapping[str, str]) -> int:
+        body = {key: value for key, value in wishes.items() if value}
+        answer = self._post(_job(name, f"/{what}"), body)
+        if "elements" in answer:
+            raise SeveralError(name, answer["elements"])
+        return int(part_of(answer, "operation"))
+
+    # -- lists that are told a part at a time --------------------------------------------------------------------
+
+    def _pages(self, path: str, key: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """All rows of a list, read page by page; and the first answer, for what else it says."""
+        first = answer = self._get(path)
+        rows = list(rows_of(answer, key))
+        last = 0
+        while (following := answer.get("next")) and following > last:  # or it would have no end
+            last = following
+            answer = self._get(f"{path}{'&' if '?' in path else '?'}after={following}")
+            rows += rows_of(answer, key)
+        return rows, first
+
+    def _older(self, first: Mapping[str, Any], most: int) -> tuple[list[dict[str, Any]], bool]:
+        """The vjobs that have ended and are older than those of a first page, ``most`` in all; are there more?"""
+        rows: list[dict[str, Any]] = []
+        told, answer = int(first.get("ended") or 0), first
+        while (before := answer.get("older")) and told < most:
+            answer = self._get(f"/v1/vjobs?ended=1&before={before}&limit={most - told}")
+            page = rows_of(answer, "vjobs")
+            if not page:
+                break  # or it might have no end
+            rows += page
+            told += len(page)
+        return rows, bool(answer.get("more"))
+
+
+def part_of(answer: Mapping[str, Any], key: str) -> Any:
+    """A part of an answer. Raises UnavailableError: it has none."""
+    if key not in answer:
+        raise _without(key)
+    return answer[key]
+
+
+def rows_of(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The rows of an answer. Raises UnavailableError: it has none."""
+    rows = answer.get(key)
+    if not isinstance(rows, list):
+        raise _without(key)
+    return rows
+
+
+def pieces_of(engine: Engine, number: int, show: Callable[[str, float], None]) -> Iterator[str]:
+    """The text of a report, once it is made; ``show`` is called with what is done, and the part of it that is."""
+    fetched, size = 0, 1
+    while fetched < size:
+        answer = engine.report(number, begin=fetched)
+        if answer["made"] is False:
+            show(answer["doing"], answer["part"])
+            continue
+        if not answer["text"]:
+            raise UnavailableError("the engine's report ends in the middle; ask for it again")
+        yield answer["text"]
+        size = answer["bytes"]
+        fetched += len(answer["text"])
+        show("fetching the report", fetched / size)
+
+
+def _without(key: str) -> UnavailableError:
+    return UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+
+
+def _job(name: str, ending: str = "") -> str:
+    return f"/v1/jobs/{_quoted(name)}{ending}"
+
+
+def _quoted(word: str) -> str:
+    return urllib.parse.quote(word, safe="")
+
+
+def _uid(user: str) -> int:
+    import pwd
+
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise SettingsError(f"engine.user: no account {user!r} on this host") from None
