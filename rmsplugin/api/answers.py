@@ -402,6 +402,10 @@ class Node(TypedDict):
         cpus_used: CPUs that VMs have taken, or demand.
         memory_mib: memory that VMs may take.
         memory_used_mib: memory that VMs have taken, or need.
+        cpu_load: its load average of a minute, as slurmd measured it; null: not measured.
+        memory_free_mib: memory that no process there has, likewise.
+        watts: the power that it takes, likewise: where Slurm has a plugin for energy.
+        temperature_c: its temperature in degrees Celsius, likewise: where Slurm has external sensors.
         vms: number of VMs on it.
         room: the engine's room there: none, requested, starting, held or leaving.
         room_job: the room's job in Slurm; null: none.
@@ -424,6 +428,10 @@ class Node(TypedDict):
     cpus_used: float
     memory_mib: int
     memory_used_mib: int
+    cpu_load: float | None
+    memory_free_mib: int | None
+    watts: int | None
+    temperature_c: int | None
     vms: int
     room: Literal["none", "requested", "starting", "held", "leaving"]
     room_job: int | None

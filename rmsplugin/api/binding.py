@@ -17,6 +17,7 @@ engine answered).
 
 from __future__ import annotations
 
+import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,8 +26,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from rmsplugin import defaults
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import RefusedError, SettingsError, UnavailableError, UnreachableError
+from rmsplugin.model import job_names
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rmsplugin.api import answers
     from rmsplugin.settings import Settings
 
@@ -65,14 +69,18 @@ class SeveralError(RefusedError):
 class Engine:
     """The engine of a cluster; of several engines, the one that answers."""
 
-    def __init__(self, clients: Sequence[EngineClient], *, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, clients: Sequence[EngineClient], *, timeout_s: float = 30.0, scancel: str | Path = "scancel"
+    ) -> None:
         """Ask these, in their order, beginning with the one that answered last.
 
         Args:
             clients: at least one.
             timeout_s: the longest silence of the engine, where a request takes no longer by its nature.
+            scancel: Slurm's program of that name.
         """
         self._clients = list(clients)
+        self._scancel = str(scancel)
         self._timeout_s = timeout_s
 
     @classmethod
@@ -113,13 +121,17 @@ class Engine:
         """
         engine = settings.engine
         if engine.socket.exists():
-            return cls.here(str(engine.socket))
-        if not engine.url:
+            found = cls.here(str(engine.socket))
+        elif not engine.url:
             raise UnavailableError(
                 f"no engine on this host (there is no {engine.socket}), and engine.url, where it would be reached from "
                 "other hosts, is not set in the settings"
             )
-        return cls.at([engine.url], user=engine.user)
+        else:
+            found = cls.at([engine.url], user=engine.user)
+        if settings.slurm.bin_dir:
+            found._scancel = f"{settings.slurm.bin_dir}/scancel"
+        return found
 
     # -- monitoring ----------------------------------------------------------------------------------------------
 
@@ -212,6 +224,26 @@ class Engine:
     def migrate(self, name: str, *, vm: str = "", to: str = "") -> int:
         """Migrate one VM, or all VMs, of a running vjob, ``to`` this node. Returns as ``suspend``."""
         return self._begin(name, "migrate", {"to": to, "vm": vm})
+
+    def cancel(self, name: str) -> None:
+        """Cancel the jobs of this name by Slurm's `scancel`, as the user as whom this program runs; no request.
+
+        Raises:
+            RefusedError: the name is none, or Slurm refuses, in its words.
+            UnavailableError: there is no `scancel` here, or it does not end.
+        """
+        try:
+            job = job_names.parse(name).text
+            ended = subprocess.run(
+                [self._scancel, job], capture_output=True, text=True, timeout=self._timeout_s, stdin=subprocess.DEVNULL
+            )
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UnavailableError(f"scancel cannot be run: {error}") from None
+        if ended.returncode != 0:
+            said = ended.stderr.strip().partition("\n")[0] or f"scancel ended with {ended.returncode}"
+            raise RefusedError(said)
 
     def operation(self, number: int, *, wait_s: float = 0.0) -> answers.Operation:
         """How far an operation is, at its end or after ``wait_s`` seconds."""

@@ -17,7 +17,7 @@ PACKAGE = Path(rmsplugin.__file__).parent
 
 #: Layer -> the layers and modules of ours that it may import, besides itself and `errors`.
 ALLOWED = {
-    "api": {"client", "defaults", "settings"},
+    "api": {"client", "defaults", "model", "settings"},
     "model": set(),
     "packing": {"model"},
     "decision": {"model", "packing"},

@@ -86,6 +86,23 @@ class RmsJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Readings:
+    """What the RMS's daemon last measured on a node; None: the RMS, or the node, does not measure it.
+
+    Attributes:
+        cpu_load: the load average of a minute.
+        memory_free_mib: memory that no process has.
+        watts: the power that it takes.
+        temperature_c: of its sensor, in degrees Celsius.
+    """
+
+    cpu_load: float | None = None
+    memory_free_mib: int | None = None
+    watts: int | None = None
+    temperature_c: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RmsNode:
     """One node as the RMS has it."""
 
@@ -98,6 +115,8 @@ class RmsNode:
     features: tuple[str, ...] = ()  # the active ones
     reason: str = ""  # the reason why it is drained or down
     address: str = ""  # its address, by name or number (NodeAddr); empty: its name
+    #: They are only shown: a node whose load has changed is the same node.
+    readings: Readings = field(default=Readings(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-from rmsplugin.adapters.rms.base import RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.base import Readings, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.model.hostlist import expand
 
 # A node in one of these states can take no new job, and its former jobs are gone or out of reach.
@@ -47,8 +47,24 @@ def nodes(text: str) -> dict[str, RmsNode]:
             features=words(record.get("ActiveFeatures", "")),
             reason=reason[1].strip() if reason else "",
             address=record.get("NodeAddr", ""),
+            readings=readings(record),
         )
     return found
+
+
+def readings(record: Mapping[str, str]) -> Readings:
+    """What slurmd measured on a node; Slurm writes "N/A" or "n/s" for what it does not know, and 0 W for no meter."""
+    load = record.get("CPULoad", "")
+    return Readings(
+        cpu_load=float(load) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", load) else None,
+        memory_free_mib=_number(record.get("FreeMem", "")),
+        watts=_number(record.get("CurrentWatts", "")) or None,
+        temperature_c=_number(record.get("ExtSensorsTemp", "")),
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 def node(
@@ -60,6 +76,7 @@ def node(
     features: tuple[str, ...] = (),
     reason: str = "",
     address: str = "",
+    readings: Readings | None = None,
 ) -> RmsNode:
     """Make a node from Slurm's facts; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
     flags = set(re.findall(r"[A-Z_]+", state))
@@ -74,6 +91,7 @@ def node(
         features=features,
         reason=reason,
         address=address,
+        readings=readings or Readings(),
     )
 
 

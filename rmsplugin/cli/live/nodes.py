@@ -35,6 +35,15 @@ FIELDS = (
     Field("cpusused", "CPUs that VMs have taken", text_of("cpus_used"), right=True),
     Field("memory", "memory that VMs may take", mebibytes_of("memory_mib"), right=True),
     Field("memoryused", "memory that VMs have taken", mebibytes_of("memory_used_mib"), right=True),
+    Field("load", "its load average of a minute, as slurmd measured it", text_of("cpu_load"), right=True),
+    Field("memoryfree", "memory that no process there has, likewise", mebibytes_of("memory_free_mib"), right=True),
+    Field("watts", "the power that it takes, where Slurm has a plugin for energy", text_of("watts"), right=True),
+    Field(
+        "temperature",
+        "degrees Celsius, where Slurm has external sensors",
+        text_of("temperature_c"),
+        right=True,
+    ),
     Field(
         "room",
         "the engine's room there: held; leaving, when it has to be given back; requested or starting, when Slurm has "

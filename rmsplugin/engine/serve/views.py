@@ -222,6 +222,7 @@ def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, An
 
 def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[NodeRest]) -> dict[str, Any]:
     node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
+    readings = node.readings
     return {
         "name": name,
         "state": "unreachable" if name in seen.unreachable else node.state.lower(),
@@ -229,6 +230,10 @@ def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[Nod
         "cpus_used": host.used.cpus,
         "memory_mib": host.capacity.memory_mib,
         "memory_used_mib": host.used.memory_mib,
+        "cpu_load": readings.cpu_load,
+        "memory_free_mib": readings.memory_free_mib,
+        "watts": readings.watts,
+        "temperature_c": readings.temperature_c,
         "vms": host.vms,
         "room": str(room.state) if room else "none",
         "room_job": room.job_id if room else None,

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from rmsplugin.adapters.rms import slurm_records
+from rmsplugin.adapters.rms.base import Readings
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.41 AvailableFeatures=big,ib "
@@ -44,6 +45,27 @@ def test_nodes(state: str, up: bool, draining: bool) -> None:
     node = found["n1"]
     assert (node.cpus, node.memory_mib, node.up, node.draining, node.state) == (2, 2000, up, draining, state)
     assert node.features == ("big", "ib")
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("", Readings(0.41, 23149, None, None)),
+        (" CurrentWatts=310 AveWatts=290", Readings(0.41, 23149, 310, None)),
+        (" CurrentWatts=0 AveWatts=0", Readings(0.41, 23149, None, None)),
+        (" CurrentWatts=n/s AveWatts=n/s", Readings(0.41, 23149, None, None)),
+    ],
+)
+def test_what_slurmd_measured_on_a_node(printed: str, told: Readings) -> None:
+    text = NODE.format("IDLE", "")
+    assert slurm_records.nodes(text.replace(" ExtSensorsTemp", f"{printed} ExtSensorsTemp"))["n1"].readings == told
+    silent = text.replace("0.41", "N/A").replace("23149", "N/A").replace("Temp=n/s", "Temp=41")
+    assert slurm_records.nodes(silent)["n1"].readings == Readings(temperature_c=41)
+
+
+def test_a_node_whose_load_has_changed_is_the_same_node() -> None:
+    text = NODE.format("IDLE", "")
+    assert slurm_records.nodes(text) == slurm_records.nodes(text.replace("0.41", "7.5"))
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,27 @@ def test_elements_of_an_array_are_named_in_the_error(served: Served) -> None:
     assert found.value.elements == [{"vjob": "20_1", "state": "running"}, {"vjob": "20_2", "state": "running"}]
 
 
+# -- removal, which is Slurm's ----------------------------------------------------------------------------------------
+
+
+def test_a_vjob_is_removed_by_scancel_as_its_user(tmp_path: Path) -> None:
+    program = tmp_path / "scancel"
+    program.write_text(
+        f'#!/bin/sh\necho "$# $1" >>{tmp_path}/asked\n[ "$1" != 13 ] || {{ echo "no such job" >&2; exit 1; }}\n'
+    )
+    program.chmod(0o755)
+    engine = Engine([], scancel=program)
+    engine.cancel("12_[1-3,7]")
+    with pytest.raises(RefusedError, match="no such job"):
+        engine.cancel("13")
+    for name in ("--state=RUNNING", "12 13", "-u alice", ""):
+        with pytest.raises(RefusedError, match="is not a job id"):
+            engine.cancel(name)
+    assert (tmp_path / "asked").read_text() == "1 12_[1-3,7]\n1 13\n"
+    with pytest.raises(UnavailableError, match="scancel cannot be run"):
+        Engine([], scancel=tmp_path / "none").cancel("12")
+
+
 # -- whom it asks ------------------------------------------------------------------------------------------------------
 
 

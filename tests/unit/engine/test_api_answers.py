@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from scenarios.world import World
 from unit.api_forms import route_of
 from unit.served import ME, Served
 
+from rmsplugin.adapters.rms.base import Readings
 from rmsplugin.api.routes import ROUTES, Key, Route, path_of
 from rmsplugin.decision.reservation import Reservation, Reservations
 from rmsplugin.engine.context.machines import state_path
@@ -77,6 +79,7 @@ def test_every_request_is_answered_in_the_form_that_its_route_describes(served: 
 
 def monitoring(ask: Teller, world: World) -> None:
     ask("GET", "/v1/nodes")  # before the first look
+    world.rms.nodes["n1"] = replace(world.rms.nodes["n1"], readings=Readings(0.41, 23149, 310, 41))
     job, big = world.running(), world.submit(vms=3, cpus=2)
     world.tick()
     ledger = world.context.ledger
@@ -94,6 +97,8 @@ def monitoring(ask: Teller, world: World) -> None:
     assert "cpus" not in ask("GET", f"/v1/jobs/{stranger}")["vjob"], "no cycle has met it"
     assert ask("GET", "/v1/vms")["vms"] and ask("GET", "/v1/groups")["groups"]
     nodes = ask("GET", "/v1/nodes")["nodes"]
+    keys = ("cpu_load", "memory_free_mib", "watts", "temperature_c")
+    assert [[node[key] for key in keys] for node in nodes] == [[0.41, 23149, 310, 41], [None] * 4, [None] * 4]
     assert [node["name"] for node in nodes if node["rests"]] == ["n1"]
     assert [node["name"] for node in nodes if node["guests"]] == ["n2"]
     assert ask("GET", "/v1/events?limit=1000")["events"]
