@@ -129,6 +129,9 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         help="add a partition `shared`, whose VMs take the memory that they are seen to need",
     )
     up.add_argument(
+        "--network-filter", default="", metavar="NAME", help="network.filter of the settings (default: rmsplugin's)"
+    )
+    up.add_argument(
         "--owner",
         type=int,
         metavar="PID",
@@ -194,6 +197,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             cycle_s=arguments.cycle_s,
             watch_s=arguments.watch_s,
             observed_memory=arguments.observed_memory,
+            network_filter=arguments.network_filter,
             engine=not arguments.no_engine,
         )
         if arguments.owner is not None:

@@ -88,6 +88,7 @@ class Cluster:
     watch_s: float = 0.5
     engine: bool = True
     observed_memory: bool = False
+    network_filter: str = ""
     domain_type: str = "qemu"
     image_directory: str = ""
     ready: bool = False

@@ -65,7 +65,7 @@ bridge = "{bridge}"
 pool = "{pool}"
 prefix_length = {prefix_length}
 gateway = "{head}"
-
+{network_filter}
 [[guest.mounts]]
 source = "{head}:/home"
 target = "/home"
@@ -123,6 +123,7 @@ def install(cluster: Cluster) -> None:
         bridge=BRIDGE,
         pool=POOL,
         prefix_length=PREFIX_LENGTH,
+        network_filter=f'filter = "{cluster.network_filter}"\n' if cluster.network_filter else "",
         mount_options=MOUNT_OPTIONS,
         images=IMAGE_DIRECTORY,
         cmdline=CMDLINE,

@@ -153,13 +153,13 @@ class Network(Section):
     prefix_length: int = Field(..., ge=1, le=32, description="of the guests' network")
     gateway: str = Field("", description="the guests' default route; empty: none")
     filter: str = Field(
-        "rmsplugin-guest",
+        "nftables",
         pattern=r"^[A-Za-z0-9._-]{0,60}$",
-        description="libvirt's network filter (nwfilter) of each VM's interface; `rmsplugin-guest` lets out "
-        "only what has the VM's own addresses; the engine defines this filter on each node. "
-        "`nftables`: the same rules, made by the node's agent with one `nft` instead of some "
-        "seventy processes; another name: a filter of the site's, which gets the VM's address as "
-        "$IP; empty: none, and root in a guest can take any address",
+        description="filter of each VM's interface: `nftables` lets out only what has the VM's own addresses; the "
+        "node's agent makes it with one `nft`. `rmsplugin-guest`: the same rules as a network filter (nwfilter) of "
+        "libvirt's, which the engine defines on each node, and libvirt makes by some seventy processes a VM; another "
+        "name: a filter of libvirt's and the site's, which gets the VM's address as $IP; empty: none, and root in a "
+        "guest can take any address",
     )
     filter_dir: Path = Field(
         Path("/run/rmsplugin-filters"),

@@ -17,16 +17,17 @@ from order import is_one_of_many
 
 _WINDOW = "--demand-window-s"
 _OBSERVED = "--observed-memory"
+_FILTER = "--network-filter"
 #: Most that tests wait for starts a cycle at once. A cycle or a look at the queue takes ten processes or one.
 PERIODS = ("--cycle-s", "2", "--watch-s", "1")
 #: The kinds of VMs that many tests have.
 _USUAL = (("-c", "1", "--mem=96"), ("-c", "1", "--mem=128"), ("-c", "2", "--mem=96"))
 
 
-def _kind(directory: Path) -> tuple[str, float, bool]:
-    """How the nodes of a minicluster are borrowed, how soon demands fall, whether memory is observed."""
+def _kind(directory: Path) -> tuple[str, float, bool, str]:
+    """How the nodes of a minicluster are borrowed, how soon demands fall, if memory is observed, who filters VMs."""
     known = json.loads((directory / "state" / "cluster.json").read_text())
-    return known["rooms"], known["demand_window_s"], known["observed_memory"]
+    return known["rooms"], known["demand_window_s"], known["observed_memory"], known["network_filter"]
 
 
 def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
@@ -36,7 +37,8 @@ def minicluster(rooms: str, *options: str) -> Iterator[Cluster]:
     """
     kept = os.environ.get("RMSPLUGIN_E2E_DIR")
     window_s = float(options[options.index(_WINDOW) + 1]) if _WINDOW in options else 60.0
-    if kept and _kind(Path(kept)) == (rooms, window_s, _OBSERVED in options):
+    chosen = options[options.index(_FILTER) + 1] if _FILTER in options else ""
+    if kept and _kind(Path(kept)) == (rooms, window_s, _OBSERVED in options, chosen):
         yield Cluster(Path(kept))
         return
     # The session's may be up beside a module's.

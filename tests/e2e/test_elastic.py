@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -30,13 +31,15 @@ from e2e.rooms import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 GRACE_S = 60
+FILTER = "rmsplugin-guest"
 #: After which a native job that waits for a node is surely forgotten, on a loaded machine too.
 PATIENCE_S = 3 * GRACE_S
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    yield from minicluster("elastic", "--grace-s", str(GRACE_S))
+    # The filter that is not the default: VMs start, move, sleep and wake with it here.
+    yield from minicluster("elastic", "--grace-s", str(GRACE_S), "--network-filter", FILTER)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,14 @@ def watch(cluster: Cluster, clean: None) -> Iterator[Watch]:
 
 def node_states(cluster: Cluster) -> set[str]:
     return set(cluster.ok("sinfo", "-h", "-N", "-p", "plain", "-o", "%T").split())
+
+
+def filter_of(cluster: Cluster, job: int) -> str:
+    """The filter of libvirt's that the vjob's VM has where it runs, with its rules in the kernel there."""
+    node = host_of(cluster, job)
+    found = re.search("filterref filter='(.*)'", cluster.ok("virsh", "dumpxml", f"vjob{job}-0", host=node))
+    assert "libvirt-I-vnet" in cluster.ok("ebtables", "-t", "nat", "-L", host=node)
+    return found[1] if found else ""
 
 
 def take(cluster: Cluster, node: str) -> int:
@@ -85,6 +96,7 @@ def test_native_jobs_have_their_nodes_in_time_and_vjobs_move_or_sleep_and_finish
     assert "migrated" in cluster.events(small)
     assert "vjob-sleeping" not in cluster.events(small)
     wait_number(cluster, small)
+    assert filter_of(cluster, small) == FILTER, "it came there by a migration"
 
     taken.append(take(cluster, last))
     assert {guest.node for guest in machine.guests()} == {middle}
@@ -95,6 +107,7 @@ def test_native_jobs_have_their_nodes_in_time_and_vjobs_move_or_sleep_and_finish
 
     cluster.ok("scancel", *map(str, taken), user="bob")
     wait_number(cluster, large)
+    assert filter_of(cluster, large) == FILTER, "it woke there"
     finish(cluster, small, other, large)
     wait_held(cluster)
     # What nobody needs is given back.

@@ -9,7 +9,7 @@ import pytest
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.nodes.base import Guard
-from rmsplugin.adapters.platform.base import NODE_FILTER
+from rmsplugin.adapters.platform.base import OUR_FILTER
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vjob import VJobState
@@ -54,7 +54,7 @@ def guard_of(vm: VMRow) -> Guard:
 
 @pytest.fixture(params=[False, True], ids=["booted", "from templates"])
 def filtered(directory: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    world = World(directory, network_filter=NODE_FILTER, templates=request.param)
+    world = World(directory, templates=request.param)
     yield world
     world.close()
 
@@ -90,6 +90,9 @@ def test_a_vm_that_its_node_cannot_filter_is_not_created(filtered: World) -> Non
     assert looked.created == []
 
 
-def test_nodes_are_not_asked_where_libvirt_filters(world: World) -> None:
+@pytest.mark.parametrize("chosen", [OUR_FILTER, "", "of-the-site"])
+def test_nodes_are_not_asked_where_libvirt_filters_or_nobody(directory: Path, chosen: str) -> None:
+    world = World(directory, network_filter=chosen)
     world.running(vms=2)
     assert world.nodes.guards == {}
+    world.close()

@@ -230,7 +230,7 @@ class World:
         templates: bool = False,
         disks: bool = False,
         policy: str = "",
-        network_filter: str = "",
+        network_filter: str | None = None,
         capabilities: Capabilities = EVERYTHING,
         **hosts: Any,
     ) -> None:
@@ -240,14 +240,14 @@ class World:
         partition of that name, of a higher tier. ``nodes``: CPUs and MiB by name, if not those of ``NODES``.
         ``memory``: what of it VMs of the partition `vjob` take. ``templates``: whether the image's guests wait.
         ``disks``: whether its VMs have disks. ``policy``: by which the engine decides, if not by the default.
-        ``network_filter``: who filters what VMs send, if not the platform. ``capabilities``: what the platform can do.
+        ``network_filter``: who filters what VMs send, if not the default. ``capabilities``: what the platform can do.
         """
         self.sizes = nodes or dict.fromkeys(NODES, (CPUS, MEMORY_MIB))
         self.settings = make_settings(**hosts)
         if policy:
             decision = self.settings.decision.model_copy(update={"policy": policy})
             self.settings = self.settings.model_copy(update={"decision": decision})
-        if network_filter:
+        if network_filter is not None:
             network = self.settings.network.model_copy(update={"filter": network_filter})
             self.settings = self.settings.model_copy(update={"network": network})
         if urgent:

@@ -47,6 +47,8 @@ AGENT = NodeCheck(
     bridge=True,
     save_format="lzop",
     restorable_formats=frozenset({"raw", "gzip", "lzop"}),
+    vm_hook=True,
+    guest_filter=True,
 )
 MACHINES = frozenset({"pc-i440fx-7.2", "pc-q35-7.2"})
 NEWER_MACHINES = frozenset({"pc-q35-8.2", "pc-q35-9.0", "pc-q35-9.2", "pc-q35-10.0", "pc-q35-10.1", "pc-i440fx-11.0"})
@@ -244,7 +246,7 @@ def test_a_node_that_cannot_filter_what_vms_send_is_found(wanted: str, has: froz
 
 def test_a_node_without_the_programs_that_filter_is_found() -> None:
     facts = replace(NODE, agent=replace(AGENT, filter_tools=("ebtables",)))
-    (fault,) = faults(judge_node(settings(), facts))
+    (fault,) = faults(judge_node(settings(network={"filter": "rmsplugin-guest"}), facts))
     assert fault.level is Level.ERROR and "has no ebtables" in fault.what and "iptables" in fault.remedy
     assert [fault.level for fault in faults(judge_node(settings(network={"filter": ""}), facts))] == [Level.WARNING]
 
@@ -258,19 +260,19 @@ def test_a_node_whose_ports_are_open_to_vms_is_found() -> None:
 
 @pytest.mark.parametrize("can", [None, False])
 def test_a_node_that_cannot_filter_by_itself_is_found_if_it_has_to(can: bool | None) -> None:
-    able = replace(NODE, agent=replace(AGENT, guest_filter=True, vm_hook=True, filter_tools=("ebtables",)))
-    unable = replace(NODE, agent=replace(AGENT, guest_filter=can, vm_hook=True))
-    wanted = settings(network={"filter": "nftables"})
-    assert faults(judge_node(wanted, able)) == []
-    (fault,) = faults(judge_node(wanted, unable))
+    able = replace(NODE, agent=replace(AGENT, filter_tools=("ebtables",)))
+    unable = replace(NODE, agent=replace(AGENT, guest_filter=can))
+    assert faults(judge_node(settings(), able)) == []
+    (fault,) = faults(judge_node(settings(), unable))
     assert fault.level is Level.ERROR and "cannot filter VMs by nftables" in fault.what
-    assert faults(judge_node(settings(), unable)) == []
+    assert "install nftables" in fault.remedy
+    assert faults(judge_node(settings(network={"filter": "rmsplugin-guest"}), unable)) == []
 
 
 @pytest.mark.parametrize("chosen", ["nftables", "rmsplugin-guest"])
 def test_vms_that_are_filtered_no_more_are_named(chosen: str) -> None:
     """Under whatever is chosen now: a VM keeps the way that it has started with."""
-    flushed = replace(NODE, agent=replace(AGENT, guest_filter=True, vm_hook=True, unfiltered=("vjob7-0", "vjob8-1")))
+    flushed = replace(NODE, agent=replace(AGENT, unfiltered=("vjob7-0", "vjob8-1")))
     (fault,) = faults(judge_node(settings(network={"filter": chosen}), flushed))
     assert fault.level is Level.ERROR and "vjob7-0, vjob8-1" in fault.what
     assert "cat /run/rmsplugin-filters/*.nft | nft -f -" in fault.remedy

@@ -17,7 +17,7 @@ def judge_filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterat
         yield warning(
             subject,
             "network.filter is empty: root in a guest can take the address of any VM or node",
-            "remove the line from the settings: the default is rmsplugin-guest; see docs/operator-guide.md, section 5",
+            "remove the line from the settings: the default is nftables; see docs/operator-guide.md, section 5",
         )
     elif wanted == NODE_FILTER:
         return  # the node agent says whether it can
@@ -25,15 +25,14 @@ def judge_filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterat
         yield error(
             subject,
             f"libvirt has no network filters ({has}): no VM starts there, or comes there",
-            "install libvirt's nwfilter driver (Debian: libvirt-daemon-config-nwfilter) and restart libvirtd; or do "
-            'without: network.filter = ""',
+            "install libvirt's nwfilter driver (Debian: libvirt-daemon-config-nwfilter) and restart libvirtd; or take "
+            "network.filter out of the settings: nodes filter without it",
         )
     elif wanted != OUR_FILTER and wanted not in has:
         yield error(
             subject,
             f"libvirt has no network filter {wanted}, which network.filter names: no VM starts there, or comes there",
-            f"`virsh nwfilter-define` it there; or take network.filter out of the settings: {OUR_FILTER} is defined "
-            "by the engine",
+            "`virsh nwfilter-define` it there; or take network.filter out of the settings: nodes filter without it",
         )
     else:
         yield ok(subject, f"VMs have the network filter {wanted}")

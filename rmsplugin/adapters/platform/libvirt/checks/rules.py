@@ -64,16 +64,16 @@ class LibvirtChecks:
         if agent.vm_hook is False:
             yield error(
                 subject,
-                "libvirt has no hook that refuses VMs other than ours: root of any node that sends VMs is root here",
+                "libvirt has no hook that refuses VMs other than ours, or unfiltered ones: root of any node that sends "
+                "VMs is root here",
                 _HOOK,
             )
-        if wanted == NODE_FILTER and not agent.vm_hook:
-            yield warning(subject, "has no hook that checks whether a VM is filtered: only the engine checks it", _HOOK)
         if wanted not in ("", NODE_FILTER) and agent.filter_tools:
             yield error(
                 subject,
                 f"has no {', '.join(agent.filter_tools)}, by which libvirt filters: no VM starts there, or comes there",
-                'install iptables, which has them, on this node; or do without: network.filter = ""',
+                "install iptables, which has them, on this node; or take network.filter out of the settings: nodes "
+                "filter without them",
             )
 
     def states_between(self, agents: Mapping[str, AgentFacts]) -> Iterator[Finding]:
