@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rmsplugin.adapters.platform.node_base import Facts
+from rmsplugin.node_agent import epoch
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
 
@@ -34,7 +36,9 @@ def _fault(platform: Creation, words: Sequence[str], description: bytes) -> str:
     if len(description) > _LIMIT_BYTES:
         return "its XML is too long"
     try:
-        return platform.refusal(words, description.decode(), load(None), _is_filtered)
+        settings = load(None)
+        facts = Facts(epoch.highest(settings.vm_dir), _is_filtered)
+        return platform.refusal(words, description.decode(), settings, facts)
     except (AgentError, ValueError) as error:
         return str(error)
 

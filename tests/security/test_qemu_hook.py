@@ -10,9 +10,13 @@ from pathlib import Path
 import pytest
 from security.test_saved_xml import EVIL, saved
 
+from rmsplugin.adapters.platform.libvirt.domain_xml import with_epoch
 from rmsplugin.adapters.platform.libvirt.on_node import creation
+from rmsplugin.adapters.platform.node_base import Facts
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
 from rmsplugin.node_agent import config
+from rmsplugin.node_agent.epoch import obey
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
 VM, DISKS = "vjob9001-0", "vjob9002-0"
@@ -30,9 +34,14 @@ base = "/images/debian.qcow2"
 
 
 def refusal(
-    name: str, operation: str, xml: str, known: config.AgentConfig, filtered: frozenset[str] = frozenset()
+    name: str,
+    operation: str,
+    xml: str,
+    known: config.AgentConfig,
+    filtered: frozenset[str] = frozenset(),
+    epoch: int = FIRST_EPOCH,
 ) -> str:
-    return creation.refusal(name, operation, xml, known, filtered.__contains__)
+    return creation.refusal(name, operation, xml, known, Facts(epoch, filtered.__contains__))
 
 
 @pytest.fixture
@@ -63,6 +72,32 @@ def test_a_vm_that_the_node_is_to_filter_is_created_only_when_it_does(settings: 
     for operation in ("prepare", "migrate"):
         assert "is to be filtered here, and is not" in refusal(VM, operation, xml, known)
         assert refusal(VM, operation, xml, known, frozenset({tap})) == ""
+
+
+@pytest.mark.parametrize("operation", ["prepare", "migrate"])
+def test_a_vm_whose_engine_is_deposed_is_not_created(settings: Path, operation: str) -> None:
+    known = config.load(str(settings))
+    for epoch, is_over in ((FIRST_EPOCH, True), (4, True), (5, False), (6, False)):
+        found = refusal(VM, operation, with_epoch(saved("kernel"), epoch), known, epoch=5)
+        over = f"the turn of the engine that creates it (epoch {epoch}) is over: one of epoch 5 has acted here"
+        assert found == (over if is_over else "")
+
+
+def test_the_program_knows_the_epoch_that_has_acted_here_and_learns_none_from_a_vm(tmp_path: Path) -> None:
+    settings, own = tmp_path / "rmsplugin.toml", tmp_path / "vm"
+    own.mkdir()
+    settings.write_text(SETTINGS.replace("/var/lib/rmsplugin/vm", str(own)))
+    ours = saved("kernel").replace("/var/lib/rmsplugin/vm", str(own))
+    words = [VM, "prepare", "begin", "-"]
+    assert hook(settings, words, with_epoch(ours, 9).encode()).returncode == 0
+    assert hook(settings, words, ours.encode()).returncode == 0, "root of a node would have the engine refused"
+    obey(own, 5)
+    refused = hook(settings, words, with_epoch(ours, 4).encode())
+    assert refused.returncode == 1
+    assert b"(epoch 4) is over: one of epoch 5 has acted here" in refused.stderr
+    (own / ".epoch").write_text("five\n")
+    refused = hook(settings, words, with_epoch(ours, 5).encode())
+    assert refused.returncode == 1 and b"holds no epoch" in refused.stderr
 
 
 def test_vms_of_other_names_are_none_of_our_business_and_come_from_no_other_node(settings: Path) -> None:

@@ -247,9 +247,19 @@ class Platform(Protocol):
         ...
 
     def migrate(
-        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+        self,
+        name: str,
+        source: str,
+        destination: str,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+        epoch: int = FIRST_EPOCH,
     ) -> None:
         """Move the running VM live. Nothing happens if it runs on ``destination`` (and not on ``source``) already.
+
+        ``epoch``: of the engine that has it moved, which is the VM's from then on, as after ``boot`` and ``restore``. A
+        node on which an engine of a higher epoch has acted does not take the VM in (OperationFailedError).
 
         On failure the VM runs on at ``source``, and so it does when its time is over: the migration is aborted then. A
         VM that is on neither raises NotFoundError.

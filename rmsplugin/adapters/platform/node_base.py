@@ -102,6 +102,13 @@ class NodeSettings(Protocol):
         ...
 
 
+class Facts(NamedTuple):
+    """The facts about its node that the node agent knows, and a question before a creation needs."""
+
+    epoch: int  # the highest of an engine that has acted here
+    is_filtered: Callable[[str], bool]  # whether the node filters the interface of this name
+
+
 class Creation(Protocol):
     """The platform's question before it creates a VM, takes one in or restores one: it does not if it is refused."""
 
@@ -109,16 +116,14 @@ class Creation(Protocol):
         """Whether these words of the platform's announce that a VM is created."""
         ...
 
-    def refusal(
-        self, words: Sequence[str], description: str, settings: NodeSettings, is_filtered: Callable[[str], bool]
-    ) -> str:
+    def refusal(self, words: Sequence[str], description: str, settings: NodeSettings, facts: Facts) -> str:
         """The reason why the VM may not be created here; "" if it may.
 
         Args:
             words: those of ``creates``; the first is the VM's name.
             description: the platform's description of the VM.
             settings: those of this node.
-            is_filtered: whether the node filters the interface of this name.
+            facts: what the node agent knows of this node.
 
         Raises:
             ValueError: the description cannot be read.

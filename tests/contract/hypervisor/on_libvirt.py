@@ -14,9 +14,11 @@ from pathlib import Path
 
 from contract.hypervisor.worlds import (
     MACHINE,
+    NOBODY,
     READY,
     UP,
     USERFAULTFD,
+    A,
     B,
     eventually,
     set_up_stores,
@@ -27,7 +29,9 @@ from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Converge, VMSpec
+from rmsplugin.model.epochs import FIRST_EPOCH
 
+VM_DIR = "/var/lib/rmsplugin/vm"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
@@ -45,8 +49,23 @@ class LibvirtWorld:
             connect_timeout_s=8,
             call_timeout_s=8,
         )
-        self.nodes = NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts")
+        self.nodes = self._agents(FIRST_EPOCH)
         set_up_stores(self.nodes)
+
+    def _agents(self, epoch: int) -> NodeAgents:
+        etc = self.directory / "hosts/head/etc/rmsplugin"
+        return NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts", epoch=epoch)
+
+    @contextlib.contextmanager
+    def turn(self, epoch: int) -> Iterator[None]:
+        with contextlib.closing(self._agents(epoch)) as agents:
+            for node in (A, B):
+                agents.drop_config(node, NOBODY)
+        try:
+            yield
+        finally:
+            for node in (A, B):
+                assert self.on(node, "rm", f"{VM_DIR}/.epoch").returncode == 0
 
     def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
         command, *rest = words

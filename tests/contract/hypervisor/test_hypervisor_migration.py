@@ -12,6 +12,7 @@ from contract.hypervisor.steps import (
     at_most,
     boot,
     boot_up,
+    have_up,
     have_writer,
     power,
     run_on_libvirt,
@@ -31,6 +32,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.base import Converge, VMPower
 from rmsplugin.errors import (
+    CorruptStateError,
     OperationFailedError,
     TimedOutError,
     UnavailableError,
@@ -49,6 +51,28 @@ def test_live_migration(world: World) -> None:
     assert power(world, B) is VMPower.RUNNING
     world.hypervisor.migrate(VM, B, A, timeout_s=60)
     assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+
+
+@pytest.mark.needs("migrate", "suspend")
+def test_a_deposed_engine_creates_nothing(world: World) -> None:
+    ours = spec(epoch=4)
+    have_up(world)
+    with world.turn(5):
+        with pytest.raises(OperationFailedError, match=r"\(epoch 4\) is over"):
+            world.hypervisor.migrate(VM, A, B, timeout_s=60, epoch=4)
+        assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+        world.hypervisor.migrate(VM, A, B, timeout_s=60, epoch=5)
+        assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+        state = world.state_path(VM)
+        world.hypervisor.save(B, VM, state, timeout_s=60)
+        with pytest.raises(OperationFailedError, match=r"\(epoch 4\) is over") as refused:
+            world.hypervisor.restore(B, ours, state, timeout_s=60)
+        assert not isinstance(refused.value, CorruptStateError), "what is refused is not lost"
+        with pytest.raises(OperationFailedError, match=r"\(epoch 4\) is over"):
+            world.hypervisor.boot(A, ours, timeout_s=60)
+        assert (power(world, A), power(world, B)) == (None, None)
+        world.hypervisor.restore(B, replace(ours, epoch=5), state, timeout_s=60)
+        assert power(world, B) is VMPower.PAUSED
 
 
 @pytest.mark.needs("migrate")

@@ -90,6 +90,10 @@ class World(Protocol):
     hypervisor: Platform
     nodes: Nodes
 
+    def turn(self, epoch: int) -> contextlib.AbstractContextManager[None]:
+        """An engine of this epoch has acted on both nodes; afterwards they know of none."""
+        ...
+
     def state_path(self, vm: str) -> str: ...
 
     def exists(self, node: str, path: str) -> bool: ...
@@ -119,6 +123,10 @@ class World(Protocol):
     def writing(self, node: str, vm: str, converge: Converge) -> contextlib.AbstractContextManager[float]: ...
 
 
+#: The name of a VM that is nowhere.
+NOBODY = "vjob9999-0"
+
+
 def set_up_stores(nodes: Nodes) -> None:
     """As the engine does at their first use."""
     for node in (A, B):
@@ -138,6 +146,13 @@ class SimulatedWorld:
         )
         self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         set_up_stores(self.nodes)
+
+    @contextlib.contextmanager
+    def turn(self, epoch: int) -> Iterator[None]:
+        for node in (A, B):
+            self.nodes.of_epoch(epoch).drop_config(node, NOBODY)
+        yield
+        self.hypervisor.machines.epochs.clear()
 
     def state_path(self, vm: str) -> str:
         return f"/store/{vm}.state"

@@ -173,9 +173,16 @@ def _kib(memory: etree._Element | None) -> int:
 
 
 def epoch_of(xml: str) -> int:
-    """The epoch of the engine that created the VM of this XML, or restored it last; the first if it has none."""
+    """The epoch of the engine that created the VM of this XML, restored or migrated it last; the first if none did."""
     vjob = etree.fromstring(xml.encode()).find(f"metadata/{{{NAMESPACE}}}vjob")
     return FIRST_EPOCH if vjob is None else int(vjob.get("epoch", FIRST_EPOCH))
+
+
+def with_epoch(xml: str, epoch: int) -> str:
+    """The XML of the VM with this epoch."""
+    domain = etree.fromstring(xml.encode())
+    _set_epoch(domain, epoch)
+    return etree.tostring(domain, encoding="unicode")
 
 
 def is_bounded(xml: str) -> bool:

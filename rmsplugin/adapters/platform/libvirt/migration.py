@@ -10,7 +10,14 @@ from typing import Literal
 import libvirt
 
 from rmsplugin.adapters.platform.base import Converge, Progress, VMPower
-from rmsplugin.adapters.platform.libvirt.domain_xml import PARTITION, is_bounded, require_ours, with_partition
+from rmsplugin.adapters.platform.libvirt.domain_xml import (
+    PARTITION,
+    epoch_of,
+    is_bounded,
+    require_ours,
+    with_epoch,
+    with_partition,
+)
 from rmsplugin.adapters.platform.libvirt.errors import NoControlGroupError
 from rmsplugin.adapters.platform.libvirt.network_filter import NetworkFilters, filter_of
 from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
@@ -49,7 +56,13 @@ class Migrations:
         self._nodes, self._vms, self._waiting, self.manner = nodes, vms, waiting, manner
 
     def migrate(
-        self, name: str, source: str, destination: str, timeout_s: float, progress: Progress | None = None
+        self,
+        name: str,
+        source: str,
+        destination: str,
+        epoch: int,
+        timeout_s: float,
+        progress: Progress | None = None,
     ) -> None:
         """See ``base.Platform.migrate``."""
         before = self._before(name, source, destination)
@@ -71,7 +84,7 @@ class Migrations:
             self._waiting.watch(call, source, name, timeout_s, progress, go_over)
 
         try:
-            self._send_into_group(source, destination, name, send)
+            self._send_as_described(source, destination, name, epoch, send)
         except RmspluginError as error:
             self._require_whole(source, name, error)
             # A VM that is paused here may be about to run there (I1).
@@ -85,10 +98,13 @@ class Migrations:
                 f"{name} was migrated from {source} to {destination}, but the hosts do not show that"
             )
 
-    def _send_into_group(self, source: str, destination: str, name: str, send: Callable[[Parameters], None]) -> None:
-        """Send the VM to where its XML says that it belongs: a bounded one into the group, if there is one.
+    def _send_as_described(
+        self, source: str, destination: str, name: str, epoch: int, send: Callable[[Parameters], None]
+    ) -> None:
+        """Send the VM, with the epoch that is to be its own, to where its XML says that it belongs.
 
-        The destination needs the VM's network filter; the filter itself is not changed.
+        A bounded one goes into the group, if there is one. The destination needs the VM's network filter; the filter
+        itself is not changed.
         """
         flags = libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
         what = f"describing {name}"
@@ -100,13 +116,14 @@ class Migrations:
                 f"{name} is not moved from {source}, for somebody has changed it: {error}"
             ) from None
         self._filters.require(destination, filter_of(xml))
+        there = with_epoch(xml, epoch)
         if not is_bounded(xml):
-            send({})
+            send({} if epoch == epoch_of(xml) else {libvirt.VIR_MIGRATE_PARAM_DEST_XML: there})
             return
         try:
-            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(xml, PARTITION)})
+            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(there, PARTITION)})
         except NoControlGroupError:
-            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(xml, None)})
+            send({libvirt.VIR_MIGRATE_PARAM_DEST_XML: with_partition(there, None)})
 
     def _before(self, name: str, source: str, destination: str) -> VMPower | None:
         """The VM's power at its source; None: it has arrived already."""

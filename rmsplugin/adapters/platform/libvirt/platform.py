@@ -55,6 +55,7 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 DomainType = Literal["auto", "kvm", "qemu"]
 
@@ -287,10 +288,17 @@ class LibvirtPlatform:
         self._vms.set_memory(node, name, mib, timeout_s)
 
     def migrate(
-        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+        self,
+        name: str,
+        source: str,
+        destination: str,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+        epoch: int = FIRST_EPOCH,
     ) -> None:
         """See ``base.Platform``."""
-        self._migrations.migrate(name, source, destination, timeout_s, progress)
+        self._migrations.migrate(name, source, destination, epoch, timeout_s, progress)
 
     def abort_job(self, node: str, name: str) -> None:
         """See ``base.Platform``."""

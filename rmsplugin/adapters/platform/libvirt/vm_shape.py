@@ -22,7 +22,8 @@ _NUMBER, _HEX, _WORD, _PATH = "[0-9]{1,12}", "0x[0-9a-f]{1,8}", "[A-Za-z0-9._+-]
 _ON_OFF, _MAC = "on|off", "[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}"
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _EPOCH = "[1-9][0-9]{0,17}"
-_METADATA = "{urn:rmsplugin:vjob:1}vjob"
+#: The name of the element of ours in the metadata.
+METADATA = "{urn:rmsplugin:vjob:1}vjob"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ _DOMAIN = _shape(
         "name": _shape("vjob[0-9]{1,10}-[0-9]{1,6}"),
         "uuid": _shape(_UUID),
         "genid": _shape(_UUID),
-        "metadata": _shape(children={_METADATA: _shape(job=_NUMBER, index=_NUMBER, epoch=_EPOCH, bounded="yes")}),
+        "metadata": _shape(children={METADATA: _shape(job=_NUMBER, index=_NUMBER, epoch=_EPOCH, bounded="yes")}),
         "memory": _KIB,
         "currentMemory": _KIB,
         "vcpu": _shape(_NUMBER, placement="static"),

@@ -38,6 +38,7 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 MIB = 1 << 20
 
@@ -343,7 +344,14 @@ class SimulatedHypervisor:
         )
 
     def migrate(
-        self, name: str, source: str, destination: str, *, timeout_s: float, progress: Progress | None = None
+        self,
+        name: str,
+        source: str,
+        destination: str,
+        *,
+        timeout_s: float,
+        progress: Progress | None = None,
+        epoch: int = FIRST_EPOCH,
     ) -> None:
         """See ``base.Platform``."""
         with self._lock:
@@ -359,7 +367,7 @@ class SimulatedHypervisor:
             guest.refuse_busy()
             if name in self.machines.vms[destination]:
                 raise OperationFailedError(f"{name} is on {destination} already, and on {source}")
-            self.machines.place(destination, guest.spec, moving_from=source)
+            self.machines.place(destination, replace(guest.spec, epoch=epoch), moving_from=source)
             power_before = guest.power
             guest.job_running = True
             writing = name in self._writing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from rmsplugin.adapters.platform.base import VMPower, VMSpec
 from rmsplugin.adapters.simulated.hypervisor.memory import SimulatedMemory
 from rmsplugin.errors import NotFoundError, OperationFailedError
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 
 class InvariantBreachedError(AssertionError):
@@ -49,6 +50,7 @@ class SimulatedMachines:
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
         self.memory = SimulatedMemory()
+        self.epochs: dict[str, int] = {}  # by node, the highest of an engine that has acted there
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -72,8 +74,13 @@ class SimulatedMachines:
         VMs whose memory is observed may be larger together than the node, which bounds their use by other means.
 
         Raises:
+            OperationFailedError: an engine of a higher epoch than the VM's has acted there.
             InvariantBreachedError: the VM is elsewhere (I1), or the node has not the memory (I3).
         """
+        if spec.epoch < self.epochs.get(node, FIRST_EPOCH):
+            raise OperationFailedError(
+                f"{node} refuses {spec.name}: the turn of the engine that creates it (epoch {spec.epoch}) is over"
+            )
         elsewhere = [other for other in self.where(spec.name) if other != moving_from]
         if elsewhere:
             self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")

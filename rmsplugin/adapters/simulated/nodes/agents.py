@@ -61,7 +61,7 @@ class SimulatedNodes:
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
         self._epoch = FIRST_EPOCH
-        self._highest: dict[str, int] = {}  # by node, the highest epoch that has acted there
+        self._highest = machines.epochs if machines is not None else {}
 
     def of_epoch(self, epoch: int) -> SimulatedNodes:
         """The same nodes as seen by an engine of this epoch."""

@@ -46,6 +46,7 @@ def _migrate(task: Task, vm: VMRow) -> None:
                 destination,
                 timeout_s=context.settings.hypervisor.migrate_timeout_s,
                 progress=progress,
+                epoch=context.epoch,
             )
     finally:
         # Believe the look, not the result of the call: the VM may have arrived although the call failed.

@@ -3,7 +3,8 @@
 The engine compares VMs with its own knowledge. But the XML of an incoming migration comes from the libvirt of its
 source, and root there can have that libvirt say anything. So the node itself looks at the VM to be created. A VM of
 ours has our shape (``vm_shape``), and its files where the settings of this node have them. The hook leaves VMs of other
-names alone, unless they come from another node: only the engine migrates.
+names alone, unless they come from another node: only the engine migrates. It is also the last obstacle to an engine
+whose turn is over. A VM that it boots, restores or migrates has its epoch: lower than one that has acted here.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from rmsplugin.adapters.platform.libvirt.vm_shape import parse, strange
+from rmsplugin.adapters.platform.libvirt.vm_shape import METADATA, parse, strange
+from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import TAP_PREFIX, parse_vm_name
 
 if TYPE_CHECKING:
-    from rmsplugin.adapters.platform.node_base import NodeSettings
+    from rmsplugin.adapters.platform.node_base import Facts, NodeSettings
 
 #: The moments before a VM is created; a restore comes to `prepare` as well.
 _ASKED = {("prepare", "begin"), ("migrate", "begin")}
@@ -30,7 +32,7 @@ def is_asked(words: Sequence[str]) -> bool:
     return tuple(words[1:3]) in _ASKED
 
 
-def refusal(name: str, operation: str, xml: str, config: NodeSettings, is_filtered: Callable[[str], bool]) -> str:
+def refusal(name: str, operation: str, xml: str, config: NodeSettings, facts: Facts) -> str:
     """See ``Creation``.
 
     Raises:
@@ -43,7 +45,16 @@ def refusal(name: str, operation: str, xml: str, config: NodeSettings, is_filter
     domain = parse(xml)
     if domain.findtext("name") != name:
         return f"its XML is that of {domain.findtext('name')}"
-    return next(_misplaced(domain, name, config), "") or _unguarded(domain, is_filtered)
+    wrong = next(_misplaced(domain, name, config), "")
+    return wrong or _deposed(domain, facts.epoch) or _unguarded(domain, facts.is_filtered)
+
+
+def _deposed(domain: ElementTree.Element, highest: int) -> str:
+    """The fault of a VM whose engine's turn is over; "" if it is not."""
+    vjob = domain.find(f"metadata/{METADATA}")
+    epoch = int(vjob.get("epoch", FIRST_EPOCH)) if vjob is not None else FIRST_EPOCH
+    over = f"the turn of the engine that creates it (epoch {epoch}) is over: one of epoch {highest} has acted here"
+    return over if epoch < highest else ""
 
 
 def _unguarded(domain: ElementTree.Element, is_filtered: Callable[[str], bool]) -> str:

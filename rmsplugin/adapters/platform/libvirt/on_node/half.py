@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rmsplugin.adapters.platform.node_base import Identity, MemoryGroups, NodeSettings, Unpacked
+    from rmsplugin.adapters.platform.node_base import Facts, Identity, MemoryGroups, NodeSettings, Unpacked
 
 
 class LibvirtOnNode:
@@ -49,13 +49,11 @@ class LibvirtOnNode:
 
         return creation.is_asked(words)
 
-    def refusal(
-        self, words: Sequence[str], description: str, settings: NodeSettings, is_filtered: Callable[[str], bool]
-    ) -> str:
+    def refusal(self, words: Sequence[str], description: str, settings: NodeSettings, facts: Facts) -> str:
         """See ``Creation``."""
         from rmsplugin.adapters.platform.libvirt.on_node import creation
 
-        return creation.refusal(words[0], words[1], description, settings, is_filtered)
+        return creation.refusal(words[0], words[1], description, settings, facts)
 
     def silence(self) -> str:
         """See ``Rooms``."""
