@@ -37,3 +37,14 @@ def uncollected() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Collect no garbage while modules are loaded, and exempt them from collection, as ``keep_for_good`` does.
+
+    Of what they make nothing is garbage, and the collector would go through all of it several times.
+    """
+    with uncollected():
+        yield
+        gc.freeze()

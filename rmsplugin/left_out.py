@@ -2,6 +2,8 @@
 
 OR-Tools and sqlite-utils import pandas to take its tables and columns, of which they are given none. That import costs
 as much CPU as all else that a proposing process loads, at each start of an engine and of its proposing process.
+sqlite-utils imports numpy for its types, too, and paramiko imports invoke, for commands in an ssh_config that is never
+read. Both provide for what is not installed. aiohttp reads the certificates of all authorities, for requests to others.
 """
 
 from __future__ import annotations
@@ -14,19 +16,18 @@ from types import ModuleType
 
 
 @contextmanager
-def pandas_as(stand_in: ModuleType | None) -> Iterator[None]:
-    """Have imports of pandas give ``stand_in`` meanwhile; None: they fail, as where it is not installed.
+def imports_give(**stand_ins: ModuleType | None) -> Iterator[None]:
+    """Have imports of these packages give the stand-ins meanwhile; None: they fail, as where it is not installed.
 
-    Where pandas is loaded already, by whoever needs it, it stays.
+    A package that is loaded already, by whoever needs it, stays.
     """
-    if "pandas" in sys.modules:
-        yield
-        return
-    sys.modules["pandas"] = stand_in  # type: ignore[assignment] # None is what the import system looks for
+    new = {name: stand_in for name, stand_in in stand_ins.items() if name not in sys.modules}
+    sys.modules.update(new)  # type: ignore[arg-type] # None is what the import system looks for
     try:
         yield
     finally:
-        del sys.modules["pandas"]
+        for name in new:
+            del sys.modules[name]
 
 
 def empty_pandas() -> ModuleType:
@@ -36,3 +37,16 @@ def empty_pandas() -> ModuleType:
     for name in ("DataFrame", "Index", "Series"):
         setattr(module, name, type(name, (), {}))
     return module
+
+
+@contextmanager
+def no_authorities() -> Iterator[None]:
+    """Have TLS clients that are prepared meanwhile trust no authority, and read no certificates."""
+    import ssl
+
+    whole = ssl.create_default_context
+    ssl.create_default_context = lambda *_, **__: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        yield
+    finally:
+        ssl.create_default_context = whole

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from pycdlib import PyCdlib
-
 from rmsplugin.adapters.guests.config import NATIVE_FILE, native_tools
 
 #: cloud-init looks for a file system of this name.
@@ -77,6 +75,8 @@ def _iso(
     meta: dict[str, Any], network: dict[str, Any], user: dict[str, Any], others: Mapping[str, bytes] | None = None
 ) -> bytes:
     documents = {"meta-data": meta, "network-config": network, "user-data": user}
+    from pycdlib import PyCdlib  # here: only VMs of disk images have one
+
     # JSON is YAML, and escapes every value for us.
     files = {name: json.dumps(document, indent=1).encode() + b"\n" for name, document in documents.items()}
     files["user-data"] = b"#cloud-config\n" + files["user-data"]

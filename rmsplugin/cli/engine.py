@@ -6,6 +6,7 @@ import argparse
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import read_settings
+from rmsplugin.latency import loading
 
 
 def add_command(commands: options.Commands) -> None:
@@ -28,7 +29,9 @@ def add_command(commands: options.Commands) -> None:
 
 def _engine(arguments: argparse.Namespace) -> int:
     # OR-Tools, libvirt and the like are the engine's only: no other command waits for them.
-    from rmsplugin.engine import daemon
-    from rmsplugin.settings import settings_path
+    with loading():
+        from rmsplugin.engine import daemon
+        from rmsplugin.settings import settings_path
 
-    return daemon.main(read_settings(arguments.config), settings_path(arguments.config))
+        settings = read_settings(arguments.config)
+    return daemon.main(settings, settings_path(arguments.config))

@@ -12,7 +12,7 @@ from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import confined_to
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 

@@ -20,7 +20,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, held, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from rmsplugin.decision.result import Reason, ReasonCode
-from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import in_the_way
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
+
+if TYPE_CHECKING:
+    from rmsplugin.decision.room import NodeRoom
 
 #: From so many seconds on, hours are given as hours, and days as days.
 _HOURS, _DAYS = 3, 3

@@ -16,7 +16,7 @@ from rmsplugin.decision.load import Board, Move, VMLoad
 from rmsplugin.decision.reservation import Note, Reconfiguration, ReservationLimits, Reservations
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.search import Search
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.elements import Node, NodeState
 from rmsplugin.model.rules import Rules
 from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled import Bools, mask
 
 Ints = npt.NDArray[np.int64]
@@ -24,14 +25,6 @@ Load = tuple[tuple[int, int], ...]
 
 #: A packing up to equality: the number of nodes of each kind that host each load.
 Loads = Mapping[tuple[int, Load], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A VM to be packed, with its allowed nodes; VMs of one vjob should share the rules."""
-
-    vm: VM
-    rules: Rules = ()
 
 
 @dataclass(frozen=True)

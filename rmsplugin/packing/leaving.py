@@ -16,8 +16,8 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from rmsplugin.packing.budget import VARIABLE, Budget
-from rmsplugin.packing.classes import Item
 from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import MOST_PAIRS, ItemClass, Repair, class_of, demand_of, named
 from rmsplugin.packing.search import Search
 

@@ -19,8 +19,8 @@ from ortools.sat.python import cp_model
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.rules import Rules, confined_to
 from rmsplugin.packing.budget import VARIABLE, Budget
-from rmsplugin.packing.classes import Item
 from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.elements import Node
-from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.classes import classify
 from rmsplugin.packing.exact import search_packing
 from rmsplugin.packing.hosting import host
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.search import Search
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 import rmsplugin
 from rmsplugin.child_process import end_with, limit
-from rmsplugin.left_out import empty_pandas, pandas_as
+from rmsplugin.latency import loading
+from rmsplugin.left_out import empty_pandas, imports_give
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -54,7 +55,7 @@ def _load(entry: str) -> Propose:
     """The function named ``module:function``, without the pandas that solvers import."""
     module, _, function = entry.partition(":")
     try:
-        with pandas_as(empty_pandas()):
+        with loading(), imports_give(pandas=empty_pandas()):
             loaded = importlib.import_module(module)
     except AttributeError:  # a release of OR-Tools that asks more of pandas than its classes
         loaded = importlib.import_module(module)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, VMState
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 
 #: Of this many seeds for one sample the family does not exist with these sizes.
 _MOST_SEEDS = 50

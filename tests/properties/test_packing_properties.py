@@ -13,7 +13,7 @@ from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Ban, Fence, allowing
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.classes import classify
 from rmsplugin.packing.diving import dive
 from rmsplugin.packing.feasible import Fits, FitsNot, fits
 from rmsplugin.packing.ffd import first_fit_decreasing
@@ -21,6 +21,7 @@ from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.packing.greedy import heuristics
 from rmsplugin.packing.hosting import host
 from rmsplugin.packing.integer import Wanted, combine, spread
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.patterns import Pricer, maximal
 from rmsplugin.packing.relaxation import relax
 from rmsplugin.packing.search import Search

@@ -30,7 +30,7 @@ ALLOWED = {
     "groups": {"model", "decision", "planning", "proposing"},
     "proposer": {"model", "proposing", "latency", "child_process", "left_out"},
     "accounts": set(),
-    "adapters": {"accounts", "defaults", "finding", "model", "settings"},
+    "adapters": {"accounts", "defaults", "finding", "left_out", "model", "settings"},
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
         *("api", "groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
@@ -155,7 +155,8 @@ ORDERS = {
         "main",
     ),
     "adapters": (
-        *("command", "munge", "coordination", "lease", "guests", "seed", "platform", "nodes", "rms", "simulated"),
+        *("command", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
+        *("rms", "simulated"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "rms"),

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-import paramiko
-
 from rmsplugin.adapters.guests.config import GuestConfig, Tools, image_tools
 from rmsplugin.adapters.guests.used import Used
+from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError, UnavailableError
 
 _SSH_PORT = 22

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import paramiko
-
 from rmsplugin.adapters.nodes.answers import read_answer
 from rmsplugin.adapters.nodes.base import (
     Digest,
@@ -25,6 +23,7 @@ from rmsplugin.adapters.nodes.base import (
 )
 from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
 from rmsplugin.adapters.platform.base import Progress
+from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import (
     CorruptStateError,
     DeposedError,

@@ -13,8 +13,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import paramiko
-
+from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import TimedOutError, UnavailableError
 
 #: sshd's MaxSessions is 10 unless the site changes it; more channels at once on one connection are refused.

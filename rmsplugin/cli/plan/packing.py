@@ -13,7 +13,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.wording import counted
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, Packing, pack
 

@@ -1,6 +1,6 @@
 """The engine's memory: the ledger, table by table, in one SQLite file."""
 
-from rmsplugin.left_out import pandas_as
+from rmsplugin.left_out import imports_give
 
-with pandas_as(None):  # here, before any module of this package imports it
+with imports_give(numpy=None, pandas=None):  # here, before any module of this package imports it
     import sqlite_utils as sqlite_utils

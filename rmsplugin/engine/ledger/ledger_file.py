@@ -57,7 +57,7 @@ def open_database(path: Path, *, busy_s: float = BUSY_S) -> sqlite_utils.Databas
         # Made with the right mode before SQLite opens it: it holds private keys.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         # One connection behind the ledger's lock; SQLite itself is in serialized mode.
-        db = sqlite_utils.Database(sqlite3.connect(path, check_same_thread=False, timeout=busy_s))
+        db = _wrapped(sqlite3.connect(path, check_same_thread=False, timeout=busy_s))
         try:
             db.enable_wal()
             db.execute("PRAGMA synchronous = FULL")  # an intent must survive a power cut, too
@@ -142,8 +142,14 @@ def _is_older(path: Path) -> bool:
 
 def schema_steps(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
     """The steps that led to the schema of a database, and those that this release knows."""
-    applied = {step.name for step in migrations.applied(sqlite_utils.Database(connection))}
-    return applied, {step.name for step in migrations.pending(sqlite_utils.Database(memory=True))}
+    applied = {step.name for step in migrations.applied(_wrapped(connection))}
+    with closing(sqlite3.connect(":memory:")) as empty:
+        return applied, {step.name for step in migrations.pending(_wrapped(empty))}
+
+
+def _wrapped(connection: sqlite3.Connection) -> sqlite_utils.Database:
+    """Without plugins: to look for some reads the metadata of all installed packages."""
+    return sqlite_utils.Database(connection, execute_plugins=False)
 
 
 def copy_database(path: Path, copy: Path) -> None:

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import TypeVar
 
-from aiohttp import web
-
 from rmsplugin.api.answers import Failure
 from rmsplugin.api.routes import Route, Tag, Who
 from rmsplugin.client import SEALED_TYPE
@@ -25,6 +23,7 @@ from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.connections import ConnectionLimits, Connections
 from rmsplugin.engine.serve.doors import LOCAL, Origin
+from rmsplugin.engine.serve.http_library import web
 from rmsplugin.engine.serve.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.serve.rare_log import RareLog
 from rmsplugin.engine.serve.requests import Requests

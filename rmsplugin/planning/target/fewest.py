@@ -12,7 +12,7 @@ from rmsplugin.model.elements import NodeState, VJob, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.bounds import fewest_for
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
 from rmsplugin.planning.target.replacement import nodes_that_keep

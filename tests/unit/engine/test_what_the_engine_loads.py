@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +23,44 @@ def test_the_solver_is_loaded_by_the_proposing_process_only(module: str, solver:
     assert _told(f"import sys, {module}; print('ortools' in sys.modules)") == [solver]
 
 
-def test_the_engine_loads_no_pandas() -> None:
-    code = "import sys, rmsplugin.engine.daemon; print('sqlite_utils' in sys.modules, 'pandas' in sys.modules)"
-    assert _told(code) == ["True", "False"]
+def test_the_engine_loads_nothing_that_its_libraries_take_for_what_it_does_not_do() -> None:
+    names = ("sqlite_utils", "paramiko", "pandas", "numpy", "invoke")
+    code = f"import sys, rmsplugin.engine.daemon; print(*(name in sys.modules for name in {names}))"
+    assert _told(code) == ["True", "True", "False", "False", "False"]
+
+
+def test_the_engine_reads_no_certificates_and_a_client_of_its_library_trusts_nobody() -> None:
+    code = """
+import ssl
+whole = ssl.create_default_context
+import rmsplugin.engine.serve.service, aiohttp.connector
+print(aiohttp.connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509"], ssl.create_default_context is whole)
+print(aiohttp.connector._SSL_CONTEXT_VERIFIED.verify_mode == ssl.CERT_REQUIRED)
+"""
+    assert _told(code) == ["0", "True", "True"]
+
+
+def test_what_is_loaded_is_not_collected_again() -> None:
+    code = """
+import gc
+from rmsplugin.latency import loading
+with loading():
+    print(gc.isenabled())
+    import rmsplugin.engine.daemon
+print(gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
+    assert _told(code) == ["False", "True", "True"]
+
+
+def test_the_ledger_looks_for_no_plugins(tmp_path: Path) -> None:
+    code = f"""
+import importlib.metadata, pathlib
+from rmsplugin.engine.ledger.ledger import Ledger
+importlib.metadata.entry_points = importlib.metadata.distributions = None
+Ledger(pathlib.Path({str(tmp_path / "ledger.sqlite")!r}), clock=lambda: 0.0)
+print(pathlib.Path({str(tmp_path / "ledger.sqlite")!r}).stat().st_size > 0)
+"""
+    assert _told(code) == ["True"]
 
 
 _CHILD = "import sys; from rmsplugin.proposer import child;"
@@ -49,11 +85,13 @@ def test_a_solver_that_asks_more_of_pandas_is_given_it() -> None:
 
 
 def test_pandas_can_be_imported_after_an_import_without_it() -> None:
-    code = "import rmsplugin.engine.ledger.ledger, pandas; print(pandas.Series([1, 2]).sum())"
-    assert _told(code) == ["3"]
+    code = (
+        "import rmsplugin.engine.ledger.ledger, pandas, numpy; print(pandas.Series([1, 2]).sum(), numpy.ones(2).size)"
+    )
+    assert _told(code) == ["3", "2"]
 
 
 def test_pandas_that_is_loaded_already_stays() -> None:
-    within = "with pandas_as(None): print(sys.modules['pandas'] is pandas)"
-    code = f"import sys, pandas; from rmsplugin.left_out import pandas_as\n{within}\nprint('pandas' in sys.modules)"
+    within = "with imports_give(pandas=None): print(sys.modules['pandas'] is pandas)"
+    code = f"import sys, pandas; from rmsplugin.left_out import imports_give\n{within}\nprint('pandas' in sys.modules)"
     assert _told(code) == ["True", "True"]

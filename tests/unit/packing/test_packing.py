@@ -13,11 +13,12 @@ from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import allowing
 from rmsplugin.packing.budget import CP_SAT_UNIT, STEPS_A_SECOND, Budget
-from rmsplugin.packing.classes import Item, classify
+from rmsplugin.packing.classes import classify
 from rmsplugin.packing.diving import dive
 from rmsplugin.packing.feasible import Fits, FitsNot, Unknown, fits
 from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.packing.integer import Wanted, spread
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.patterns import Pricer, maximal
 from rmsplugin.packing.relaxation import Relaxation, relax
 from rmsplugin.packing.search import Search

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
-from rmsplugin.packing.classes import Item
+from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import Repair, Repaired
 from rmsplugin.packing.search import Search
 
