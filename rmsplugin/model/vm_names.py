@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 _VM_NAME = re.compile(r"vjob([0-9]{1,10})-([0-9]{1,6})")
@@ -26,4 +25,6 @@ def tap_of(name: str) -> str:
 
     All of them begin with TAP_PREFIX; two VMs of a node with one name would not start both.
     """
+    import hashlib  # here: most that need names need none of these, and it is slow to load
+
     return f"{TAP_PREFIX}{hashlib.blake2b(name.encode()).hexdigest()[: 15 - len(TAP_PREFIX)]}"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from rmsplugin.node_agent import files
+from rmsplugin.node_agent import digests, files
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Reply, Report, VMName
 from rmsplugin.node_agent.verbs import Agent, incoming_path, lock_state
@@ -125,7 +125,7 @@ def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int =
     incoming = incoming_path(final)
     with lock_state(final, vm, checkpoint):
         found = files.size_of(final)
-        if found == size and files.digest_of(final) == (size, blake2b):
+        if found == size and digests.digest_of(final) == (size, blake2b):
             return {"bytes": size}
         if found is not None:
             raise AgentError("exists", f"another state of {vm.name} is here")

@@ -172,6 +172,8 @@ class Agent:
 
         If called again, because the answer did not reach the engine, it digests the final file.
         """
+        from rmsplugin.node_agent import digests
+
         final, partial = self.state_paths(vm, shared, checkpoint)
         with lock_state(final, vm, checkpoint):
             path = final if files.size_of(partial) is None else partial
@@ -180,7 +182,7 @@ class Agent:
                 raise AgentError("not_found", f"no state of {vm.name} to seal")
             if not self._platform.is_whole(path):
                 raise AgentError("corrupt", f"the state of {vm.name} is incomplete")
-            size, blake2b = files.sync_and_digest(path, files.Pulse(report, size).beat)
+            size, blake2b = digests.sync_and_digest(path, files.Pulse(report, size).beat)
             if path == partial:
                 # The engine may have given this call up meanwhile, and begun another operation with the file.
                 report({"bytes_done": size, "bytes_total": size})
@@ -323,12 +325,14 @@ def incoming_path(final: Path) -> Path:
 
 
 def _require_digest(vm: VMName, path: Path, size: int, blake2b: str) -> None:
+    from rmsplugin.node_agent import digests
+
     found = files.size_of(path)
     if found is None:
         raise AgentError("not_found", f"no state of {vm.name}")
     if found != size:
         raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
-    if files.digest_of(path) != (size, blake2b):
+    if digests.digest_of(path) != (size, blake2b):
         raise AgentError("corrupt", f"the state of {vm.name} is not what was saved")
 
 

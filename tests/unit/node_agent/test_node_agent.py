@@ -25,7 +25,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.libvirt.on_node import formats
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
-from rmsplugin.node_agent import files, main
+from rmsplugin.node_agent import digests, main
 
 VM = "vjob12-0"
 MARKER = "0123456789abcdef" * 2
@@ -354,7 +354,7 @@ def test_sync_that_takes_long_is_not_taken_for_silence(node: Node, monkeypatch: 
             released.set()
 
     monkeypatch.setattr(os, "fsync", slow)
-    assert files.sync_and_digest(partial, beat) == (len(CONTENT), DIGEST)
+    assert digests.sync_and_digest(partial, beat) == (len(CONTENT), DIGEST)
     assert beats.count(len(CONTENT)) >= 4
 
 
@@ -366,7 +366,7 @@ def test_sync_that_fails_is_no_seal(node: Node, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(OSError, match="broken disk"):
-        files.sync_and_digest(partial, lambda _: None)
+        digests.sync_and_digest(partial, lambda _: None)
 
 
 @pytest.mark.parametrize(
