@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from minicluster_lib import accounting, engine, hosts, image, libvirt, network, nfs, pki, settings_file, slurm, ssh
+from minicluster_lib import accounting, engine, hosts, image, libvirt, network, nfs, settings_file, slurm, ssh
 from minicluster_lib.layout import Cluster, Host
 from minicluster_lib.teardown import MARKER
 
@@ -36,6 +36,8 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
         built = pool.submit(image.provide, progress)
         hosts.prepare_files(cluster)
         database = pool.submit(accounting.install_database, cluster)
+        from minicluster_lib import pki  # here: the other commands start faster without it
+
         pki.install_certificates(cluster)
         ssh.install_keys(cluster)
         libvirt.install_configuration(cluster)

@@ -13,6 +13,7 @@ PREFIX_LENGTH = 16
 HEAD_ADDRESS = "10.77.0.1"
 LIBVIRT_TLS_PORT = 16514
 QEMU_ACCOUNT = "libvirt-qemu"
+ENGINE_NAME = "rmsplugin-engine"
 """Of QEMU, user and group, as Debian has it."""
 MEMBER_VARIABLE = "RMSPLUGIN_MINICLUSTER_MEMBER"
 """Set, with the cluster's directory as value, in the environment of every process of a minicluster."""

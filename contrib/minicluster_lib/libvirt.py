@@ -10,8 +10,8 @@ from pathlib import Path
 
 from minicluster_lib import control_groups, hosts
 from minicluster_lib.cache import cache_directory
-from minicluster_lib.layout import LIBVIRT_TLS_PORT, QEMU_ACCOUNT, REPOSITORY, VENV, Cluster, Host
-from minicluster_lib.pki import ENGINE_NAME, write
+from minicluster_lib.files import write
+from minicluster_lib.layout import ENGINE_NAME, LIBVIRT_TLS_PORT, QEMU_ACCOUNT, REPOSITORY, VENV, Cluster, Host
 from minicluster_lib.waiting import wait_until
 
 _LIBVIRTD_CONF = """\

@@ -1,21 +1,21 @@
-"""PKI: a certificate authority for the cluster, and the certificates of its hosts and its engine."""
+"""PKI: a certificate authority for the cluster, and the certificates of its hosts and its engine.
+
+Only `minicluster up` loads it: it takes longer to import than all else.
+"""
 
 from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 import shutil
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from minicluster_lib.layout import QEMU_ACCOUNT, Cluster
-
-ENGINE_NAME = "rmsplugin-engine"
+from minicluster_lib.files import write
+from minicluster_lib.layout import ENGINE_NAME, QEMU_ACCOUNT, Cluster
 
 
 class Authority:
@@ -81,19 +81,6 @@ def _key_usage(*, ca: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def write(path: Path, content: bytes, *, mode: int = 0o644, owner: str = "root", group: str = "") -> None:
-    """Write a file that never, not even for a moment, has more than its mode or another owner than root and owner.
-
-    ``group``: the owner's, unless it is named.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    shutil.chown(path, owner, group or owner)
-    path.chmod(mode)
 
 
 def install_certificates(cluster: Cluster) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
 from minicluster_lib.network import BRIDGE, POOL
 from minicluster_lib.nfs import MOUNT_OPTIONS
-from minicluster_lib.pki import write
 
 PATH = "/etc/rmsplugin/rmsplugin.toml"
 IMAGE_DIRECTORY = "/var/lib/rmsplugin-images"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 from minicluster_lib import hosts
+from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
-from minicluster_lib.pki import write
 from minicluster_lib.settings_file import image_overhead_mib, largest_request_mib
 from minicluster_lib.waiting import wait_until
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minicluster_lib import hosts
+from minicluster_lib.files import write
 from minicluster_lib.layout import VENV, Cluster
-from minicluster_lib.pki import ssh_key_pair, write
 
 _SSHD_CONFIG = """\
 Port 22
@@ -30,6 +30,8 @@ LogLevel INFO
 
 def install_keys(cluster: Cluster) -> None:
     """Make host keys, the engine's key and the nodes' keys, and say on every host whom to trust."""
+    from minicluster_lib.pki import ssh_key_pair  # here: only `minicluster up` makes keys
+
     engine_private, engine_public = ssh_key_pair("rmsplugin-engine")
     write(cluster.head.path("etc/rmsplugin/agent_key"), engine_private, mode=0o600, owner="slurm")
     write(cluster.head.path("etc/rmsplugin/agent_key.pub"), f"{engine_public}\n".encode())
