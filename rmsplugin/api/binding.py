@@ -17,15 +17,14 @@ engine answered).
 
 from __future__ import annotations
 
-import subprocess
+import os
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rmsplugin import defaults
 from rmsplugin.client import EngineClient
-from rmsplugin.errors import RefusedError, SettingsError, UnavailableError, UnreachableError
+from rmsplugin.errors import RefusedError, RmspluginError, SettingsError, UnavailableError, UnreachableError
 from rmsplugin.model import job_names
 
 if TYPE_CHECKING:
@@ -106,7 +105,23 @@ class Engine:
 
     @classmethod
     def of_site(cls, config: str | None = None) -> Engine:
-        """The engine that the settings file names, as the commands find it. Raises SettingsError, UnavailableError."""
+        """The engine that the settings file names, as the commands find it. Raises SettingsError, UnavailableError.
+
+        Four keys of the file are needed. To check the other ones takes longer than to ask the engine: that is done
+        only where these four lead to no engine, because a fault of the file may be why.
+        """
+        import tomllib
+
+        try:
+            with open(config or os.environ.get("RMSPLUGIN_CONFIG") or defaults.CONFIG, "rb") as file:
+                sections = tomllib.load(file)
+            section, bin_dir = sections.get("engine", {}), sections["slurm"].get("bin_dir", "")
+            socket, url = section.get("socket", defaults.SOCKET), section.get("url", "")
+            words = (socket, url, section.get("user", defaults.USER), bin_dir)
+            if all(isinstance(word, str) for word in words):
+                return cls._found(*words)
+        except (AttributeError, KeyError, OSError, RmspluginError, ValueError):
+            pass
         from rmsplugin import settings
 
         return cls.of(settings.load(settings.settings_path(config)))
@@ -120,17 +135,22 @@ class Engine:
             SettingsError: the account that the engine runs as does not exist here.
         """
         engine = settings.engine
-        if engine.socket.exists():
-            found = cls.here(str(engine.socket))
-        elif not engine.url:
-            raise UnavailableError(
-                f"no engine on this host (there is no {engine.socket}), and engine.url, where it would be reached from "
-                "other hosts, is not set in the settings"
-            )
-        else:
-            found = cls.at([engine.url], user=engine.user)
-        if settings.slurm.bin_dir:
-            found._scancel = f"{settings.slurm.bin_dir}/scancel"
+        return cls._found(str(engine.socket), engine.url, engine.user, settings.slurm.bin_dir)
+
+    @classmethod
+    def _found(cls, socket: str, url: str, user: str, bin_dir: str) -> Engine:
+        try:
+            os.stat(socket)
+            found = cls.here(socket)
+        except (FileNotFoundError, NotADirectoryError):
+            if not url:
+                raise UnavailableError(
+                    f"no engine on this host (there is no {socket}), and engine.url, where it would be reached from "
+                    "other hosts, is not set in the settings"
+                ) from None
+            found = cls.at([url], user=user)
+        if bin_dir:
+            found._scancel = f"{bin_dir}/scancel"
         return found
 
     # -- monitoring ----------------------------------------------------------------------------------------------
@@ -185,8 +205,7 @@ class Engine:
 
     def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[answers.Event]:
         """What happened after the event number ``since``, oldest first: the newest ``limit`` events."""
-        query = {"since": str(since), "limit": str(limit)} | ({"vjob": vjob} if vjob else {})
-        path = f"/v1/events?{urllib.parse.urlencode(query)}"
+        path = f"/v1/events?since={since}&limit={limit}{f'&vjob={_quoted(vjob)}' if vjob else ''}"
         return cast("list[answers.Event]", rows_of(self._get(path), "events"))
 
     def cycles(self, *, limit: int = 20) -> list[answers.Cycle]:
@@ -232,6 +251,8 @@ class Engine:
             RefusedError: the name is none, or Slurm refuses, in its words.
             UnavailableError: there is no `scancel` here, or it does not end.
         """
+        import subprocess  # here: nothing else needs it
+
         try:
             job = job_names.parse(name).text
             ended = subprocess.run(
@@ -442,7 +463,11 @@ def _job(name: str, ending: str = "") -> str:
 
 
 def _quoted(word: str) -> str:
-    return urllib.parse.quote(word, safe="")
+    if word.isascii() and word.replace("_", "").isalnum():
+        return word
+    from urllib.parse import quote  # here: most names need none of it
+
+    return quote(word, safe="")
 
 
 def _uid(user: str) -> int:

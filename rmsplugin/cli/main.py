@@ -9,37 +9,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from rmsplugin import __version__
-from rmsplugin.cli import calibrate, compare, engine
-from rmsplugin.cli.check import command as check
-from rmsplugin.cli.ledger import command as ledger
-from rmsplugin.cli.live import (
-    confirm,
-    cycles,
-    decisions,
-    events,
-    groups,
-    migrate,
-    node,
-    nodes,
-    pause,
-    resume,
-    schedule,
-    ssh,
-    states,
-    status,
-    suspend,
-    unpause,
-    usage,
-    vjobs,
-    vms,
-)
-from rmsplugin.cli.plan import command as plan
-from rmsplugin.cli.plan import pack_command as pack
-from rmsplugin.cli.report import command as report
+from rmsplugin.cli.shared.arguments import split_command
 from rmsplugin.cli.shared.table import FormatError, printable
-from rmsplugin.cli.simulate import command as simulate
 from rmsplugin.errors import (
     InstanceError,
     LedgerError,
@@ -52,12 +26,21 @@ from rmsplugin.errors import (
 
 _WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
 
-#: In the order in which `--help` lists them.
-_COMMANDS = (
-    *(vjobs, vms, nodes, groups, events, status, cycles, decisions, schedule),
-    *(suspend, resume, migrate, states, usage, confirm, node, ssh, pause, unpause),
-    *(plan, pack, simulate, report, compare, check, engine, ledger, calibrate),
-)
+#: Command -> the module of this package that adds it, in the order in which `--help` lists them.
+_MODULES = {
+    **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
+    **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "states", "usage", "confirm")},
+    **{name: f"live.{name}" for name in ("node", "ssh", "pause", "unpause")},
+    "plan": "plan.command",
+    "pack": "plan.pack_command",
+    "simulate": "simulate.command",
+    "report": "report.command",
+    "compare": "compare",
+    "check": "check.command",
+    "engine": "engine",
+    "ledger": "ledger.command",
+    "calibrate": "calibrate",
+}
 
 _DESCRIPTION = """\
 Cluster-wide context switches of virtualised jobs (vjobs) for Slurm.
@@ -77,8 +60,8 @@ exit status:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(only: str = "") -> argparse.ArgumentParser:
+    """The whole command line, or as much of it as the command ``only`` needs: so a command loads no other."""
     parser = argparse.ArgumentParser(
         prog="rmsplugin",
         description=_DESCRIPTION,
@@ -87,18 +70,19 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"rmsplugin {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_command(commands)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog="rmsplugin")
+    for name in (only,) if only in _MODULES else _MODULES:
+        import_module(f"rmsplugin.cli.{_MODULES[name]}").add_command(commands)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    own_words, command_words = ssh.split_command(sys.argv[1:] if argv is None else argv)
+    own_words, command_words = split_command(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
         return _closed_output()
-    arguments = build_parser().parse_args(own_words, argparse.Namespace(words=command_words))
+    parser = build_parser(own_words[0] if own_words else "")
+    arguments = parser.parse_args(own_words, argparse.Namespace(words=command_words))
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _ID = r"[1-9][0-9]{0,9}"
 _INDEX = r"(?:0|[1-9][0-9]{0,9})"
@@ -18,8 +18,7 @@ MAX_LENGTH = 4096
 EXAMPLES = "12, 12_3 or 12_[1-3,7]"
 
 
-@dataclass(frozen=True, slots=True)
-class JobName:
+class JobName(NamedTuple):
     """A user's name of a job, an array, or some of an array's elements."""
 
     text: str

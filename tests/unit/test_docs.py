@@ -15,8 +15,8 @@ from typing import get_args
 
 import pytest
 
-from rmsplugin.cli.live.ssh import split_command
 from rmsplugin.cli.main import build_parser
+from rmsplugin.cli.shared.arguments import split_command
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import KernelImage, Qcow2Image
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import graphlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ ALLOWED = {
         "calibration",
         "client",
         "decision",
+        "defaults",
         "engine",
         "finding",
         "input_file",
@@ -122,6 +124,16 @@ STANDARD_LIBRARY_ONLY += ("adapters/munge",)
 STANDARD_LIBRARY_ONLY += tuple(
     f"adapters/platform/{name}" for name in ("node_base", "node_factory", "libvirt/on_node", "libvirt/vm_shape")
 )
+
+#: Programs that start many times a minute, and those of their modules that each start loads.
+STARTED_OFTEN = {
+    "a command that asks the engine": ("cli.main", "cli.live.*", "client", "api.binding"),
+    "the node agent": ("node_agent.main",),
+    "a hook": ("hook", "client", "room_hook"),
+}
+#: Modules of the standard library that are slow to load. A program imports them in the function that needs them.
+SLOW = {"ast", "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "inspect", "ssl"}
+SLOW |= {"threading", "unittest", "urllib"}
 
 #: Packages that are installed, and not of the standard library.
 INSTALLED = {
@@ -219,11 +231,14 @@ def imports(source: str, package: str) -> list[tuple[int, str]]:
     return [(line, name) for line, name, guarded in all_imports(source, package) if not guarded]
 
 
+def package_of(path: Path) -> str:
+    return ".".join(["rmsplugin", *path.relative_to(PACKAGE).parent.parts])
+
+
 @functools.cache
 def all_imports_of(path: Path) -> tuple[tuple[int, str, bool], ...]:
     """What ``all_imports`` yields of a module, which is parsed once for all rules."""
-    package = ".".join(["rmsplugin", *path.relative_to(PACKAGE).parent.parts])
-    return tuple(all_imports(path.read_text(), package))
+    return tuple(all_imports(path.read_text(), package_of(path)))
 
 
 def imports_of(path: Path) -> list[tuple[int, str]]:
@@ -294,6 +309,68 @@ def test_a_heavy_import_is_found() -> None:
     assert heavy(PACKAGE / "hook.py", imports("def f():\n    import lxml.etree", "rmsplugin")) == [
         "hook.py:2: lxml.etree"
     ]
+
+
+class _WithoutFunctions(ast.NodeTransformer):
+    """A module as far as its import runs it."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.Pass:
+        return ast.Pass()
+
+
+def at_load(source: str, package: str) -> list[str]:
+    """The full names that a module imports when it is imported itself."""
+    return [name for _, name in imports(ast.unparse(_WithoutFunctions().visit(ast.parse(source))), package)]
+
+
+def loaded(first: Iterable[str], known: Mapping[str, Callable[[], list[str]]]) -> dict[str, str]:
+    """All that is loaded with the modules ``first``: name -> the module that imports it.
+
+    Args:
+        first: their full names.
+        known: by module of ours, what ``at_load`` says of it.
+    """
+    found = dict.fromkeys(first, "")
+    waiting = [*found]
+    while waiting:
+        importer = waiting.pop()
+        for whole in known[importer]() if importer in known else ():
+            for each in (whole, whole.rpartition(".")[0]):
+                if each not in found and (each == whole or each in known):
+                    found[each] = importer
+                    waiting.append(each)
+    return found
+
+
+def slow(names: Mapping[str, str]) -> list[str]:
+    """The slow modules among these, with who imports them."""
+    return sorted(
+        f"{importer} imports {name}"
+        for name, importer in names.items()
+        if any(f"{name}.".startswith(f"{each}.") for each in SLOW | INSTALLED)
+    )
+
+
+@pytest.mark.parametrize("program", STARTED_OFTEN)
+def test_a_program_that_is_started_often_loads_nothing_slow(program: str) -> None:
+    known = {name_of(path): functools.partial(at_load, path.read_text(), package_of(path)) for path in modules()}
+    first = [name for pattern in STARTED_OFTEN[program] for name in fnmatch.filter(known, f"rmsplugin.{pattern}")]
+    assert len(first) >= len(STARTED_OFTEN[program])
+    assert slow(loaded(first, known)) == []
+
+
+def test_a_slow_module_is_found_through_others_and_not_in_a_function() -> None:
+    names = "import re\nclass Name:\n    from urllib.parse import quote"
+    ours = {
+        "rmsplugin.hook": "from rmsplugin.model import names",
+        "rmsplugin.model.names": names,
+        "rmsplugin.client": "def ask():\n    import http.client\nfrom rmsplugin.model.names import Name",
+    }
+    known = {name: functools.partial(at_load, text, "rmsplugin") for name, text in ours.items()}
+    assert slow(loaded(["rmsplugin.hook"], known)) == ["rmsplugin.model.names imports urllib.parse.quote"]
+    assert slow(loaded(["rmsplugin.client"], known)) == ["rmsplugin.model.names imports urllib.parse.quote"]
+    known["rmsplugin.model.names"] = list
+    assert slow(loaded(["rmsplugin.client"], known)) == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import Field, Row, add_table_options, columns_of, print_rows, text_of
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.job_names import parse
@@ -77,7 +77,7 @@ def _confirm(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     if arguments.new_store:
         return _new_store(arguments)
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     rows = engine.status().get("held", [])
     names = [parse(wanted) for wanted in arguments.jobs]
     for name in names:
@@ -100,6 +100,6 @@ def _new_store(arguments: argparse.Namespace) -> int:
         arguments.misused(
             "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
         )
-    answer = connect(read_settings(arguments.config)).new_store(arguments.new_store)
+    answer = find_engine(arguments.config).new_store(arguments.new_store)
     print(json.dumps(answer) if arguments.json else f"the store {arguments.new_store} counts as a new one")
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.sentences import cycle_sentence
 from rmsplugin.cli.shared.table import (
     Field,
@@ -129,9 +129,7 @@ def _cycles(arguments: argparse.Namespace) -> int:
     if arguments.number is not None:
         return _one_cycle(arguments)
     columns = columns_of(arguments, FIELDS)
-    print_rows(
-        arguments, columns, "cycles", connect(read_settings(arguments.config)).cycles(limit=arguments.limit or 20)
-    )
+    print_rows(arguments, columns, "cycles", find_engine(arguments.config).cycles(limit=arguments.limit or 20))
     return 0
 
 
@@ -141,7 +139,7 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     # The default is that of the list.
     format_ = _STEP_COLUMNS if arguments.format == _CYCLE_COLUMNS else arguments.format
     columns = parse_format(format_, STEP_FIELDS)
-    answer = connect(read_settings(arguments.config)).cycle(arguments.number)
+    answer = find_engine(arguments.config).cycle(arguments.number)
     steps, cycle = answer["steps"], answer["cycle"]
     if arguments.json:
         print(json.dumps(answer, indent=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -45,5 +45,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _decisions(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "decisions", connect(read_settings(arguments.config)).decisions(arguments.job))
+    print_rows(arguments, columns, "decisions", find_engine(arguments.config).decisions(arguments.job))
     return 0

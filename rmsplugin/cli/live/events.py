@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     Table,
@@ -75,7 +75,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     rows = _read_events(engine, arguments.vjob, arguments.since, arguments.limit)
     if not arguments.follow:
         print_rows(arguments, columns, "events", rows)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -77,5 +77,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _groups(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "groups", connect(read_settings(arguments.config)).groups())
+    print_rows(arguments, columns, "groups", find_engine(arguments.config).groups())
     return 0

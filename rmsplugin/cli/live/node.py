@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import printable
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     node, what = arguments.node, arguments.what
     if what != "back" and not arguments.yes:
         arguments.misused(_question(engine, node, what))

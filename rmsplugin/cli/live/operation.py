@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.api.binding import SeveralError
 from rmsplugin.cli.live.elements import begin_on, operate_on_each
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.watching import done_sentence, refuse_failed, watch
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.job_names import parse
@@ -38,7 +38,7 @@ def add_end_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _operate(arguments: argparse.Namespace) -> int:
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     to, vm = getattr(arguments, "to", None) or "", getattr(arguments, "vm", None) or ""
     vm = vm_name(engine, arguments.job, vm) if vm else ""
     started = time.monotonic()

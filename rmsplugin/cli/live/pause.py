@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.sentences import pause_sentence
 from rmsplugin.cli.shared.table import printable
 
@@ -39,7 +39,7 @@ def add_command(commands: options.Commands) -> None:
 
 def tell(arguments: argparse.Namespace) -> int:
     """Have the engine pause, or go on, as the command is called."""
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     answer = engine.pause() if arguments.command == "pause" else engine.unpause()
     print(json.dumps(answer) if arguments.json else printable(_sentence(answer)))
     return 0

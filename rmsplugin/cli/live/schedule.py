@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -68,5 +68,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _schedule(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "schedule", connect(read_settings(arguments.config)).schedule())
+    print_rows(arguments, columns, "schedule", find_engine(arguments.config).schedule())
     return 0

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 
 _WAIT_S = 10
@@ -43,20 +43,8 @@ def add_command(commands: options.Commands) -> None:
     parser.usage = "rmsplugin ssh [-h] [--config FILE] JOBID [VM] [-- COMMAND...]"
 
 
-def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part what is ours from the words behind the first ``--``, which are the command's.
-
-    argparse would take the first of those for VM when there is none.
-    """
-    words = list(argv)
-    if words[:1] != ["ssh"] or "--" not in words:
-        return words, []
-    end = words.index("--")
-    return words[:end], words[end + 1 :]
-
-
 def _ssh(arguments: argparse.Namespace) -> int:
-    answer = connect(read_settings(arguments.config)).access(arguments.job, wait_s=_WAIT_S)
+    answer = find_engine(arguments.config).access(arguments.job, wait_s=_WAIT_S)
     if "private_key" not in answer:
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         raise RefusedError(f"vjob {arguments.job} is {answer.get('state', 'not running')}{reason}: no VM to log in to")

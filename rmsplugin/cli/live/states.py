@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -71,7 +71,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _states(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     if arguments.take_back:
         return _take_back(arguments, engine)
     if arguments.drop:

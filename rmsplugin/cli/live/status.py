@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
 from rmsplugin.cli.shared.table import (
     local_time,
@@ -35,7 +35,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = connect(read_settings(arguments.config)).status()
+    answer = find_engine(arguments.config).status()
     if arguments.json:
         print(json.dumps(answer, indent=1))
         return 0

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _usage(arguments: argparse.Namespace) -> int:
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     found: list[Usage] = []
     for name in arguments.jobs:
         found += engine.usage(name)

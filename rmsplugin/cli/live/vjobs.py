@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import pwd
 import sys
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -124,7 +123,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _vjobs(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = connect(read_settings(arguments.config))
+    engine = find_engine(arguments.config)
     rows: list[Row] = []
     if not arguments.jobs or arguments.user:
         told, more = engine.vjobs_and_more(ended=arguments.limit if arguments.all else None)
@@ -150,6 +149,8 @@ def _unknown_users(users: Iterable[str], rows: Iterable[Row]) -> list[str]:
 
 
 def _is_account(user: str) -> bool:
+    import pwd
+
     try:
         pwd.getpwnam(user)
     except KeyError:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import (
     Field,
     add_table_options,
@@ -54,5 +54,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _vms(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "vms", connect(read_settings(arguments.config)).vms())
+    print_rows(arguments, columns, "vms", find_engine(arguments.config).vms())
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
 from rmsplugin.cli.plan.search_options import INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import connect, read_settings
+from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.policies import POLICIES
 from rmsplugin.cli.shared.table import printable
 from rmsplugin.errors import OperationFailedError
@@ -150,7 +150,7 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
         from rmsplugin.cli.plan import live
 
         show("asking the engine")
-        answer = connect(read_settings(arguments.config)).plan(dot=arguments.dot is not None)
+        answer = find_engine(arguments.config).plan(dot=arguments.dot is not None)
     dot = answer.pop("dot", "")
     if graph is not None and dot:
         graph.write(dot)

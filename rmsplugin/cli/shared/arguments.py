@@ -6,7 +6,7 @@ import argparse
 import math
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,18 @@ def _add_parser(commands: Commands, name: str, summary: str, epilog: str) -> arg
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part what is ours from the words behind the first ``--`` of `rmsplugin ssh`, which are the command's.
+
+    argparse would take the first of those for VM when there is none.
+    """
+    words = list(argv)
+    if words[:1] != ["ssh"] or "--" not in words:
+        return words, []
+    end = words.index("--")
+    return words[:end], words[end + 1 :]
 
 
 def job_id(text: str) -> str:

@@ -17,6 +17,18 @@ def read_settings(argument: str | None) -> Settings:
     return settings.load(settings.settings_path(argument))
 
 
+def find_engine(argument: str | None) -> Engine:
+    """The engine that the settings of --config, of the environment, or of the default path name.
+
+    Raises:
+        SettingsError: a fault of the file may be why there is no engine; or as ``connect``.
+        UnavailableError: as ``connect``.
+    """
+    from rmsplugin.api.binding import Engine
+
+    return Engine.of_site(argument)
+
+
 def connect(settings: Settings) -> Engine:
     """Reach the engine by its socket when it is on this host, else over TCP with munge.
 

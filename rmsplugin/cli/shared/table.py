@@ -12,16 +12,14 @@ import re
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 
 _SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """One column that a listing can show."""
 
     name: str  # as in --format, lower case
@@ -35,14 +33,16 @@ class Field:
         return self.name.upper()
 
 
-@dataclass(slots=True)
 class Column:
     """A field as it was asked for; without a fixed width it grows with what it holds."""
 
-    field: Field
-    right: bool
-    width: int = 0
-    fixed: bool = False
+    __slots__ = ("field", "fixed", "right", "width")
+
+    def __init__(self, field: Field, right: bool, width: int = 0, fixed: bool = False) -> None:
+        self.field = field
+        self.right = right
+        self.width = width
+        self.fixed = fixed
 
     def cell(self, text: str) -> str:
         """Return the text in the width of the column."""

@@ -25,8 +25,8 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin import __version__
-from rmsplugin.cli.live.ssh import split_command
 from rmsplugin.cli.main import build_parser
+from rmsplugin.cli.shared.arguments import split_command
 
 PROGRAM = str(Path(sys.executable).parent / "rmsplugin")
 
@@ -177,17 +177,46 @@ def test_version(site: Path) -> None:
 
 
 def test_help_names_every_command_and_imports_nothing_heavy(site: Path) -> None:
+    help_text = run(site, "--help").stdout
+    for name in commands_of(build_parser()):
+        assert re.search(rf"^    {name}\b", help_text, re.MULTILINE), name
+    assert not modules_loaded(site, "--help") & {
+        "pydantic",
+        "libvirt",
+        "rich",
+        "ortools",
+        "paramiko",
+        "aiohttp",
+        "sqlite_utils",
+    }
+
+
+def modules_loaded(site: Path, *words: str) -> set[str]:
+    """The modules that are loaded at the end of a command."""
+    lines = (
+        *("import sys", "from rmsplugin.cli.main import main"),
+        *("try: main()", "finally: print(*sys.modules, file=sys.stderr)"),
+    )
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "rmsplugin.cli.main", "--help"],
+        [sys.executable, "-c", "\n".join(lines), *words],
         env=environment(site),
         capture_output=True,
         text=True,
         check=True,
     )
+    return set(done.stderr.split())
+
+
+def test_a_command_that_asks_the_engine_loads_no_other_and_no_settings(site: Path, engine: FakeEngine) -> None:
+    loaded = modules_loaded(site, "vjobs")
+    assert {each for each in loaded if each.startswith("rmsplugin.cli.live.")} == {"rmsplugin.cli.live.vjobs"}
+    assert not {each for each in loaded if each.startswith(("rmsplugin.cli.plan", "rmsplugin.cli.simulate"))}
+    assert not loaded & {"rmsplugin.settings", "pydantic", "dataclasses", "inspect", "urllib.parse"}
+
+
+def test_each_command_is_added_by_the_module_that_main_names_for_it() -> None:
     for name in commands_of(build_parser()):
-        assert re.search(rf"^    {name}\b", done.stdout, re.MULTILINE), name
-    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
-    assert not imported & {"pydantic", "libvirt", "rich", "ortools", "paramiko", "aiohttp", "sqlite_utils"}
+        assert list(commands_of(build_parser(name))) == [name]
 
 
 @pytest.mark.parametrize("name", command_names())
@@ -230,6 +259,25 @@ def test_wrong_settings_are_status_2_with_file_and_line(site: Path, words: tuple
     line = file.read_text().splitlines().index("[engin]") + 1
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"rmsplugin {words[0]}: {file}:{line}: engin: unknown key\n"
+
+
+def test_a_fault_in_a_part_of_the_settings_that_a_command_does_not_need_keeps_no_user_from_the_engine(
+    site: Path, engine: FakeEngine
+) -> None:
+    file = site / "rmsplugin.toml"
+    file.write_text(file.read_text() + "\n[engin]\nx = 1\n")
+    assert run(site, "vjobs", "--noheader", "--format=jobid").stdout.split() == ["12", "1012_3"]
+    assert f"{file}:16: engin: unknown key" in run(site, "check").stdout
+
+
+def test_a_fault_in_how_the_engine_is_reached_is_status_2(site: Path, engine: FakeEngine) -> None:
+    file = site / "rmsplugin.toml"
+    whole = file.read_text()
+    for faulty in (whole.replace("socket = ", "socket = 5 #"), whole + "[slurm]\n", whole + "\xff"):
+        file.write_text(faulty, encoding="latin-1")
+        done = run(site, "vjobs")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert str(file) in done.stderr
 
 
 def test_missing_settings_are_status_2(site: Path) -> None:
