@@ -5,11 +5,14 @@ Neither of them loads pandas, which libraries of both would take, and which cost
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from rmsplugin.left_out import no_authorities
 
 
 def _told(code: str) -> list[str]:
@@ -29,15 +32,22 @@ def test_the_engine_loads_nothing_that_its_libraries_take_for_what_it_does_not_d
     assert _told(code) == ["True", "True", "False", "False", "False"]
 
 
-def test_the_engine_reads_no_certificates_and_a_client_of_its_library_trusts_nobody() -> None:
+def test_the_engine_reads_no_certificates() -> None:
     code = """
 import ssl
 whole = ssl.create_default_context
-import rmsplugin.engine.serve.service, aiohttp.connector
-print(aiohttp.connector._SSL_CONTEXT_VERIFIED.cert_store_stats()["x509"], ssl.create_default_context is whole)
-print(aiohttp.connector._SSL_CONTEXT_VERIFIED.verify_mode == ssl.CERT_REQUIRED)
+ssl.SSLContext.load_default_certs = lambda *_: print("read")
+import rmsplugin.engine.serve.service
+print(ssl.create_default_context is whole)
 """
-    assert _told(code) == ["0", "True", "True"]
+    assert _told(code) == ["True"]
+
+
+def test_a_client_without_authorities_trusts_nobody() -> None:
+    with no_authorities():
+        context = ssl.create_default_context()
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert context.cert_store_stats()["x509"] == 0
 
 
 def test_what_is_loaded_is_not_collected_again() -> None:
