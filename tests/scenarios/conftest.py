@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scenarios.world import World, in_memory
+from fresh_ledger import in_memory
+from scenarios.world import World
 
 
 @pytest.fixture

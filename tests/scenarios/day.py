@@ -10,8 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from fresh_ledger import in_memory
 from scenarios.random_day import OBSERVED, PAUSES, WEIGHTS, Day, Event, events_of
-from scenarios.world import in_memory
 
 #: Every so manieth day is decided with the solver.
 WITH_SOLVER = 10

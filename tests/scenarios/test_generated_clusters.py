@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from fresh_ledger import in_memory
 from scenarios.interleaved import InterleavedWorld, one_thread
-from scenarios.world import in_memory
 
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,14 +73,6 @@ class KilledError(BaseException):
 
 #: Calls that change nothing. All of the RMS change something: it moves on by the clock whenever it is asked.
 _LOOKS = frozenset({"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "marker", "free_bytes"})
-
-
-@contextmanager
-def in_memory() -> Iterator[Path]:
-    """A directory in memory: a ledger syncs at each step, which is what costs time on a disk."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
 
 
 def spread(instants: int, most: int) -> list[int]:
