@@ -6,8 +6,10 @@ that a person can draw.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import product
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
@@ -34,48 +36,77 @@ CPUS = (0.0, 0.05, 0.5, 1.0, 2.0)
 MEMORY_MIB = (256, 512, 768, 1024, 2048)
 
 
+_T = TypeVar("_T")
+
+
+@functools.lru_cache(maxsize=4096)
+def one_of(values: tuple[_T, ...]) -> st.SearchStrategy[_T]:
+    """One of these values. The strategy is made once: to make it takes longer than to draw from it."""
+    return st.sampled_from(values)
+
+
+_DEMANDS = one_of(tuple(Resources(*demand) for demand in product(CPUS, MEMORY_MIB)))
+_SIZES = one_of(tuple(Resources(*size) for size in product((1.0, 2.0, 4.0), (512, 1024, 2048, 3072))))
+_UP = (NodeState.UP,) * 6
+_STATES = one_of(
+    (*[VMState.RUNNING] * 4, *[VMState.SLEEPING] * 2, VMState.WAITING, VMState.TERMINATED),
+)
+_NINE, _FOUR = st.integers(0, 9), st.integers(0, 4)
+
+
 def demands() -> st.SearchStrategy[Resources]:
     """What a VM may demand."""
-    return st.builds(Resources, st.sampled_from(CPUS), st.sampled_from(MEMORY_MIB))
+    return _DEMANDS
 
 
 def node_states(all_up: bool = False) -> st.SearchStrategy[NodeState]:
     """Mostly up."""
-    up = [NodeState.UP] * 6
-    return st.sampled_from(up if all_up else [*up, NodeState.DRAINING, NodeState.DOWN])
+    return one_of(_UP if all_up else (*_UP, NodeState.DRAINING, NodeState.DOWN))
 
 
-@st.composite
-def clusters(draw: st.DrawFn, min_nodes: int = 1, max_nodes: int = 5, all_up: bool = False) -> tuple[Node, ...]:
+@functools.cache
+def _some(strategy: st.SearchStrategy[_T], least: int, most: int) -> st.SearchStrategy[list[_T]]:
+    return st.lists(strategy, min_size=least, max_size=most)
+
+
+@functools.lru_cache(maxsize=4096)
+def _names_of(names: tuple[str, ...], most: int) -> st.SearchStrategy[set[str]]:
+    return st.sets(one_of(names), min_size=1, max_size=most)
+
+
+def draw_cluster(draw: st.DrawFn, min_nodes: int = 1, max_nodes: int = 5, all_up: bool = False) -> tuple[Node, ...]:
     """Some nodes; at least the first one is up."""
-    sizes = st.builds(Resources, st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([512, 1024, 2048, 3072]))
-    capacities = draw(st.lists(sizes, min_size=min_nodes, max_size=max_nodes))
+    capacities = draw(_some(_SIZES, min_nodes, max_nodes))
     return tuple(
         Node(f"n{i}", capacity, draw(node_states(all_up or i == 1))) for i, capacity in enumerate(capacities, start=1)
     )
 
 
-@st.composite
-def vjobs(draw: st.DrawFn, name: str, nodes: Sequence[Node], max_vms: int = 3, restricted: bool = True) -> VJob:
+clusters = st.composite(draw_cluster)
+
+
+def draw_vjob(draw: st.DrawFn, name: str, nodes: Sequence[Node], max_vms: int = 3, restricted: bool = True) -> VJob:
     """One vjob; now and then not preemptible, or restricted to some nodes (never to none)."""
-    vms = draw(st.lists(demands(), min_size=1, max_size=max_vms))
-    names = sorted(node.name for node in nodes)
+    vms = draw(_some(_DEMANDS, 1, max_vms))
+    names = tuple(sorted(node.name for node in nodes))
     allowed, exclude = None, frozenset[str]()
-    match draw(st.integers(0, 9)) if restricted else 0:
+    match draw(_NINE) if restricted else 0:
         case 8:
-            allowed = frozenset(draw(st.sets(st.sampled_from(names), min_size=1)))
+            allowed = frozenset(draw(_names_of(names, len(names))))
         case 9 if len(names) > 1:
-            exclude = frozenset(draw(st.sets(st.sampled_from(names), min_size=1, max_size=len(names) - 1)))
+            exclude = frozenset(draw(_names_of(names, len(names) - 1)))
     return VJob(
         name,
         tuple(VM(f"{name}-{k}", demand) for k, demand in enumerate(vms)),
-        preemptible=draw(st.integers(0, 4)) < 4,
+        preemptible=draw(_FOUR) < 4,
         rules=allowing(allowed, exclude),
     )
 
 
-@st.composite
-def configurations(
+vjobs = st.composite(draw_vjob)
+
+
+def draw_configuration(
     draw: st.DrawFn,
     max_nodes: int = 5,
     max_vjobs: int = 6,
@@ -89,16 +120,16 @@ def configurations(
 
     With ``consistent`` all VMs of a vjob are in one state; without it, any mixture (as interrupted plans leave them).
     """
-    nodes = draw(clusters(max_nodes=max_nodes, all_up=all_up))
-    queue = [draw(vjobs(f"vjob{j}", nodes, max_vms, restricted)) for j in range(1, draw(st.integers(1, max_vjobs)) + 1)]
+    nodes = draw_cluster(draw, max_nodes=max_nodes, all_up=all_up)
+    count = draw(st.integers(1, max_vjobs))
+    queue = [draw_vjob(draw, f"vjob{j}", nodes, max_vms, restricted) for j in range(1, count + 1)]
     there = [node.name for node in nodes if node.state is not NodeState.DOWN]
     free = {node.name: node.capacity.memory_mib for node in nodes}
     locations: dict[str, Location] = {}
-    states = st.sampled_from([VMState.RUNNING] * 4 + [VMState.SLEEPING] * 2 + [VMState.WAITING, VMState.TERMINATED])
     for vjob in queue:
-        shared_state = draw(states)
+        shared_state = draw(_STATES)
         for vm in vjob.vms:
-            state = shared_state if consistent else draw(states)
+            state = shared_state if consistent else draw(_STATES)
             locations[vm.name] = _place(draw, vm, state, there, free, overcommitted)
         if consistent and len({locations[vm.name].state for vm in vjob.vms}) > 1:  # no room for all of them
             for vm in vjob.vms:
@@ -109,6 +140,9 @@ def configurations(
     return Configuration(nodes, tuple(queue), locations)
 
 
+configurations = st.composite(draw_configuration)
+
+
 def _place(
     draw: st.DrawFn, vm: VM, state: VMState, there: Sequence[str], free: dict[str, int], overcommitted: bool
 ) -> Location:
@@ -116,11 +150,11 @@ def _place(
         hosts = [name for name in there if overcommitted or vm.demand.memory_mib <= free[name]]
         if not hosts:
             return WAITING
-        host = draw(st.sampled_from(hosts))
+        host = draw(one_of(tuple(hosts)))
         free[host] -= vm.demand.memory_mib
         return running_on(host)
     if state is VMState.SLEEPING:
-        return sleeping_on(draw(st.sampled_from([*there, SHARED])))
+        return sleeping_on(draw(one_of((*there, SHARED))))
     return Location(state)
 
 
@@ -153,7 +187,7 @@ def targets(draw: st.DrawFn, source: Configuration) -> Mapping[str, Location]:
             for vm in vjob.vms:
                 host = target[vm.name].node or ""
                 others = [name for name in _hosts(source, vjob, vm, left) if name != host]
-                other = draw(st.sampled_from([host, *others]))
+                other = draw(one_of((host, *others)))
                 if other != host:
                     left[host] += vm.demand
                     left[other] -= vm.demand
@@ -179,7 +213,7 @@ def _hosts(source: Configuration, vjob: VJob, vm: VM, left: Mapping[str, Resourc
 def _lead(draw: st.DrawFn, source: Configuration, vjob: VJob, left: dict[str, Resources]) -> Mapping[str, Location]:
     """Where the VMs of one vjob end: running if drawn and if there is room, else asleep, waiting or ended."""
     now = state_of(vjob, source.locations)
-    wanted = draw(st.sampled_from(_LEGAL[now]))
+    wanted = draw(one_of(_LEGAL[now]))
     if wanted is VJobState.RUNNING:
         hosts: dict[str, Location] = {}
         taken = dict.fromkeys(left, NOTHING)
@@ -187,7 +221,7 @@ def _lead(draw: st.DrawFn, source: Configuration, vjob: VJob, left: dict[str, Re
             room = {name: left[name] - taken[name] for name in left}
             if not (candidates := _hosts(source, vjob, vm, room)):
                 break
-            host = draw(st.sampled_from(candidates))
+            host = draw(one_of(tuple(candidates)))
             taken[host] += vm.demand
             hosts[vm.name] = running_on(host)
         else:

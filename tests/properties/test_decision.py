@@ -8,7 +8,7 @@ from dataclasses import replace
 from examples import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from properties.generators import configurations
+from properties.generators import draw_configuration, one_of
 from unit.queues import Queue, nodes
 
 from rmsplugin.decision.admission import staying
@@ -39,15 +39,15 @@ tunables = st.builds(
 @st.composite
 def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configuration:
     """Configurations with all that matters to a decision: limits, ages, tiers, losses, targets, overloads."""
-    base = draw(
-        configurations(max_vjobs=max_vjobs, overcommitted=draw(st.booleans()), consistent=draw(st.integers(0, 4)) < 4)
+    base = draw_configuration(
+        draw, max_vjobs=max_vjobs, overcommitted=draw(st.booleans()), consistent=draw(st.integers(0, 4)) < 4
     )
     vjobs = []
     priority = 2
     for vjob in base.vjobs:
-        priority = draw(st.sampled_from([priority, priority, max(0, priority - 1)]))  # the queue is in order of tiers
+        priority = draw(one_of((priority, priority, max(0, priority - 1))))  # the queue is in order of tiers
         state = base.state(vjob)
-        limit_s = draw(st.sampled_from([None, None, 50.0, 500.0]))
+        limit_s = draw(one_of((None, None, 50.0, 500.0)))
         # Policies never see who shall be paused: see rmsplugin.decision.pausing.
         known = LEGAL_TARGETS[state] - {VJobState.PAUSED}
         legal = [t for t in known if t is not VJobState.SLEEPING or vjob.preemptible]
@@ -56,12 +56,12 @@ def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configu
                 vjob,
                 priority=priority,
                 time_limit_s=limit_s,
-                ran_s=draw(st.sampled_from([0.0, 30.0, 70.0])),
-                state_s=draw(st.sampled_from([None, 0.0, 50.0, 500.0])),
-                waited_s=draw(st.sampled_from([0.0, 40.0, 700.0, 90000.0])),
-                weight=draw(st.sampled_from([1.0, 1.0, 0.1])),
+                ran_s=draw(one_of((0.0, 30.0, 70.0))),
+                state_s=draw(one_of((None, 0.0, 50.0, 500.0))),
+                waited_s=draw(one_of((0.0, 40.0, 700.0, 90000.0))),
+                weight=draw(one_of((1.0, 1.0, 0.1))),
                 lost=draw(st.integers(0, 9)) == 9,
-                target=draw(st.sampled_from(sorted(legal))) if targets and draw(st.integers(0, 7)) == 7 else None,
+                target=draw(one_of(tuple(sorted(legal)))) if targets and draw(st.integers(0, 7)) == 7 else None,
             )
         )
     return Configuration(base.nodes, tuple(vjobs), base.locations)
