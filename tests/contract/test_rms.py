@@ -54,6 +54,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert (node.name, node.up, node.draining, node.reason, node.features) == ("n1", True, False, "", ())
     assert node.cpus >= 1
     assert node.memory_mib >= 100
+    assert node.readings.watts is None, "there is no meter"
     plain, hosts = snapshot.partitions["plain"], snapshot.partitions["vmhosts"]
     assert (plain.up, plain.preempt_mode, plain.exclusive, plain.hidden) == (True, "OFF", False, False)
     assert (plain.allow_groups, hosts.allow_groups) == ((), ("slurm",))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
-from e2e.cluster import Cluster
+from e2e.cluster import REPOSITORY, Cluster
+from unit.api_forms import faults_of
 
 pytestmark = pytest.mark.e2e
 
@@ -44,6 +46,10 @@ def test_the_command_line_shows_the_vjobs_and_nodes_that_the_engine_knows(cluste
     assert [(each["job_id"], each["state"]) for each in shown] == [(job, "terminated")]
     shown = json.loads(cluster.plugin("nodes", "--json").out)["nodes"]
     assert [each["name"] for each in shown] == cluster.nodes
+    for what in ("status", "nodes", "vjobs?ended=1", "vms", "groups", "events", "cycles", "schedule"):
+        assert faults_of("GET", f"/v1/{what}", 200, cluster.ask(f"/v1/{what}")) == []
+    page = cluster.ok(sys.executable, str(REPOSITORY / "docs/examples/portal.py"), user="alice").splitlines()
+    assert [line.partition(":")[0] for line in page][: len(cluster.nodes)] == cluster.nodes
 
 
 def test_exit_code_and_death_by_signal_reach_slurm(cluster: Cluster) -> None:
