@@ -20,7 +20,7 @@ RUNS = {
     "engine/schedule/programs.py",  # a program
     "hook.py",  # the hook
     "model/action.py",  # the action of this name
-    "node_agent/files.py",  # as `threading` calls it
+    "node_agent/digests.py",  # as `threading` calls it
     "room_hook.py",  # the hook
     "simulation/replay.py",  # the replay
     "wrapper/attach/program.py",  # the wrapper
