@@ -1,10 +1,9 @@
-"""The contract of ``adapters.nodes.base.Nodes`` on stores: simulated, and the real agent, once a call and serving."""
+"""The contract of ``adapters.nodes.base.Nodes`` on stores: simulated, and on the real agent, run without sshd."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S
 
 from rmsplugin.adapters.nodes import ssh
 from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
-from rmsplugin.adapters.nodes.served import SERVED, Served
 from rmsplugin.adapters.nodes.ssh import NodeAgents
-from rmsplugin.adapters.nodes.ssh_link import Patience
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
@@ -49,34 +45,6 @@ class LocalAgents(NodeAgents):
         return answer
 
 
-class ServedAgents(LocalAgents):
-    """An agent that serves, on a socket of ours."""
-
-    def __init__(self, config: Path, epoch: int = FIRST_EPOCH) -> None:
-        super().__init__(config, epoch)
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(config), "serve"]
-        environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
-        with theirs:
-            self._agent = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs)
-        ours.settimeout(PATIENCE_S)
-        self._served = Served(ours, "agent")
-
-    def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
-        if words[0] not in SERVED:
-            return super()._call(node, words, shared=shared, **more)
-        content = more.get("content", b"")
-        answer = self._served.call(self._in_full(words, shared), content, Patience(PATIENCE_S), words[0])
-        if "error" in answer:
-            raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])
-        return answer
-
-    def close(self) -> None:
-        """Hang up."""
-        self._served.close()
-        assert self._agent.wait(PATIENCE_S) == 0
-
-
 class World:
     """Nodes, and what libvirt and disks do behind their back."""
 
@@ -98,7 +66,7 @@ class World:
         return self.nodes.seal(NODE, VM)
 
 
-@pytest.fixture(params=["simulated", "agent", "served"])
+@pytest.fixture(params=["simulated", "agent"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "simulated":
         files = SimulatedFiles()
@@ -121,12 +89,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def wipe(shared: bool) -> None:
         (stores[shared] / ".rmsplugin-store").unlink()
 
-    def agents(epoch: int = FIRST_EPOCH) -> Nodes:
-        made = (ServedAgents if request.param == "served" else LocalAgents)(config, epoch)
-        request.addfinalizer(made.close)
-        return made
-
-    return World(agents(), save, wipe, agents)
+    return World(LocalAgents(config), save, wipe, lambda epoch: LocalAgents(config, epoch))
 
 
 @pytest.mark.parametrize("shared", [False, True])
