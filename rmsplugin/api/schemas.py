@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import types
 from collections.abc import Iterable, Mapping
@@ -59,8 +60,9 @@ def texts_of(form: type) -> dict[str, str]:
     """The text of each key that the docstring of a class describes; it repeats those of its bases."""
     texts: dict[str, str] = {}
     key = ""
-    for line in (form.__doc__ or "").partition("Attributes:\n")[2].splitlines():
-        match = _ATTRIBUTE.match(line.removeprefix("    "))
+    # From Python 3.13 on docstrings come without the indentation of the source.
+    for line in inspect.cleandoc(form.__doc__ or "").partition("Attributes:\n")[2].splitlines():
+        match = _ATTRIBUTE.match(line)
         if match is not None:
             key = match[1]
             texts[key] = match[2]
