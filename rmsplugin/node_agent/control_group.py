@@ -85,26 +85,59 @@ def _is_named(options: list[str]) -> bool:
     return any(option.startswith("name=") for option in options)
 
 
-def shares(used: Mapping[Path, int], waiting: Collection[Path], limit: int) -> dict[Path, int]:
+def shares(
+    used: Mapping[Path, int], now: Mapping[Path, int | None], waiting: Collection[Path], limit: int
+) -> dict[Path, int]:
     """The bytes that each VM may take: those it has, and a part of the rest, so that no VM can take all of the rest.
 
-    All have equal parts. But if some VMs wait, each other VM has a little, and the waiting ones share the rest.
+    All have equal parts. But if some VMs wait, each other VM has a little, and the waiting ones share the rest. Where
+    less is left than a little for each, the VMs keep what they have of it: however often this is asked while one VM
+    takes its part, the parts of the others do not become less.
+
+    Args:
+        used: the bytes that each VM has.
+        now: the bytes that each VM may take so far; None for a VM that had no share yet.
+        waiting: the VMs that wait for memory.
+        limit: of all VMs together, in bytes.
     """
     left = max(0, limit - sum(used.values()))
     others = [vm for vm in used if vm not in waiting]
-    part = left // max(1, len(others))
-    if waiting:
-        part = min(_RESERVE, part)
-    more = (left - part * len(others)) // max(1, len(waiting))
-    return {vm: taken + (more if vm in waiting else part) for vm, taken in used.items()}
+    if left < _RESERVE * len(others):
+        parts = _kept({vm: _part_now(used[vm], now[vm]) for vm in others}, left)
+    else:
+        parts = dict.fromkeys(others, _RESERVE if waiting else left // max(1, len(others)))
+    more = (left - sum(parts.values())) // max(1, len(waiting))
+    return {vm: taken + (more if vm in waiting else parts[vm]) for vm, taken in used.items()}
+
+
+def _part_now(used: int, share: int | None) -> int:
+    """The bytes that the VM may still take, as far as they are to be kept for it."""
+    return _RESERVE if share is None else min(_RESERVE, max(0, share - used))
+
+
+def _kept(parts: Mapping[Path, int], left: int) -> dict[Path, int]:
+    """The parts as they are, and then what is left for the VMs that have least."""
+    kept = _dealt_out(parts, left)
+    more = _dealt_out({vm: _RESERVE - part for vm, part in kept.items()}, left - sum(kept.values()))
+    return {vm: part + more[vm] for vm, part in kept.items()}
+
+
+def _dealt_out(wanted: Mapping[Path, int], left: int) -> dict[Path, int]:
+    """To each VM what it wants; where that is too much, the same to all that want more than that."""
+    dealt = {}
+    for number, vm in enumerate(sorted(wanted, key=wanted.__getitem__)):
+        dealt[vm] = min(wanted[vm], left // (len(wanted) - number))
+        left -= dealt[vm]
+    return dealt
 
 
 def _share_out(controller: Controller, limit: int) -> None:
     """Give each VM its share. A VM that has started meanwhile had no share, and may have taken others' parts."""
     members = _members(controller)
     used = {member: controller.used(member) for member in members}
+    now = {member: controller.share(member) for member in members}
     waiting = [member for member in members if controller.waits(member)]
-    for member, share in shares(used, waiting, limit).items():
+    for member, share in shares(used, now, waiting, limit).items():
         with contextlib.suppress(OSError):  # it has ended, or has taken more meanwhile; the next call sees that
             controller.set_share(member, share)
 

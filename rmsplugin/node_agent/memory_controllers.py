@@ -37,6 +37,10 @@ class Controller(Protocol):
         """Limit a subgroup of this group to so much of the group's limit."""
         ...
 
+    def share(self, member: Path) -> int | None:
+        """The share of a subgroup; None if it has none, or is gone."""
+        ...
+
     def limit(self) -> int | None:
         """The limit of the group; None for no limit, or no group."""
         ...
@@ -86,10 +90,14 @@ class Version1:
         """See ``Controller``."""
         (member / "memory.limit_in_bytes").write_text(str(share))
 
+    def share(self, member: Path) -> int | None:
+        """See ``Controller``."""
+        limit = _number(member / "memory.limit_in_bytes")
+        return None if limit is None or limit >= _NO_LIMIT_BYTES else limit
+
     def limit(self) -> int | None:
         """See ``Controller``."""
-        limit = _number(self.group / "memory.limit_in_bytes")
-        return None if limit is None or limit >= _NO_LIMIT_BYTES else limit
+        return self.share(self.group)
 
     def used(self, group: Path) -> int:
         """See ``Controller``."""
@@ -142,6 +150,10 @@ class Version2:
     def set_share(self, member: Path, share: int) -> None:
         """See ``Controller``."""
         (member / "memory.high").write_text(str(share))
+
+    def share(self, member: Path) -> int | None:
+        """See ``Controller``."""
+        return _number(member / "memory.high")
 
     def limit(self) -> int | None:
         """See ``Controller``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -216,13 +217,55 @@ def test_version_2_holds_up_vms_at_their_shares_and_kills_none(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("limit", [0, 299, 300, 303, 333, 1000])
-def test_shares_are_never_more_together_than_the_bound_and_never_less_than_what_is_used(limit: int) -> None:
-    used = {Path(name): taken for name, taken in (("a", 0), ("b", 100), ("c", 200))}
+@pytest.mark.parametrize("more", [None, 0, 1, 10, 500])
+def test_shares_are_never_more_together_than_the_bound_and_never_less_than_what_is_used(
+    limit: int, more: int | None
+) -> None:
+    limit *= MIB
+    used = {Path(name): taken * MIB for name, taken in (("a", 0), ("b", 100), ("c", 200))}
+    now = {vm: None if more is None else taken + more * MIB for vm, taken in used.items()}
     for waiting in ([], [Path("a")], [Path("b"), Path("c")], list(used)):
-        given = control_group.shares(used, waiting, limit)
-        assert sum(given.values()) <= max(limit, 300)
+        given = control_group.shares(used, now, waiting, limit)
+        assert sum(given.values()) <= max(limit, 300 * MIB)
         assert all(given[name] >= taken for name, taken in used.items())
-    assert control_group.shares({}, [], limit) == {}
+    assert control_group.shares({}, {}, [], limit) == {}
+
+
+@pytest.mark.parametrize("version", [version1, version2])
+@pytest.mark.parametrize("step_mib", [1, 3, 7, 100])
+def test_a_vm_that_takes_all_it_can_leaves_the_others_their_part_however_often_the_node_is_asked(
+    tmp_path: Path, version: Callable[..., Path], step_mib: int
+) -> None:
+    group = version(tmp_path, used_mib=200)
+    eater, calm = vm(group, "eater", 100), vm(group, "calm", 100)
+    taken = 100
+    for _ in range(60):
+        control_group.bound(240, ON_NODE, tmp_path)
+        share = min(number(eater / name) for name in ("memory.limit_in_bytes", "memory.high") if limited(eater / name))
+        taken = min(taken + step_mib, share)
+        use(eater, taken)
+        use(group, taken + 100)
+    assert 240 - 100 - taken == 16, "all but the part of the calm one is taken"
+    assert 116 in {number(calm / name) for name in ("memory.limit_in_bytes", "memory.high") if limited(calm / name)}
+
+
+def test_a_vm_that_comes_where_little_is_left_gets_its_part_of_what_nobody_has_taken(tmp_path: Path) -> None:
+    group = version1(tmp_path, used_mib=200)
+    eater, calm = vm(group, "eater", 100), vm(group, "calm", 100)
+    control_group.bound(232, ON_NODE, tmp_path)
+    use(eater, 110)
+    new = vm(group, "new", 0)
+    control_group.bound(232, ON_NODE, tmp_path)
+    shares = [number(each / "memory.limit_in_bytes") for each in (eater, calm, new)]
+    assert shares == [116, 108, 8]
+
+
+def limited(path: Path) -> bool:
+    return path.read_text().strip() not in ("max", "9223372036854771712")
+
+
+def use(group: Path, mib: int) -> None:
+    write(group, memory__usage_in_bytes=mib * MIB, memory__current=mib * MIB)
 
 
 @pytest.mark.parametrize("version", [Version1, Version2])
