@@ -85,10 +85,10 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from rmsplugin.calibration.fit import fit
     from rmsplugin.calibration.samples import samples_of
     from rmsplugin.engine.ledger.history import read_history
-    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.whereabouts import ledger_path
 
     settings = read_settings(arguments.config)
-    path = arguments.file or settings.engine.state_dir / LEDGER_NAME
+    path = arguments.file or ledger_path(settings)
     history = read_history(path, arguments.since)
     fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump(), arguments.least)
     if not any(each.is_fitted for each in fitted):

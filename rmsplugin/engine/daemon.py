@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TypeVar
 
 import sdnotify
 
@@ -38,6 +39,8 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.leadership import Leadership
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+from rmsplugin.engine.ledger.takeover import take_over
+from rmsplugin.engine.ledger.whereabouts import shared_ledgers
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.schedule.jobs import jobs_of
@@ -46,6 +49,8 @@ from rmsplugin.engine.schedule.runs import Runs
 from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
+from rmsplugin.engine.shared_dir import identity_of
+from rmsplugin.engine.turn import obeyed_by_all
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
@@ -54,6 +59,10 @@ from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+#: The file name of the engine's own private key; the public one is beside it.
+ROOT_KEY = "guest_root_key"
 #: Seconds between two checks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
 #: Seconds between two checks whether wrappers that are to go on were heard of.
@@ -75,7 +84,10 @@ def main(settings: Settings, config: Path) -> int:
     switch_threads_often()
     try:
         state_dir = prepare_state_dir(settings)
-        leadership = Leadership(open_lease(settings, state_dir), settings.cluster.session_s / ASKS_A_SESSION)
+        shared_dir = settings.cluster.shared_dir
+        shared = "" if shared_dir is None else identity_of(shared_dir)
+        lease = open_lease(settings, state_dir, shared)
+        leadership = Leadership(lease, settings.cluster.session_s / ASKS_A_SESSION)
         if not _wait_for(leadership, settings):
             leadership.release(at_rest=True)
             return 0
@@ -249,28 +261,40 @@ def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None
 
     Raises:
         LedgerError: the ledger cannot be used, or engines of higher epochs have led with it.
+        DeposedError: another engine leads by now.
     """
-    private, public = root_keys(state_dir)
-    slurm, nodes = settings.slurm, settings.nodes
-    steady = SteadyClock()
-    ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
-    steady.not_before(ledger.newest_time())
-    epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
-    rms = open_rms(
-        slurm.adapter,
-        bin_dir=slurm.bin_dir,
-        timeout_s=slurm.command_timeout_s,
-        gate=slurm.gate,
-        gate_reservation=slurm.gate_reservation,
-    )
-    hypervisor: Platform = open_platform(settings)
-    agents: Nodes = NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch)
+    slurm, steady = settings.slurm, SteadyClock()
     # A lock on this host cannot be lost: an engine that has nothing else is asked nothing before each act.
-    acts, guests = Acts(), SshGuests(private)
-    if lease is not None and settings.cluster.coordination != "local":
-        acts = Acts(lease.held)
-        rms, hypervisor, agents = only_led(rms, acts), only_led(hypervisor, acts), only_led(agents, acts)
-        guests = only_led(guests, acts)
+    may_lose = lease is not None and settings.cluster.coordination != "local"
+    acts = Acts(lease.held) if lease is not None and may_lose else Acts()
+
+    def led(adapter: T) -> T:
+        return only_led(adapter, acts) if may_lose else adapter
+
+    rms = led(
+        open_rms(
+            slurm.adapter,
+            bin_dir=slurm.bin_dir,
+            timeout_s=slurm.command_timeout_s,
+            gate=slurm.gate,
+            gate_reservation=slurm.gate_reservation,
+        )
+    )
+    shared = shared_ledgers(settings)
+    if lease is None or shared is None:
+        ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
+        epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
+        agents = led(_agents(settings, epoch))
+    else:
+        epoch = lease.epoch
+        agents = led(_agents(settings, epoch))
+        obeyed_by_all(settings, rms, agents)
+        path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held)
+        ledger = Ledger(path, clock=steady.now, exclusive=True)
+    steady.not_before(ledger.newest_time())
+    private, public = shared_root_keys(settings, state_dir)
+    hypervisor: Platform = led(open_platform(settings))
+    guests = led(SshGuests(private))
     return Context(
         settings=settings,
         ledger=ledger,
@@ -285,20 +309,40 @@ def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None
     )
 
 
+def _agents(settings: Settings, epoch: int) -> Nodes:
+    nodes = settings.nodes
+    return NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch)
+
+
+def shared_root_keys(settings: Settings, state_dir: Path) -> tuple[str, str]:
+    """The key pair of ``root_keys`` that all controllers have; that of the first one, if it had one before."""
+    shared = settings.cluster.shared_dir
+    if shared is None:
+        return root_keys(state_dir)
+    if not is_there(shared / ROOT_KEY) and is_there(state_dir / ROOT_KEY):
+        private, public = root_keys(state_dir)
+        _write_keys(shared / ROOT_KEY, private, public)
+    return root_keys(shared)
+
+
 def root_keys(state_dir: Path) -> tuple[str, str]:
     """The engine's own key pair, root in every guest; made at the first start. Returns (private, public)."""
-    path = state_dir / "guest_root_key"
+    path = state_dir / ROOT_KEY
     if not is_there(path):
         keys = generate_keypair()
-        temporary = path.with_suffix(".new")
-        temporary.unlink(missing_ok=True)
-        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-            file.write(keys.private_openssh)
-            file.flush()
-            os.fsync(file.fileno())
-        path.with_suffix(".pub").write_text(keys.public + "\n")
-        temporary.rename(path)
+        _write_keys(path, keys.private_openssh, keys.public)
     return path.read_text(), path.with_suffix(".pub").read_text().strip()
+
+
+def _write_keys(path: Path, private: str, public: str) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+        file.write(private)
+        file.flush()
+        os.fsync(file.fileno())
+    path.with_suffix(".pub").write_text(public + "\n")
+    temporary.rename(path)
 
 
 def prepare_state_dir(settings: Settings) -> Path:

@@ -247,6 +247,8 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("keep-disk", 3): lambda agent, rest, options: _template(agent, *rest[1:]).keep_disk(VMName(rest[0])),
     ("settle-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).settle(VMName(rest[0])),
     ("refuse-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).refuse(VMName(rest[0])),
+    # Its epoch was taken before the call.
+    ("obey", 0): lambda agent, rest, options: {},
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -28,8 +29,8 @@ class Cluster(Section):
 
     coordination: Literal["local", "zookeeper"] = Field(
         "local",
-        description="`local`: one engine, kept alone by a lock on its state_dir; `zookeeper`: several engines, today "
-        "on one host and state_dir, of which one leads; the others stand by. Needs the Python package kazoo",
+        description="`local`: one engine, kept alone by a lock on its state_dir; `zookeeper`: several engines, of "
+        "which one leads; the others stand by. Needs the Python package kazoo",
     )
     servers: tuple[Annotated[str, AfterValidator(_server)], ...] = Field(
         (), description='the servers of the ensemble: `["controller1:2181", "controller2:2181", "controller3:2181"]`'
@@ -40,6 +41,11 @@ class Cluster(Section):
         le=60,
         description="a leader of which the ensemble has not heard for so long has lost; it acts no more after 0.8 of "
         "it. The servers' minSessionTimeout may make the next one wait longer",
+    )
+    shared_dir: Path | None = Field(
+        None,
+        description="directory that all controllers have, for ledgers and keys; owned by engine.user, mode 0700. With "
+        "it, engines run on several hosts, one a state_dir; without it, on one host and state_dir",
     )
     path: Annotated[str, AfterValidator(_path)] = Field(
         "/rmsplugin", description="the node of the ensemble under which all is kept; one for each cluster"

@@ -76,8 +76,8 @@ class Schedule(Section):
     )
     backup_dir: Path | None = Field(
         None,
-        description="directory of the copies, which hold private keys; none: `backups` in engine.state_dir. "
-        "Copies on another disk outlive that of the ledger. The engine's unit has to allow writing "
+        description="directory of the copies, which hold private keys; none: `backups` in engine.state_dir, or in "
+        "cluster.shared_dir. Copies on another disk outlive that of the ledger. The engine's unit has to allow writing "
         "there (ReadWritePaths=)",
     )
     backup_keep: int = Field(7, ge=1, le=10000, description="the number of copies that are kept")

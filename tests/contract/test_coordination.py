@@ -31,8 +31,10 @@ from rmsplugin.adapters.coordination.base import NEVER, Coordination
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import steady_s
+from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
@@ -346,6 +348,71 @@ def test_a_stopped_engine_that_has_lost_ends_and_until_then_no_other_acts(
     assert one.process.wait(PATIENCE_S) == 1
     assert "this engine has lost its lease, and ends" in one.said()
     wait_until(lambda: two.has_said("is up"), "the second one leads")
+
+
+# -- engines on several hosts --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start_controller(ensemble: Ensemble, folder: str, tmp_path: Path) -> Iterator[Callable[[str, str], EngineProcess]]:
+    """Starts an engine with a state directory of its own, as on a host of its own, and a shared directory."""
+    servers = ", ".join(f'"{each}"' for each in ensemble.addresses)
+    lines = f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {ENGINE_S}\npath = "{folder}"'
+    started: list[EngineProcess] = []
+
+    def start(name: str, shared: str = "shared") -> EngineProcess:
+        for directory in (tmp_path / name, tmp_path / shared):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        settings = write_settings(tmp_path / name, f'{lines}\nshared_dir = "{tmp_path / shared}"')
+        started.append(EngineProcess(name, settings))
+        return started[-1]
+
+    yield start
+    for engine in started:
+        engine.end()
+
+
+def test_an_engine_on_another_host_takes_over_the_ledger_of_a_killed_one(
+    start_controller: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    two = start_controller("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    assert not answers(tmp_path / "two")
+    keys = (tmp_path / "shared" / "guest_root_key").read_text()
+    one.end()
+    wait_until(lambda: two.has_said("is up") and answers(tmp_path / "two"), "the second one leads")
+    first, second = ledgers_in(tmp_path / "shared" / "groups" / "all")
+    assert (epoch_of(second) or 0) > (epoch_of(first) or 0) > FIRST_EPOCH
+    assert ledger_care.check(second).whole, "it can be read while its engine has it locked"
+    assert (tmp_path / "shared" / "guest_root_key").read_text() == keys
+    assert not list(tmp_path.glob("*/state/*.sqlite")) and not list(tmp_path.glob("*/state/guest_root_key"))
+
+
+def test_a_leader_that_is_stopped_is_followed_and_ends_when_it_goes_on(
+    start_controller: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    two = start_controller("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    one.process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: two.has_said("is up") and answers(tmp_path / "two"), "the second one leads")
+    one.process.send_signal(signal.SIGCONT)
+    assert one.process.wait(PATIENCE_S) == 1
+    assert "this engine has lost its lease, and ends" in one.said()
+    assert answers(tmp_path / "two")
+
+
+def test_an_engine_whose_shared_directory_is_not_mounted_is_refused(
+    start_controller: Callable[[str, str], EngineProcess],
+) -> None:
+    one = start_controller("one", "shared")
+    wait_until(lambda: one.has_said("is up"), "the first one leads")
+    two = start_controller("two", "not-mounted")
+    assert two.process.wait(PATIENCE_S) == 2
+    assert "engines on several hosts need one directory that they share (cluster.shared_dir)" in two.said()
 
 
 def test_an_engine_refuses_an_ensemble_that_counts_from_low_again(

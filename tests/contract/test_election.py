@@ -265,7 +265,7 @@ def test_engines_with_ledgers_at_two_places_are_refused_with_what_to_do(simulate
     ):
         other.campaign()
     first.resign(at_rest=True)
-    with pytest.raises(RefusedError, match="several ledgers, are not supported yet"):
+    with pytest.raises(RefusedError, match=r"need one directory that they share \(cluster.shared_dir\)"):
         other.campaign()
     assert first.valid_until() == NEVER
     again = simulated.coordination()

@@ -219,6 +219,7 @@ def acts(nodes: Nodes, digest: Digest) -> list[Callable[[], object]]:
         lambda: nodes.keep_disk(NODE, VM, template),
         lambda: nodes.settle_template(NODE, VM, template),
         lambda: nodes.refuse_template(NODE, VM, template),
+        lambda: nodes.obey(NODE),
     ]
 
 
@@ -245,6 +246,15 @@ def test_an_engine_that_says_no_epoch_is_of_the_first(world: World) -> None:
     world.of_epoch(2).drop_config(NODE, VM)
     with pytest.raises(DeposedError):
         world.nodes.put_config(NODE, VM, b"a")
+
+
+def test_a_node_that_is_told_to_obey_an_engine_obeys_none_before_it(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER)
+    world.of_epoch(5).obey(NODE)
+    world.of_epoch(5).obey(NODE)
+    with pytest.raises(DeposedError):
+        world.of_epoch(4).put_config(NODE, VM, b"a")
+    assert world.nodes.list_files(NODE).configs == set()
 
 
 def test_a_look_is_no_turn(world: World) -> None:

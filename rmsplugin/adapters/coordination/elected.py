@@ -29,7 +29,7 @@ class Candidate:
     """An engine that may lead."""
 
     name: str
-    place: str  # where its ledger is: HOST:DIRECTORY. All that may lead have the same
+    place: str  # where its ledger is: HOST:DIRECTORY, or the name of a shared one. All that may lead have the same
     session_s: float  # a leader that does not answer for so long has lost
     act_s: float  # the longest that one act, once begun, takes
 
@@ -195,7 +195,8 @@ class Elected:
         if place != self._candidate.place:
             raise RefusedError(
                 f"engine {name} of this ensemble has its ledger at {place}, this one at {self._candidate.place}: "
-                "engines on several hosts, or with several ledgers, are not supported yet. If the ledger was moved "
+                "engines on several hosts need one directory that they share (cluster.shared_dir): is it set on both, "
+                "and mounted? If the ledger was moved "
                 f"here, stop all engines and remove the node {self._folder}/turn of the ensemble"
             )
 

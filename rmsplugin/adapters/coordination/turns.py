@@ -15,7 +15,7 @@ class Turn:
 
     epoch: int
     name: str  # of the engine
-    place: str  # where its ledger is: HOST:DIRECTORY
+    place: str  # where its ledger is: HOST:DIRECTORY, or the name of a shared one
     wait_s: float  # so long after it lost, nothing that it has begun is under way
     ended: bool  # it has resigned, at rest: nobody has to wait
 

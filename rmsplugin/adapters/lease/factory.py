@@ -18,14 +18,21 @@ from rmsplugin.settings import Settings
 ASKS_A_SESSION = 8
 
 
-def open_lease(settings: Settings, state_dir: Path) -> Lease:
+def open_lease(settings: Settings, state_dir: Path, shared: str = "") -> Lease:
     """Return the lease of this process, not yet held.
 
-    Engines on several hosts would each have a ledger of their own, which is not supported yet. So the ensemble chooses
-    among engines on one directory, and its lock is a part of their lease: while a stopped engine has it, none acts.
+    Without a shared directory, the ensemble chooses among engines on one state directory, and its lock is a part of
+    their lease: while a stopped engine has it, none acts. With one, each engine has a state directory of its own, and
+    its lock from the beginning, so that nobody ever waits for it.
+
+    Args:
+        settings: of the site.
+        state_dir: of this engine.
+        shared: the name of the shared directory; empty if there is none.
 
     Raises:
         SettingsError: a Python package is missing.
+        UnavailableError: another engine runs on the state directory, and there is a shared one.
     """
     cluster = settings.cluster
     local = ClockedLease(Local(state_dir))
@@ -33,9 +40,10 @@ def open_lease(settings: Settings, state_dir: Path) -> Lease:
         return local
     tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
     host = socket.gethostname()
-    candidate = Candidate(
-        f"{host}:{os.getpid()}", f"{host}:{state_dir.resolve()}", cluster.session_s, longest_act_s(settings)
-    )
+    place = f"the shared directory {shared}" if shared else f"{host}:{state_dir.resolve()}"
+    if shared:
+        local.acquire()
+    candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings))
     return BothLeases(ClockedLease(Elected(tree, cluster.path, candidate, steady_s)), local)
 
 

@@ -353,6 +353,17 @@ class MemoryBounds(Protocol):
         ...
 
 
+class Turns(Protocol):
+    """The turns of engines."""
+
+    def obey(self, node: str) -> None:
+        """Have the node refuse all acts of engines of lower epochs from now on; nothing else changes.
+
+        An agent of an older release raises OperationFailedError: it learns the epoch with the first act.
+        """
+        ...
+
+
 class NodeLooks(Protocol):
     """The questions of `rmsplugin check`."""
 
@@ -365,7 +376,7 @@ class NodeLooks(Protocol):
         ...
 
 
-class Nodes(VMFiles, SavedStates, AsideStates, StateStores, Templates, MemoryBounds, NodeLooks, Protocol):
+class Nodes(VMFiles, SavedStates, AsideStates, StateStores, Templates, MemoryBounds, Turns, NodeLooks, Protocol):
     """The node agents of all nodes of the cluster."""
 
     def close(self) -> None:

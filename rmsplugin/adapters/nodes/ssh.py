@@ -104,6 +104,10 @@ class NodeAgents:
         """See ``Nodes``."""
         self._call(node, ["drop-config", vm])
 
+    def obey(self, node: str) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["obey"])
+
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
         answer = self._call(node, ["stat", vm, *_of(checkpoint)], shared=shared)

@@ -28,6 +28,8 @@ from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.shared.connection import connect
 from rmsplugin.cli.shared.sentences import pause_sentence
+from rmsplugin.engine.ledger.ledger_file import read_only
+from rmsplugin.engine.ledger.whereabouts import ledger_path
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -108,7 +110,7 @@ def probe_slurm(settings: Settings) -> SlurmFacts:
         licenses={name: number(row.get("Total", "")) for name, row in listed["license"].items()},
         groups={name: _members(name, settings.engine.user) for name in named - {"ALL"}},
         associations=_value_or_reason(lambda: _associations(settings)),
-        saved_bytes_per_s=saved_bytes_per_s(settings.engine.state_dir / "ledger.sqlite"),
+        saved_bytes_per_s=saved_bytes_per_s(ledger_path(settings)),
         texts={path: _text(path) for path in paths},
     )
 
@@ -143,7 +145,7 @@ def saved_bytes_per_s(ledger: Path) -> float:
     if not ledger.exists():
         return 0.0
     try:
-        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=5)) as database:
+        with closing(read_only(ledger, busy_s=5)) as database:
             size, seconds = database.execute(sql, [_SUSPENDS]).fetchone()
     except sqlite3.Error:  # of another release, or none
         return 0.0

@@ -41,9 +41,9 @@ def _add_check(commands: options.Commands) -> None:
         "check the engine's ledger, on the controller",
         _check,
         """
-        Reads all of FILE (default: the ledger in engine.state_dir): pages, indexes, references, release of the
-        schema. One sentence says what was found. The exit status is 0 if the ledger is whole, 1 if it is damaged or of
-        a newer release, 2 if it cannot be read.
+        Reads all of FILE (default: the engine's ledger): pages, indexes, references, release of the schema. One
+        sentence says what was found. The exit status is 0 if the ledger is whole, 1 if it is damaged or of a newer
+        release, 2 if it cannot be read.
 
         examples:
           rmsplugin ledger check
@@ -73,9 +73,9 @@ def _add_backup(commands: options.Commands) -> None:
 
 
 def _path(arguments: argparse.Namespace) -> Path:
-    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.whereabouts import ledger_path
 
-    return read_settings(arguments.config).engine.state_dir / LEDGER_NAME
+    return ledger_path(read_settings(arguments.config))
 
 
 # The ledger is the engine's: no other command waits for what it imports.

@@ -94,10 +94,10 @@ def add_command(commands: options.Commands) -> None:
 def _query(arguments: argparse.Namespace) -> int:
     # The ledger is the engine's: no other command waits for what it imports.
     from rmsplugin.engine.ledger import ledger_query
-    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.whereabouts import ledger_path
 
     parameters = _parameters(arguments)
-    path = arguments.ledger or read_settings(arguments.config).engine.state_dir / LEDGER_NAME
+    path = arguments.ledger or ledger_path(read_settings(arguments.config))
     if arguments.tables:
         answer = ledger_query.tables(path, timeout_s=arguments.timeout)
     else:

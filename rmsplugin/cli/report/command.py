@@ -168,12 +168,12 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _ledger(arguments: argparse.Namespace, settings: Settings | None) -> Path | None:
     """The ledger to read; None for those who may not, whom the engine tells of their own jobs."""
-    from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
+    from rmsplugin.engine.ledger.whereabouts import ledger_path
 
     chosen: Path | None = arguments.ledger
     if chosen is not None or settings is None:
         return chosen
-    path = settings.engine.state_dir / LEDGER_NAME
+    path = ledger_path(settings)
     return path if os.access(path, os.R_OK, effective_ids=True) else None
 
 

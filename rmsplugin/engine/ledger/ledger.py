@@ -32,6 +32,7 @@ from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationK
 from rmsplugin.engine.ledger.samples import Samples
 from rmsplugin.engine.ledger.schedule_book import ScheduleBook
 from rmsplugin.engine.ledger.set_aside import SetAsideStates
+from rmsplugin.engine.ledger.shared_files import hold, let_go
 from rmsplugin.engine.ledger.table import called, insert, update
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -63,8 +64,12 @@ class _Reader(threading.local):
 class Ledger:
     """The database; ``clock`` gives seconds since the epoch."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S) -> None:
+    def __init__(
+        self, path: Path, *, clock: Callable[[], float] = time.time, busy_s: float = BUSY_S, exclusive: bool = False
+    ) -> None:
         """Open, or make, the database at ``path``. Raises LedgerError if it cannot be a ledger of this release.
+
+        ``exclusive``: it is the ledger of this engine's epoch, on a shared directory: no other process opens it.
 
         From then on every method raises LedgerUnavailableError while the database cannot be read or written: another
         process has locked it for longer than ``busy_s`` (seconds), or its disk is full.
@@ -84,7 +89,10 @@ class Ledger:
         #: The answers since the last change, by question: a cycle asks the same many times.
         self._answers: dict[Hashable, Any] = {}
         self._answers_of = -1  # the number of changes that had been made then
-        self._db = open_database(path, busy_s=busy_s)
+        self.path, self.exclusive = path, exclusive
+        if exclusive:
+            hold(path)
+        self._db = open_database(path, busy_s=busy_s, exclusive=exclusive)
         #: How often in a row something failed, and until when it is not tried again.
         self.failures = Failures(self._write, self._rows, clock)
         #: The decisions of cycles, and the plans that carry them out.
@@ -119,6 +127,7 @@ class Ledger:
         """Close the database."""
         with self._lock:
             self._db.close()
+            let_go(self.path)
 
     @contextmanager
     def only_reading(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ import sqlite_utils
 
 from rmsplugin import __version__
 from rmsplugin.engine.ledger.migrations import migrations
+from rmsplugin.engine.ledger.shared_files import copy_ledger, epoch_of
 from rmsplugin.errors import LedgerError, LedgerUnavailableError
 from rmsplugin.presence import is_there
 
@@ -41,24 +43,33 @@ _UNAVAILABLE = {
 }
 
 
-def open_database(path: Path, *, busy_s: float = BUSY_S) -> sqlite_utils.Database:
+def open_database(path: Path, *, busy_s: float = BUSY_S, exclusive: bool = False) -> sqlite_utils.Database:
     """Open, or make, the ledger at ``path`` (0600), with the schema of this release.
 
     A ledger with an older schema is copied first, to ``ledger-before-VERSION-TIME.sqlite`` beside it (0600); the newest
     ``COPIES`` copies are kept. All its migrations are done together, or none.
 
+    Args:
+        path: of the file.
+        busy_s: how long a statement waits for another process that has the ledger locked, in seconds.
+        exclusive: it is a ledger on a shared directory, or a copy for one, whose predecessor is kept: it is kept
+            locked, needs no memory that processes share, and is not looked through before, nor copied.
+
     Raises:
         LedgerError: the file is a newer release's, damaged, no ledger, or cannot be copied or migrated.
     """
     try:
-        _require_whole(path)
-        if _is_older(path):
-            _copy(path)
+        if not exclusive:
+            _require_whole(path)
+            if _is_older(path):
+                _copy(path)
         # Made with the right mode before SQLite opens it: it holds private keys.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         # One connection behind the ledger's lock; SQLite itself is in serialized mode.
         db = _wrapped(sqlite3.connect(path, check_same_thread=False, timeout=busy_s))
         try:
+            if exclusive:
+                db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.enable_wal()
             db.execute("PRAGMA synchronous = FULL")  # an intent must survive a power cut, too
             with db.atomic():
@@ -86,8 +97,25 @@ def available() -> Iterator[None]:
 
 
 def read_only(path: Path, *, busy_s: float = BUSY_S) -> sqlite3.Connection:
-    """Connect to the database at ``path`` without changing it. Raises sqlite3.Error."""
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=busy_s)
+    """Connect to the database at ``path`` without changing it. Raises sqlite3.Error.
+
+    The ledger of an epoch, on a shared directory, belongs to one engine alone: a copy of it is read, which has no name
+    any more when this returns.
+    """
+    if epoch_of(path) is None:
+        return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=busy_s)
+    try:
+        with tempfile.TemporaryDirectory(prefix="rmsplugin-ledger-") as directory:
+            copy = Path(directory) / LEDGER_NAME
+            copy_ledger(path, copy, at_rest=False)
+            with closing(sqlite3.connect(copy)) as whole:
+                whole.execute("pragma locking_mode = exclusive")
+                whole.execute("pragma journal_mode = delete")  # what is in the log goes into the one file
+            connection = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, timeout=busy_s)
+            connection.execute("pragma schema_version").fetchone()
+            return connection
+    except (OSError, LedgerError) as error:
+        raise sqlite3.OperationalError(f"no copy of it can be made: {error}") from error
 
 
 def damages(connection: sqlite3.Connection, *, quick: bool = False) -> list[str]:

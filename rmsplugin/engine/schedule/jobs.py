@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rmsplugin.cron import Cron, zone_of
 from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.schedule.calibration import propose_durations
 from rmsplugin.engine.schedule.job import ScheduledJob
@@ -33,7 +32,8 @@ def jobs_of(
         seen: the last look at the cluster; None: there was none yet.
     """
     settings, schedule, clock = context.settings, context.settings.schedule, context.clock
-    path = settings.engine.state_dir / LEDGER_NAME
+    path = context.ledger.path
+    backup_dir = backups(settings.cluster.shared_dir or settings.engine.state_dir, schedule.backup_dir)
 
     def renew() -> str:
         look = seen()
@@ -48,7 +48,7 @@ def jobs_of(
                 "ledger-backup",
                 "copies the ledger, and checks the copy",
                 schedule.ledger_backup,
-                lambda: back_up(path, backups(settings.engine.state_dir, schedule.backup_dir), schedule.backup_keep),
+                lambda: back_up(path, backup_dir, schedule.backup_keep),
             ),
             (
                 "ledger-retention",
@@ -84,9 +84,9 @@ def jobs_of(
     )
 
 
-def backups(state_dir: Path, chosen: Path | None) -> Path:
-    """The directory of backups of the ledger."""
-    return chosen or state_dir / "backups"
+def backups(home: Path, chosen: Path | None) -> Path:
+    """The directory of backups of the ledger; ``home``: of the engine's files."""
+    return chosen or home / "backups"
 
 
 def _timed(timezone: str, name: str, what: str, expression: str, act: Callable[[], str], off: str = "") -> ScheduledJob:

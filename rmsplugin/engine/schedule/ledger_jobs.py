@@ -54,7 +54,8 @@ def retain(ledger: Ledger, path: Path, now: float, keep_days: int) -> str:
         RmspluginError: the ledger cannot be used now, or is damaged.
     """
     forgotten = ledger.prune(now - keep_days * _DAY_S)
-    given_back = ledger_care.compact(path)
+    # A ledger of one engine alone lets no other connection in; its empty pages are filled again.
+    given_back = 0 if ledger.exclusive else ledger_care.compact(path)
     health = ledger_care.check(path)
     if not health.whole:
         raise OperationFailedError(health.sentence)

@@ -145,6 +145,15 @@ def test_an_engine_that_no_ensemble_answers_does_not_lead(tmp_path: Path) -> Non
     lease.release()
 
 
+def test_with_a_shared_directory_an_engine_has_its_state_directory_from_the_beginning(tmp_path: Path) -> None:
+    """Nobody must win the ensemble's election, and then wait for a stopped engine of its own host."""
+    lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b")
+    with pytest.raises(UnavailableError, match="another engine runs on"):
+        open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b")
+    lease.release()
+    open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").release()
+
+
 def test_the_longest_act_is_a_command_or_a_fence_with_its_proof(tmp_path: Path) -> None:
     assert longest_act_s(settings(tmp_path)) == 20
     fence = '[nodes]\nfence = ["/fence", "{node}"]\nfence_timeout_s = 15\n'

@@ -113,6 +113,10 @@ class SimulatedNodes:
         self.guards.pop((node, vm), None)
         self.templates.drop(node, vm)
 
+    def obey(self, node: str) -> None:
+        """See ``Nodes``."""
+        self._enter("obey", node)
+
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
         self._enter_store("stat", node, shared, vm)

@@ -1,0 +1,59 @@
+"""Turn: a new leader of several hosts has all nodes obey it before it looks at what the one before has done.
+
+The other order would miss what the one before does in between, and has written nowhere but in its own ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from rmsplugin.adapters.nodes.base import Turns
+from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.engine.observe.rooms import vm_hosts
+from rmsplugin.errors import DeposedError, RmspluginError
+from rmsplugin.settings import Settings
+
+log = logging.getLogger(__name__)
+
+#: The longest wait for nodes: a connection to a dead one is given up within 10 s.
+_WITHIN_S = 12.0
+_PARALLEL = 64
+#: How many nodes are named in a sentence.
+_NAMED = 10
+
+
+def obeyed_by_all(settings: Settings, rms: Rms, nodes: Turns) -> None:
+    """Have all VM hosts that answer obey no engine of a lower epoch. Those that do not learn it with the first act.
+
+    Raises:
+        DeposedError: a node has heard of a higher epoch.
+    """
+    try:
+        names = vm_hosts(settings, rms.snapshot())
+    except RmspluginError as error:
+        log.warning("nodes learn the epoch of this turn one by one, since Slurm does not tell their names: %s", error)
+        return
+    silent = _ask(nodes, names)
+    if silent:
+        named = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
+        log.warning("%d of %d nodes have not taken the epoch of this turn yet: %s", len(silent), len(names), named)
+
+
+def _ask(nodes: Turns, names: Collection[str]) -> list[str]:
+    """The nodes that have not taken the epoch. Raises DeposedError."""
+    pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="obey")
+    asked = {name: pool.submit(nodes.obey, name) for name in names}
+    wait(asked.values(), timeout=_WITHIN_S)
+    pool.shutdown(wait=False, cancel_futures=True)
+    silent = []
+    for name, answer in asked.items():
+        error = answer.exception() if answer.done() and not answer.cancelled() else RmspluginError("silent")
+        if isinstance(error, DeposedError):
+            raise error
+        if isinstance(error, RmspluginError):
+            silent.append(name)
+        elif error is not None:
+            raise error
+    return silent
