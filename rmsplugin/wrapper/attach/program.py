@@ -38,8 +38,9 @@ _FAILURES_BEFORE_START = 6
 _LONGEST_PAUSE_S = 60.0
 # A connection that held for so many seconds counts as one, however it ended.
 _PROGRESS_S = 60.0
-# Slurm's accounting takes news of steps before the job's end; the user who waits for the job must not notice the delay.
-_SETTLE_S = 2.0
+# Slurm's accounting takes news of steps before the job's end only. On a busy node a step that stands for one of the
+# guest's needs seconds to begin; this bounds what a Slurm that does not answer costs the user.
+_SETTLE_S = 10.0
 # Slurm's KillWait is mostly 30 s.
 _REQUEUED_PATIENCE_S = 20.0
 # Signals that end a wrapper; its VM may sleep or move.

@@ -12,7 +12,7 @@ from pathlib import Path
 CASES = Path(__file__).resolve().parents[1] / "cases"
 
 _LINE = re.compile(r"^#CASE (.*)$", re.MULTILINE)
-_KEY = re.compile(r"(title|options|submit|differs|gap|ci)(?: ([^:]+))?: *(.*)")
+_KEY = re.compile(r"(title|options|submit|differs|gap|ci|alone)(?: ([^:]+))?: *(.*)")
 
 
 class CaseError(ValueError):
@@ -38,6 +38,7 @@ class Case:
     submit: str  # shell lines
     allowed: tuple[Allowed, ...] = ()
     ci: bool = False
+    alone: bool = False  # no other case runs meanwhile
 
     @property
     def topic(self) -> str:
@@ -53,7 +54,8 @@ def read_cases(directory: Path = CASES) -> list[Case]:
 
 def parse(name: str, script: bytes) -> Case:
     """One case of its file's bytes. CaseError: an unknown key, no title, a reason that is no sentence."""
-    title, options, submit, allowed, ci = "", "", [], [], False
+    title, options, submit, allowed = "", "", [], []
+    flags = {"ci": False, "alone": False}
     for line in _LINE.findall(script.decode("utf-8", "replace")):
         found = _KEY.fullmatch(line.strip())
         if not found:
@@ -67,8 +69,8 @@ def parse(name: str, script: bytes) -> Case:
             options = value
         elif key == "submit":
             submit.append(value)
-        elif key == "ci":
-            ci = True
+        elif key in flags:
+            flags[key] = True
         else:
             allowed.append(_allowed(name, part, value, key == "gap"))
     if not title:
@@ -76,7 +78,7 @@ def parse(name: str, script: bytes) -> Case:
     if options and submit:
         raise CaseError(f"{name}: options are of the submission that is made where no '#CASE submit:' says another")
     lines = "\n".join(submit) or f"sbatch {options} job.sh"
-    return Case(name, title, script, lines, tuple(allowed), ci)
+    return Case(name, title, script, lines, tuple(allowed), **flags)
 
 
 def _allowed(name: str, part: str, reason: str, mendable: bool) -> Allowed:

@@ -12,7 +12,7 @@ _RULES = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"), "TIME"),
     (re.compile(r"\b10\.77\.\d+\.\d+\b"), "ADDRESS"),  # of the minicluster's network
     # Slurm itself writes now this, now that for a job without a limit, in native partitions too.
-    (re.compile(r"\b365-00:00:00\b"), "UNLIMITED"),
+    (re.compile(r"\b(365-00:00:00|Partition_Limit)\b"), "UNLIMITED"),
 )
 
 

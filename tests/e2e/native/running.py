@@ -47,9 +47,13 @@ def run_all(cluster: Cluster, cases: Sequence[Case], partition: str, user: str =
     """Run cases in a partition and wait for all of their jobs; the outcome of each, by its name."""
     since = cluster.ok("date", "+%Y-%m-%dT%H:%M:%S").strip()
     runs = [_Run(case, _place(cluster, case, partition, user)) for case in cases]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for number, _ in enumerate(pool.map(lambda run: _submit(cluster, run, partition, user), runs), 1):
-            print(f"\r{partition}: {number} of {len(runs)} cases", end="", file=sys.stderr, flush=True)
+    done = 0
+    for alone in (False, True):
+        with ThreadPoolExecutor(1 if alone else _AT_ONCE) as pool:
+            some = [run for run in runs if run.case.alone == alone]
+            for _ in pool.map(lambda run: _submit(cluster, run, partition, user), some):
+                done += 1
+                print(f"\r{partition}: {done} of {len(runs)} cases", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     late = _wait_until_ended(cluster, partition, user)
     rows = _accounting(cluster, partition, user, since)

@@ -17,6 +17,7 @@ CASE = b"""#!/bin/bash
 #CASE differs sacct *TRES: Slurm counts one node for all VMs.
 #CASE gap file slurm-JOB1.out: The host's name has no domain here.
 #CASE ci:
+#CASE alone: It is about seconds.
 srun hostname
 """
 
@@ -24,6 +25,7 @@ srun hostname
 def test_a_case_is_read_from_its_comments() -> None:
     case = parse("srun/two", CASE)
     assert (case.topic, case.title, case.submit, case.ci) == ("srun", "two tasks", "sbatch -n 2 job.sh", True)
+    assert case.alone
     assert case.script == CASE
     assert case.allowed == (
         Allowed("sacct *TRES", "Slurm counts one node for all VMs.", False),
@@ -34,6 +36,7 @@ def test_a_case_is_read_from_its_comments() -> None:
 def test_lines_of_submission_stand_for_the_usual_one() -> None:
     case = parse("a/b", b"#CASE title: x\n#CASE submit: id=$(sbatch --parsable job.sh)\n#CASE submit: ended $id\n")
     assert case.submit == "id=$(sbatch --parsable job.sh)\nended $id"
+    assert not case.alone
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,7 @@ def test_what_must_differ_is_taken_out() -> None:
         ("/home/alice/native/plain/user/id", "/home/alice/native/vjob/user/id"),
         ("10.77.0.11", "10.77.1.10"),
         ("UNLIMITED", "365-00:00:00"),
+        ("Partition_Limit", "UNLIMITED"),
     ]:
         assert native.plain(text) == vjob.plain(other)
 
