@@ -90,6 +90,11 @@ class Budget:
         """Subtract one run of a solver: its deterministic units, and its seconds."""
         self._take(units if self.deterministic else seconds)
 
+    def determines(self, share: float) -> Search:
+        """The limits on which the answer depends of a run with a share of the rest: what is proven needs no clock."""
+        limit = max(self.left * share, 0.0) if self.deterministic else None
+        return replace(self._search, time_limit_s=0.0, deterministic_limit=limit)
+
     @property
     def exhausted(self) -> bool:
         """Whether starting a solver is useless now."""

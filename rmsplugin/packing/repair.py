@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,10 @@ from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.rules import Rules, confined_to
-from rmsplugin.packing.budget import VARIABLE, Budget
+from rmsplugin.packing.budget import CP_SAT_UNIT, VARIABLE, Budget
 from rmsplugin.packing.ffd import decreasing
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.remembered import Answer, Counts, answers
 from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
 
@@ -216,6 +217,28 @@ class _Program:
 
     def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
         """Node by VM name, for all VMs in the neighbourhood; None if no place for all is found."""
+        question = (budget.determines(share), *self._facts())
+        answer = answers().find(question)
+        if answer is None:
+            answer, is_final = self._solve(budget, share)
+            if is_final:
+                answers().keep(question, answer)
+        else:
+            budget.charge_run(answer.units, 0.0)
+        return None if answer.counts is None else self._named(answer.counts)
+
+    def _facts(self) -> tuple[Hashable, ...]:
+        """The facts on which the program depends: not which node or VM it is, but how large, and where it is."""
+        position = {node: at for at, node in enumerate(self._nodes)}
+        classes = []
+        for k, members in self._members.items():
+            here = Counter(position[node] for _, node in members if node is not None)
+            usable = np.packbits(self._repair.mask(k[2])[self._nodes]).tobytes()
+            classes.append((*k[:2], usable, len(members), tuple(sorted(here.items()))))
+        return (self._repair.capacity[self._nodes].tobytes(), *classes)
+
+    def _solve(self, budget: Budget, share: float) -> tuple[Answer, bool]:
+        """The answer of the solver, and whether another run would give it again."""
         model = cp_model.CpModel()
         hosted: dict[tuple[ItemClass, int], cp_model.IntVar] = {}
         kept = []
@@ -237,19 +260,25 @@ class _Program:
             model.add(sum(k[1] * variable for k, variable in there) <= memory)
         model.maximize(sum(kept))
         solver, status = budget.solve(model, share)
+        units = CP_SAT_UNIT * solver.response_proto.deterministic_time
+        is_final = budget.deterministic or status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return None
-        return self._named({pair: solver.value(variable) for pair, variable in hosted.items()})
+            return Answer(None, units), is_final
+        classes = {k: at for at, k in enumerate(self._members)}
+        nodes = {node: at for at, node in enumerate(self._nodes)}
+        counts = {(classes[k], nodes[node]): solver.value(variable) for (k, node), variable in hosted.items()}
+        return Answer({at: count for at, count in counts.items() if count}, units), is_final
 
     def _usable(self, k: ItemClass) -> list[int]:
         return [node for node in self._nodes if self._repair.most(k, node, 1)]
 
-    def _named(self, hosted: Mapping[tuple[ItemClass, int], int]) -> dict[str, int]:
+    def _named(self, hosted: Counts) -> dict[str, int]:
         """Give the VMs of each class their nodes: first to VMs that can stay."""
         placed: dict[str, int] = {}
+        classes = list(self._members)
         counts: dict[ItemClass, dict[int, int]] = defaultdict(dict)
-        for (k, node), count in hosted.items():
-            counts[k][node] = count
+        for (at, node), count in hosted.items():
+            counts[classes[at]][self._nodes[node]] = count
         for k, members in self._members.items():
             here = [(vm.name, node) for vm, node in members if node is not None]
             coming = sorted(vm.name for vm, node in members if node is None)

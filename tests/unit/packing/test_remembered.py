@@ -1,0 +1,138 @@
+"""Remembered: a program that is as it was is not solved again, and any other one is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ortools.sat.python import cp_model
+
+from rmsplugin.model.elements import VM, Node
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing
+from rmsplugin.packing import remembered
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.remembered import Answer, Answers
+from rmsplugin.packing.repair import Repair, Repaired
+from rmsplugin.packing.search import Search
+
+SEARCH = Search(deterministic_limit=1.0)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The deterministic limit of each run of a solver; nothing is known from before."""
+    limits: list[float] = []
+    solve = cp_model.CpSolver.solve
+
+    def counted(self: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
+        limits.append(self.parameters.max_deterministic_time)
+        return solve(self, model)
+
+    monkeypatch.setattr(cp_model.CpSolver, "solve", counted)
+    remembered.answers.cache_clear()
+    yield limits
+    remembered.answers.cache_clear()
+
+
+def crowded(
+    vms: str = "abc",
+    nodes: tuple[str, str] = ("n1", "n2"),
+    memory_mib: int = 4,
+    small: int = 2,
+    only: str = "",
+    at: int = 1,
+    search: Search = SEARCH,
+) -> Repaired | None:
+    """Two VMs of ``small`` MiB on a node each, and a third of 4 MiB that has a place where both are on one node."""
+    first, second, third = vms
+    anywhere, there_only = allowing(None, frozenset()), allowing(frozenset({only}) if only else None, frozenset())
+    items = [Item(VM(name, Resources(0, small)), anywhere) for name in (first, second)]
+    items.append(Item(VM(third, Resources(0, 4)), there_only))
+    there = [Node(name, Resources(4, memory_mib)) for name in nodes]
+    repair = Repair(items, there, {first: nodes[0], second: nodes[at]})
+    return repair.by_program(search)
+
+
+@pytest.mark.parametrize("search", [SEARCH, Search(time_limit_s=60.0)])
+@pytest.mark.parametrize("small", [2, 3])
+def test_what_was_solved_or_proven_impossible_is_not_solved_again(
+    runs: list[float], search: Search, small: int
+) -> None:
+    first = crowded(small=small, search=search)
+    assert len(runs) == 1 and (first is None) == (small == 3)
+    assert crowded(small=small, search=search) == first
+    assert len(runs) == 1
+
+
+def test_an_answer_is_given_to_other_vms_and_nodes_by_their_names(runs: list[float]) -> None:
+    found, other = crowded(), crowded(vms="xyz", nodes=("m1", "m2"))
+    assert len(runs) == 1 and found is not None and other is not None
+    names = {"a": "x", "b": "y", "c": "z", "n1": "m1", "n2": "m2"}
+    assert other.assignment == {names[vm]: names[node] for vm, node in found.assignment.items()}
+    assert other.moved_mib == found.moved_mib == 2
+
+
+@pytest.mark.parametrize(
+    "otherwise", [{"memory_mib": 5}, {"small": 1}, {"only": "n2"}, {"only": "n1"}, {"at": 0}], ids=str
+)
+def test_whatever_it_depends_on_makes_another_question(runs: list[float], otherwise: dict[str, object]) -> None:
+    crowded()
+    asked = crowded(**otherwise)  # type: ignore[arg-type]
+    assert len(runs) == 2
+    remembered.answers.cache_clear()
+    assert crowded(**otherwise) == asked  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("other", [Search(deterministic_limit=2.0), Search(deterministic_limit=1.0, seed=7)])
+def test_other_limits_make_another_question(runs: list[float], other: Search) -> None:
+    crowded()
+    crowded(search=other)
+    assert len(runs) == 2
+
+
+def test_a_remembered_answer_takes_what_it_took_of_a_deterministic_limit(runs: list[float]) -> None:
+    """So what comes after it has the same limits, and the whole answer depends on nothing that happened before."""
+
+    def impossible() -> Repaired | None:
+        """Twenty nodes, in neighbourhoods that grow: each run has a part of what those before it left."""
+        anywhere = allowing(None, frozenset())
+        items = [Item(VM(f"vm{i:02}", Resources(0, 26 + i % 5)), anywhere) for i in range(60)]
+        items.append(Item(VM("large", Resources(0, 60)), anywhere))
+        nodes = [Node(f"n{i:02}", Resources(4, 100)) for i in range(20)]
+        return Repair(items, nodes, {f"vm{i:02}": f"n{i // 3:02}" for i in range(60)}).by_program(SEARCH)
+
+    assert impossible() is None
+    first, known = list(runs), remembered.answers()
+    assert len(first) > 1
+    last = list(known._known)[-1]
+    del known._known[last]
+    assert impossible() is None
+    assert runs[len(first) :] == first[-1:]
+
+
+def test_a_search_that_the_clock_ended_is_made_again(runs: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cp_model.CpSolver, "solve", lambda self, model: runs.append(0) or _given_up(self, model))
+    for number in (1, 2):
+        assert crowded(search=Search(time_limit_s=60.0)) is None
+        assert len(runs) == number
+
+
+def _given_up(solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
+    """A run that has no time for anything."""
+    solver.parameters.max_deterministic_time = 0.0
+    status = _SOLVE(solver, model)
+    assert status == cp_model.UNKNOWN
+    return status
+
+
+_SOLVE = cp_model.CpSolver.solve
+
+
+def test_the_answers_that_were_asked_for_last_are_kept() -> None:
+    answers, none = Answers(2), Answer(None, 0.0)
+    answers.keep("a", none)
+    answers.keep("b", none)
+    assert answers.find("a") is none
+    answers.keep("c", none)
+    assert [answers.find(each) for each in "abc"] == [none, None, none]
