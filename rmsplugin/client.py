@@ -52,17 +52,22 @@ _ERRORS: dict[int, type[RmspluginError]] = {
 #: States of a vjob whose VMs will come up for the run that Slurm is preparing: its prolog goes on waiting.
 COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
 
+#: The longest wait for a connection where there are several addresses, in seconds.
+_CONNECT_S = 1.0
+
 #: The number of words that ``EngineClient.words`` makes.
 WORDS = 5
 
 
 class EngineClient:
-    """Sends one request at a time to the engine; keeps no connection, so it survives the engine's restarts."""
+    """Sends one request at a time to the engine; keeps no connection, so it survives the engine's restarts.
 
-    def __init__(self, host: str, port: int, *, unix_path: str, engine_uid: int, munge_socket: str) -> None:
+    Of several addresses it asks the one that answered last, and the next one where no connection comes about.
+    """
+
+    def __init__(self, addresses: list[tuple[str, int]], *, unix_path: str, engine_uid: int, munge_socket: str) -> None:
         """For ``unix`` and ``tcp``; see there."""
-        self._host = host
-        self._port = port
+        self._addresses = addresses  # each host and port; the first one is asked first
         self._unix_path = unix_path
         self._engine_uid = engine_uid
         self._munge_socket = munge_socket
@@ -70,43 +75,37 @@ class EngineClient:
     @classmethod
     def unix(cls, path: str) -> EngineClient:
         """Return a client of the engine on this host; the kernel tells the engine who we are."""
-        return cls("localhost", 0, unix_path=path, engine_uid=-1, munge_socket="")
+        return cls([("localhost", 0)], unix_path=path, engine_uid=-1, munge_socket="")
 
     @classmethod
     def tcp(cls, url: str, engine_uid: int, *, munge_socket: str = "") -> EngineClient:
         """Return a client of an engine on another host; munge tells each side who the other is.
 
         Args:
-            url: ``http://HOST:PORT`` of the engine.
+            url: ``http://HOST:PORT`` of the engine; of several, with blanks between, the one that answers is asked.
             engine_uid: user id of ``engine.user``; answers of all other users but root are refused.
             munge_socket: munged's socket, if it is not the default one.
 
         Raises:
             RefusedError: the URL is not of that form.
         """
-        import urllib.parse
-
-        parts = urllib.parse.urlsplit(url)
-        try:
-            port = parts.port
-        except ValueError:
-            port = None
-        if parts.scheme != "http" or not parts.hostname or not port or parts.path not in ("", "/"):
-            raise RefusedError(f"engine.url is {url!r}; it has to be of the form http://HOST:PORT")
-        return cls(parts.hostname, port, unix_path="", engine_uid=engine_uid, munge_socket=munge_socket)
+        addresses = [_address(each) for each in url.split() or [url]]
+        return cls(addresses, unix_path="", engine_uid=engine_uid, munge_socket=munge_socket)
 
     @classmethod
     def from_words(cls, words: list[str]) -> EngineClient:
         """Return the client that another process described by ``words``."""
-        unix_path, host, port, engine_uid, munge_socket = words
-        return cls(host, int(port), unix_path=unix_path, engine_uid=int(engine_uid), munge_socket=munge_socket)
+        unix_path, hosts, ports, engine_uid, munge_socket = words
+        addresses = [(host, int(port)) for host, port in zip(hosts.split(","), ports.split(","), strict=True)]
+        return cls(addresses, unix_path=unix_path, engine_uid=int(engine_uid), munge_socket=munge_socket)
 
     def words(self) -> list[str]:
         """The input of ``from_words``: ``WORDS`` words, none a secret."""
-        return [self._unix_path, self._host, str(self._port), str(self._engine_uid), self._munge_socket]
+        hosts, ports = (",".join(str(address[part]) for address in self._addresses) for part in (0, 1))
+        return [self._unix_path, hosts, ports, str(self._engine_uid), self._munge_socket]
 
     def __str__(self) -> str:
-        return self._unix_path or f"{self._host}:{self._port}"
+        return self._unix_path or "{}:{}".format(*self._addresses[0])
 
     def request(
         self,
@@ -124,10 +123,11 @@ class EngineClient:
             path: path and query, percent-encoded.
             body: sent as JSON.
             timeout_s: the longest silence of the engine that is put up with; longer than the ``wait`` of the query.
-            connect_s: the longest wait for a connection; None: ``timeout_s``.
+            connect_s: the longest wait for a connection; None: ``timeout_s``, or 1 s where there are several
+                addresses.
 
         Raises:
-            UnreachableError: no connection came about.
+            UnreachableError: no connection came about, to none of the addresses.
             UnavailableError: the engine cannot be reached, broke off, or says that it cannot answer now.
             ForbiddenError: 401, 403, or an answer that does not come from the engine.
             NotFoundError: 404.
@@ -136,14 +136,28 @@ class EngineClient:
         if not _PATH.fullmatch(path):
             raise RefusedError(f"not a path of the engine's API: {path!r}")
         data = b"" if body is None else json.dumps(body).encode()
+        if connect_s is None:
+            connect_s = timeout_s if len(self._addresses) == 1 else _CONNECT_S
+        others = len(self._addresses) - 1
+        while True:
+            try:
+                return self._ask(method, path, data, timeout_s, min(connect_s, timeout_s))
+            except UnavailableError as error:
+                # An engine that answers nothing, or no more, may have been followed by another one: that one is asked
+                # next time. It is asked at once only where the request was not sent. Other threads see a whole list.
+                self._addresses = [*self._addresses[1:], self._addresses[0]]
+                if not others or not isinstance(error, UnreachableError):
+                    raise
+                others -= 1
+
+    def _ask(self, method: str, path: str, data: bytes, timeout_s: float, connect_s: float) -> dict[str, Any]:
+        """The answer of the engine at the first address; errors as of ``request``."""
         headers = {"Content-Type": "application/json"} if data else {}
         nonce = ""
         if not self._unix_path:
             nonce = os.urandom(16).hex()
             headers["Authorization"] = f"{SCHEME} {self._credential(method, path, data, nonce)}"
-        status, content_type, answer = self._exchange(
-            method, path, data, headers, timeout_s, timeout_s if connect_s is None else min(connect_s, timeout_s)
-        )
+        status, content_type, answer = self._exchange(method, path, data, headers, timeout_s, connect_s)
         if self._unix_path:
             return self._checked(status, _json_object(answer, str(self)))
         if content_type != SEALED_TYPE:
@@ -167,7 +181,7 @@ class EngineClient:
         # Without http.client: it takes more memory than all other imports of a wrapper.
         lines = [
             f"{method} {path} HTTP/1.1",
-            f"Host: {self._host}",
+            f"Host: {self._addresses[0][0]}",
             "Connection: close",
             f"Content-Length: {len(data)}",
         ]
@@ -197,7 +211,7 @@ class EngineClient:
         connection = None
         try:
             if not self._unix_path:
-                return socket.create_connection((self._host, self._port), timeout=timeout_s)
+                return socket.create_connection(self._addresses[0], timeout=timeout_s)
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(timeout_s)
             connection.connect(self._unix_path)
@@ -238,6 +252,20 @@ class EngineClient:
         )
         error.status = status
         raise error
+
+
+def _address(url: str) -> tuple[str, int]:
+    """Host and port. Raises RefusedError."""
+    import urllib.parse
+
+    parts = urllib.parse.urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if parts.scheme != "http" or not parts.hostname or not port or parts.path not in ("", "/"):
+        raise RefusedError(f"engine.url is {url!r}; it has to be of the form http://HOST:PORT")
+    return parts.hostname, port
 
 
 def _parse_answer(received: bytes) -> tuple[int, str, bytes] | None:

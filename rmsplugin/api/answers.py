@@ -738,6 +738,8 @@ class Status(TypedDict):
     Attributes:
         version: release of the engine.
         started: when it started.
+        host: the host on which it runs; of several engines, the one that leads.
+        epoch: the number of its turn; 1: it is alone.
         last_cycle: its last cycle.
         cycles: its cycles since its start.
         problems: problems of the site, each a sentence.
@@ -749,6 +751,8 @@ class Status(TypedDict):
 
     version: str
     started: float
+    host: str
+    epoch: int
     last_cycle: LastCycle
     cycles: Cycles
     problems: list[str]

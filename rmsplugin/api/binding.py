@@ -139,16 +139,19 @@ class Engine:
 
     @classmethod
     def _found(cls, socket: str, url: str, user: str, bin_dir: str) -> Engine:
+        urls = url.split()
         try:
             os.stat(socket)
             found = cls.here(socket)
+            if len(urls) > 1:  # the engine of this host may stand by
+                found._clients += cls.at(urls, user=user)._clients
         except (FileNotFoundError, NotADirectoryError):
-            if not url:
+            if not urls:
                 raise UnavailableError(
                     f"no engine on this host (there is no {socket}), and engine.url, where it would be reached from "
                     "other hosts, is not set in the settings"
                 ) from None
-            found = cls.at([url], user=user)
+            found = cls.at(urls, user=user)
         if bin_dir:
             found._scancel = f"{bin_dir}/scancel"
         return found

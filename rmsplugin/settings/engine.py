@@ -33,7 +33,11 @@ class Engine(Section):
     state_dir: Path = Field(Path("/var/lib/rmsplugin"), description="ledger and keys; owned by engine.user, mode 0700")
     socket: Path = Field(Path(defaults.SOCKET), description="service socket on the controller")
     listen: str = Field("", description="ADDRESS:PORT for wrappers on batch hosts, authenticated by munge; empty: none")
-    url: str = Field("", description="how batch hosts reach `listen`: http://ADDRESS:PORT")
+    url: str = Field(
+        "",
+        description="how batch hosts reach `listen`: http://ADDRESS:PORT; with engines on several hosts, those of all, "
+        "with blanks between: the one that leads answers",
+    )
     user: str = Field(defaults.USER, description="account the engine runs as; must be Slurm's SlurmUser")
     operators: tuple[str, ...] = Field(
         (), description="users who may act on any vjob and have reports of all, besides root and engine.user"

@@ -29,6 +29,7 @@ from rmsplugin.errors import (
     OperationFailedError,
     RefusedError,
     UnavailableError,
+    UnreachableError,
 )
 
 NOBODY = 65534
@@ -314,7 +315,9 @@ def test_path_that_could_break_the_request_line(path: str) -> None:
         EngineClient.unix("/nowhere").request("GET", path)
 
 
-@pytest.mark.parametrize("url", ["", "head:4321", "https://head:4321", "http://head", "http://head:x", "http://h:1/v1"])
+@pytest.mark.parametrize(
+    "url", ["", "head:4321", "https://head:4321", "http://head", "http://head:x", "http://h:1/v1", "http://h:1 h:2"]
+)
 def test_url(url: str) -> None:
     with pytest.raises(RefusedError, match=r"engine\.url"):
         EngineClient.tcp(url, 0)
@@ -413,6 +416,59 @@ def test_tcp_engine_down(munged: Munged) -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         with pytest.raises(UnavailableError, match="cannot be reached"):
             tcp_client(url, munged).request("GET", "/v1/status")
+
+
+# --- engines on several hosts ---
+
+
+def a_dead_address() -> str:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{unused.getsockname()[1]}"
+
+
+def test_of_several_engines_the_one_that_answers_is_asked_and_asked_first_next_time(
+    tcp_engine: tuple[FakeEngine, str], munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(munged)
+    client = tcp_client(f"{a_dead_address()} {url}", munged)
+    tried: list[tuple[tuple[str, int], float]] = []
+    connect = socket.create_connection
+
+    def connects(address: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append((address, timeout))
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", connects)
+    for _ in range(2):
+        assert client.request("POST", "/v1/jobs/12/started") == {"uid": os.getuid()}
+    assert [timeout for _, timeout in tried] == [1.0] * 3, "a dead one costs a second, at the first request"
+    assert str(client) == url.removeprefix("http://")
+    assert EngineClient.from_words(client.words()).words() == client.words()
+    assert client.request("GET", "/v1/status", timeout_s=0.7) and tried[-1][1] == 0.7
+
+
+def test_a_request_that_an_engine_may_have_taken_goes_to_another_one_next_time(
+    tcp_engine: tuple[FakeEngine, str], munged: Munged
+) -> None:
+    """An engine that was stopped still has its connections taken, by the kernel."""
+    engine, url = tcp_engine
+    engine.answer = honest(munged)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        client = tcp_client(f"http://127.0.0.1:{stopped.getsockname()[1]} {url}", munged)
+        with pytest.raises(UnavailableError, match="did not answer within"):
+            client.request("POST", "/v1/jobs/12/started", timeout_s=0.2)
+        assert engine.seen == []
+        assert client.request("POST", "/v1/jobs/12/started") == {"uid": os.getuid()}
+
+
+def test_where_no_engine_is_there_all_are_tried_and_the_first_one_is_first_again(munged: Munged) -> None:
+    addresses = [a_dead_address(), a_dead_address()]
+    client = tcp_client(" ".join(addresses), munged)
+    with pytest.raises(UnreachableError, match=addresses[1].removeprefix("http://")):
+        client.request("GET", "/v1/status")
+    assert str(client) == addresses[0].removeprefix("http://")
 
 
 @pytest.fixture

@@ -41,7 +41,11 @@ def _status(arguments: argparse.Namespace) -> int:
         return 0
     started = answer.get("started")
     since = f", started {local_time(started)}" if isinstance(started, int | float) else ""
-    print(printable(f"engine {answer.get('version', '?')}{since}"))
+    host = answer.get("host")
+    where = f" on {host}" if isinstance(host, str) else ""
+    print(printable(f"engine {answer.get('version', '?')}{where}{since}"))
+    if isinstance(epoch := answer.get("epoch"), int) and epoch > 1:
+        print(f"leads with epoch {epoch}")
     cycle = answer.get("last_cycle")
     if cycle and cycle["time"]:
         took = f"{local_time(cycle['time'])} ({cycle['seconds']:.1f} s)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
@@ -55,8 +56,10 @@ class Routes:
         slow_turns: Turns,
         waits: Waits,
         timetable: Timetable | None,
+        epoch: int,
     ) -> None:
-        """``slow_turns``: for users' requests that wait for a guest, a node or an operation."""
+        """``slow_turns``: for users' requests that wait for a guest, a node or an operation; ``epoch``: its own."""
+        self._epoch = epoch
         self._ledger = ledger
         self._clock = clock
         self._capacities = capacities
@@ -465,6 +468,8 @@ class Routes:
         return {
             "version": __version__,
             "started": self._started,
+            "host": socket.gethostname(),
+            "epoch": self._epoch,
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
             "problems": report.problems,

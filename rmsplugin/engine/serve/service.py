@@ -105,6 +105,7 @@ class Service:
             self._slow_turns,
             self._waits,
             timetable,
+            context.epoch,
         )
         self._routes = self._answers.table()
         self._engine_uids = requests.rights.engine_uids

@@ -191,7 +191,7 @@ class Scripted(EngineClient):
     """A client whose engine does what a test says."""
 
     def __init__(self, told: list[str], name: str, does: Callable[[], dict[str, Any]]) -> None:
-        super().__init__("", 0, unix_path=name, engine_uid=0, munge_socket="")
+        super().__init__([("", 0)], unix_path=name, engine_uid=0, munge_socket="")
         self._told, self._does = told, does
         self.connects_s: list[object] = []
 
@@ -218,6 +218,24 @@ def test_an_engine_that_is_not_there_is_passed_over_and_the_one_that_answered_is
     only = Scripted([], "only", lambda: {"nodes": []})
     Engine([only], timeout_s=30).nodes()
     assert only.connects_s == [30], "there is no other to ask"
+
+
+def test_on_a_controller_whose_engine_stands_by_the_other_addresses_are_asked(tmp_path: Path) -> None:
+    """The socket of an engine that has led there is left behind."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / "engine.sock"))
+    path = tmp_path / "rmsplugin.toml"
+    words = f'[engine]\nuser = "root"\nsocket = "{tmp_path}/engine.sock"\nurl = "{{}}"\n[slurm]\n'
+    path.write_text(words.format("http://head1:7 http://head2:7"))
+    assert [str(each) for each in Engine.of_site(str(path))._clients] == [
+        f"{tmp_path}/engine.sock",
+        "head1:7",
+        "head2:7",
+    ]
+    path.write_text(words.format("http://head1:7"))
+    assert len(Engine.of_site(str(path))._clients) == 1
+    path.write_text(words.format("http://head1:7 http://head2:7").replace("engine.sock", "none.sock"))
+    assert [str(each) for each in Engine.of_site(str(path))._clients] == ["head1:7", "head2:7"]
 
 
 def test_an_order_that_an_engine_may_have_taken_is_given_to_no_other_but_a_question_is_asked_again() -> None:

@@ -474,6 +474,14 @@ def test_status_says_what_the_last_cycle_did(site: Path, engine: FakeEngine) -> 
     ]
 
 
+def test_status_says_where_the_engine_that_leads_runs(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head2", "epoch": 4294967301})
+    first, second, *_ = run(site, "status").stdout.splitlines()
+    assert first.startswith("engine 1 on head2, started ") and second == "leads with epoch 4294967301"
+    engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head", "epoch": 1})
+    assert "leads" not in run(site, "status").stdout, "of a single engine there is nothing to say"
+
+
 # -- events --------------------------------------------------------------------------------------------------------
 
 
