@@ -50,7 +50,7 @@ def whole(request: pytest.FixtureRequest) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """In the order of directories, which is that of all tests, one worker begins at the end (tests/order.py)."""
+    """In the order of directories, which is that of all tests, two workers begin at the end (tests/order.py)."""
     if config.getvalue("dist") != "loadfile" or config.option.loadscopereorder:
         return None
     from order import FromBothEnds
@@ -59,14 +59,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest files begin first."""
+    """The longest files begin first, from either end."""
     if is_one_of_many(config):
-        from order import longest_first
+        from order import longest_outside
 
         by_file: dict[str, list[pytest.Item]] = {}
         for item in items:
             by_file.setdefault(os.path.relpath(item.path, Path(__file__).parent), []).append(item)
-        items[:] = [item for file in longest_first(list(by_file)) for item in by_file[file]]
+        items[:] = [item for file in longest_outside(list(by_file)) for item in by_file[file]]
 
 
 @pytest.hookimpl(tryfirst=True)

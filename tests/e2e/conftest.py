@@ -1,4 +1,7 @@
-"""One minicluster for all e2e tests of a session, of two users and three nodes, with the engine running."""
+"""One minicluster for all e2e tests of a session, of two users and three nodes, with the engine running.
+
+It goes down when other tests follow: an idle one would take a fortieth of a CPU from them.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def share_templates(cluster: Cluster) -> None:
     common_templates.share(cluster.host_path(node, "/") for node in cluster.nodes)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The minicluster of all tests that need no other. VMs that idle keep their CPUs: a node that is full stays so."""
     with contextlib.ExitStack() as place:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from order import LONGEST, NICE, FromBothEnds, longest_first
+from order import FROM_BACK, LONGEST, LONGEST_ALONE, NICE, FromBothEnds, longest_outside
 
 TESTS = Path(__file__).resolve().parents[1]
 FILES = ("a.py", "b.py", "c.py", "d.py", "e.py", "f.py", "g.py")
@@ -36,9 +36,9 @@ def config(workers: int) -> Any:
     return SimpleNamespace(getvalue=values.__getitem__, option=SimpleNamespace(loadscopereorder=False))
 
 
-def test_one_worker_begins_at_the_end_and_all_files_run_once() -> None:
-    workers = [Worker(f"gw{number}") for number in range(3)]
-    scheduler = FromBothEnds(config(3))
+def test_the_last_workers_begin_at_the_end_and_all_files_run_once() -> None:
+    workers = [Worker(f"gw{number}") for number in range(2 + FROM_BACK)]
+    scheduler = FromBothEnds(config(len(workers)))
     tests = [f"{file}::test_{number}" for file in FILES for number in range(3)]
     for worker in workers:
         scheduler.add_node(worker)
@@ -46,7 +46,7 @@ def test_one_worker_begins_at_the_end_and_all_files_run_once() -> None:
         scheduler.add_node_collection(worker, tests)
     scheduler.schedule()
     files = [[tests[index].partition("::")[0] for index in worker.sent[::3]] for worker in workers]
-    assert files == [["a.py"], ["b.py"], ["g.py"]]
+    assert files == [["a.py"], ["b.py"], ["g.py"], ["f.py"]]
     while any(worker.sent for worker in workers):
         for worker, has in zip(workers, files, strict=True):
             sent, worker.sent = worker.sent, []
@@ -55,12 +55,14 @@ def test_one_worker_begins_at_the_end_and_all_files_run_once() -> None:
             has += [tests[index].partition("::")[0] for index in worker.sent[::3]]
     assert scheduler.tests_finished
     assert sorted(chain(*files)) == list(FILES)
-    assert files[2] == sorted(files[2], reverse=True) and files[0] == sorted(files[0])
+    assert [each for each in files[2:] if each != sorted(each, reverse=True)] == []
+    assert [each for each in files[:2] if each != sorted(each)] == []
 
 
-def test_the_longest_files_begin_first_and_the_others_stay_in_their_order() -> None:
-    assert longest_first(["a.py", LONGEST[1], "z.py", LONGEST[0], "b.py"]) == [*LONGEST[:2], "a.py", "z.py", "b.py"]
-    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []
+def test_the_longest_files_are_outside_and_the_others_stay_in_their_order() -> None:
+    mixed = ["a.py", LONGEST[1], LONGEST_ALONE[-1], "z.py", LONGEST[0], LONGEST_ALONE[-2], "b.py"]
+    assert longest_outside(mixed) == [*LONGEST[:2], "a.py", "z.py", "b.py", *LONGEST_ALONE[-2:]]
+    assert [name for name in (*LONGEST, *LONGEST_ALONE) if not (TESTS / name).is_file()] == []
 
 
 def test_a_worker_steps_back_for_clusters_and_comes_forth_for_its_own() -> None:
