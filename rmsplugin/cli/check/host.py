@@ -35,6 +35,7 @@ class HostFacts:
     held: tuple[str, ...]  # vjobs that the engine does nothing to, for want of a proof or because there are too many
     paused: str  # since when and by whom the engine is paused; "" when it is not
     munge: str  # "" when a credential can be made and read, else why not
+    shared_dir: FileFact | None = None  # the directory that controllers share; None if the settings name none
 
 
 def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpus: int) -> Iterator[Finding]:
@@ -73,6 +74,7 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
     else:
         yield ok("munge", "makes and reads credentials")
     yield from _listen(settings)
+    yield from _several_hosts(settings, facts)
     yield from _pool(settings, cpus)
 
 
@@ -154,6 +156,23 @@ def _listen(settings: Settings) -> Iterator[Finding]:
             "engine.listen",
             "wrappers on other hosts cannot reach the engine: engine.listen or engine.url is not set",
             'set listen = "ADDRESS:6830" and url = "http://ADDRESS:6830" in [engine] (munge authenticates both sides)',
+        )
+
+
+def _several_hosts(settings: Settings, facts: HostFacts) -> Iterator[Finding]:
+    """Judge what engines on several hosts need."""
+    if facts.shared_dir is None:
+        return
+    path = facts.shared_dir.path
+    yield from _private(
+        facts.shared_dir, settings.engine.user, f"mount it; once: install -d -o {settings.engine.user} -m 700 {path}"
+    )
+    if len(settings.engine.url.split()) < 2:
+        yield warning(
+            "engine.url",
+            "names one address, and cluster.shared_dir has engines on several hosts: when another one leads, hooks, "
+            "wrappers and commands do not find it",
+            "name the address of each host that may lead, with blanks between",
         )
 
 

@@ -71,6 +71,7 @@ def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
         user=pwd.getpwuid(os.geteuid()).pw_name,
         settings_file=_file(settings_file),
         state_dir=_file(settings.engine.state_dir),
+        shared_dir=None if settings.cluster.shared_dir is None else _file(settings.cluster.shared_dir),
         agent_key=_file(settings.nodes.agent_key),
         known_hosts=_file(known_hosts),
         known_hosts_text=_text(str(known_hosts)) or "",

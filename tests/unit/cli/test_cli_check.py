@@ -126,6 +126,25 @@ def test_each_fault_of_the_settings_is_found(sections: dict[str, Any], level: Le
     assert fault.level is level and words in fault.what
 
 
+SEVERAL = {"coordination": "zookeeper", "servers": ("head:2181",), "shared_dir": Path("/shared")}
+ADDRESSES = {"listen": "0.0.0.0:6830", "url": "http://head:6830 http://head2:6830"}
+
+
+@pytest.mark.parametrize(
+    ("shared", "engine", "words"),
+    [
+        (FileFact("/shared"), ADDRESSES, "does not exist"),
+        (FileFact("/shared", "slurm", 0o755), ADDRESSES, "slurm's alone"),
+        (FileFact("/shared", "slurm", 0o700), {**ADDRESSES, "url": "http://head:6830"}, "names one address"),
+    ],
+)
+def test_each_fault_of_engines_on_several_hosts_is_found(shared: FileFact, engine: dict[str, str], words: str) -> None:
+    whole = replace(HOST, shared_dir=FileFact("/shared", "slurm", 0o700))
+    assert judged_host(whole, settings(cluster=SEVERAL, engine=ADDRESSES)) == []
+    (fault,) = judged_host(replace(HOST, shared_dir=shared), settings(cluster=SEVERAL, engine=engine))
+    assert words in fault.what
+
+
 def test_hashed_host_names_are_not_called_missing() -> None:
     assert judged_host(replace(HOST, known_hosts_text="|1|salt|hash ssh-ed25519 AAAA\n")) == []
 
