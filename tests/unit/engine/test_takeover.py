@@ -139,9 +139,31 @@ def test_a_leader_that_was_stopped_writes_to_its_old_file_only(directory: Path) 
                 assert messages(third)[-1] == "mine"
 
 
-def test_a_copy_while_somebody_commits_is_not_taken_for_the_last_word_of_a_deposed_engine(directory: Path) -> None:
-    with committing(directory, 3), pytest.raises(LedgerError, match="was written all the time"):
-        copy_ledger(directory / name_of(3), directory / "copy.sqlite", at_rest=True, within_s=0.3)
+def committed_meanwhile(monkeypatch: pytest.MonkeyPatch, commit: Callable[[int], object]) -> list[Path]:
+    """Have each copy commit after its database was read; it is told the number of the try. Returns the tries."""
+    tries: list[Path] = []
+
+    def chunks(path: Path) -> Iterator[bytes]:
+        content = path.read_bytes()
+        tries.append(path)
+        commit(len(tries))
+        yield content
+
+    monkeypatch.setattr(shared_files, "_chunks", chunks)
+    return tries
+
+
+def test_a_copy_while_somebody_commits_is_not_taken_for_the_last_word_of_a_deposed_engine(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with leading(directory, 3) as ledger:
+        path, copy = directory / name_of(3), directory / "copy.sqlite"
+        tries = committed_meanwhile(monkeypatch, lambda tried: ledger.event("test", "late") if tried < 3 else 0)
+        copy_ledger(path, copy, at_rest=True)
+        assert len(tries) == 3, "it was made again for each commit"
+        tries = committed_meanwhile(monkeypatch, lambda tried: ledger.event("test", "late"))
+        with pytest.raises(LedgerError, match="was written all the time"):
+            copy_ledger(path, copy, at_rest=True, within_s=0.1)
 
 
 def test_a_reader_gets_one_moment_of_a_ledger_that_is_written(directory: Path) -> None:
@@ -164,18 +186,14 @@ def test_a_copy_is_made_again_when_the_log_of_changes_has_begun_anew(
     """A database that was read before, and a log after, tell of two times: what is only in the log between is lost."""
     with leading(directory, 3) as ledger:
         ledger.event("test", "one")
-        tries = []
 
-        def chunks(path: Path) -> Iterator[bytes]:
-            content = path.read_bytes()
-            if not tries:
+        def commit(tried: int) -> None:
+            if tried == 1:
                 ledger.event("test", "two")
                 ledger._db.execute("pragma wal_checkpoint(truncate)")
                 ledger.event("test", "three")
-            tries.append(path)
-            yield content
 
-        monkeypatch.setattr(shared_files, "_chunks", chunks)
+        tries = committed_meanwhile(monkeypatch, commit)
         copy_ledger(directory / name_of(3), directory / "copy.sqlite", at_rest=False)
     assert len(tries) == 2
     with closing(sqlite3.connect(directory / "copy.sqlite")) as copy:
