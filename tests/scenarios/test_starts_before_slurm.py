@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,36 @@ def test_prolog_slurmctld_keeps_a_job_that_it_has_while_a_vm_boots_whose_restore
     world.until(job, S.RUNNING)
     assert set(seen) == {(JobState.CONFIGURING, False)}
     assert world.rms.job(job).restarts == 0
+
+
+@pytest.mark.parametrize("until", [JobState.CONFIGURING, JobState.RUNNING])
+def test_a_job_that_slurm_starts_while_it_is_sent_back_is_handled_as_slurm_has_it_then(
+    template_world: World, monkeypatch: pytest.MonkeyPatch, until: JobState
+) -> None:
+    """Pending at the engine's look, it is kept or sent back once, as if it had been started before."""
+    world = template_world
+    has_template(world)
+    monkeypatch.setattr(world.rms, "_start_delay_s", 5.0)
+    if until is JobState.CONFIGURING:
+        monkeypatch.setattr(world.rms, "_configuring_s", None)
+    seen = fails_late(world, monkeypatch, JobState.PENDING)
+    acts = {name: getattr(world.rms, name) for name in ("close_gate", "requeue")}
+    started: list[str] = []
+
+    def late(name: str, job_id: int) -> None:
+        while not started and world.rms.job(job_id).state is not until:
+            world.pass_time(1.0)
+        started.append(name)
+        acts[name](job_id)
+
+    for name in acts:
+        monkeypatch.setattr(world.rms, name, partial(late, name))
+    job = world.submit(vms=1)
+    world.until(job, S.RUNNING)
+    sent_back = until is JobState.RUNNING
+    assert started, "the job was pending when the restore failed"
+    assert set(seen) == {(JobState.PENDING if sent_back else JobState.CONFIGURING, False)}
+    assert world.rms.job(job).restarts == sent_back
 
 
 def test_a_job_that_is_cancelled_before_a_restore_fails_starts_no_vm(

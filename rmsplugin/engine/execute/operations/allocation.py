@@ -110,9 +110,13 @@ class Opening:
 
     def _send_back(self) -> None:
         """Send the job back behind the gate, unless PrologSlurmctld keeps it: that time is added to its time limit."""
+        rms, job_id = self._task.context.rms, self._task.job_id
         try:
-            if current_job(self._task).state is not JobState.CONFIGURING:
-                self._task.context.rms.requeue(self._task.job_id)
+            if current_job(self._task).state is JobState.PENDING:
+                rms.close_gate(job_id)  # without effect on a job that Slurm starts at this moment
+                self.at = -math.inf
+            if current_job(self._task).state not in (JobState.PENDING, JobState.CONFIGURING):
+                rms.requeue(job_id)
                 self.at = -math.inf
         except CancelledError:
             raise
