@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from rmsplugin.engine import turn
+from rmsplugin.engine import daemon, turn
+from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.errors import DeposedError, OperationFailedError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -87,3 +89,68 @@ def test_without_slurm_nodes_learn_it_one_by_one(cluster: Cluster, caplog: pytes
     cluster.slurm_answers = False
     cluster.take_turn()
     assert "Slurm does not tell their names: no slurmctld" in caplog.text
+
+
+# -- the engine of a host among several ----------------------------------------------------------------------------
+
+
+def on_several_hosts(directory: Path) -> Settings:
+    (directory / "shared").mkdir(exist_ok=True)
+    several = {"coordination": "zookeeper", "servers": ["head:2181"], "shared_dir": directory / "shared"}
+    return Settings.model_validate(
+        {
+            "cluster": several,
+            "slurm": {"partitions": ["vjob"], "adapter": "cli"},
+            "partition": {"vjob": {"hosts": "vmhosts"}},
+            "network": {"pool": "10.0.0.10-10.0.0.20", "prefix_length": 24},
+            "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
+        }
+    )
+
+
+class Led:
+    """A lease that is held."""
+
+    epoch = 7
+
+    def held(self) -> bool:
+        return True
+
+
+def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the last leader does until then is in its ledger; what it does after that no node takes from it."""
+    order: list[str] = []
+    take_over = daemon.take_over
+
+    def obey(node: str) -> None:
+        order.append(f"{node} obeys")
+
+    def copy(*words: Any, **options: Any) -> Path:
+        order.append("copy")
+        return take_over(*words, **options)
+
+    agents: list[dict[str, Any]] = []
+    monkeypatch.setattr(cluster, "obey", obey)
+    monkeypatch.setattr(turn, "_PARALLEL", 1)
+    monkeypatch.setattr(daemon, "open_rms", lambda *_, **__: cluster)
+    monkeypatch.setattr(daemon, "open_platform", lambda _: SimpleNamespace(capabilities=frozenset()))
+    monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: agents.append(options) or cluster)
+    monkeypatch.setattr(daemon, "take_over", copy)
+    context = daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led()))
+    assert order == ["n1 obeys", "n2 obeys", "copy"]
+    assert context.epoch == 7 and agents == [{"epoch": 7}]
+    assert context.ledger.path == tmp_path / "shared" / "groups" / "all" / name_of(7)
+    context.ledger.close()
+
+
+def test_the_key_of_the_first_host_in_guests_becomes_that_of_all(tmp_path: Path) -> None:
+    settings = on_several_hosts(tmp_path)
+    hosts = [tmp_path / name for name in ("one", "two", "three")]
+    for host in hosts:
+        host.mkdir()
+    first, second = daemon.root_keys(hosts[0]), daemon.root_keys(hosts[1])
+    assert first != second
+    assert [daemon.shared_root_keys(settings, host) for host in hosts] == [first] * 3
+    assert (tmp_path / "shared" / daemon.ROOT_KEY).stat().st_mode & 0o777 == 0o600
