@@ -133,7 +133,8 @@ class Parameters:
     horizon_s: float = 3600.0  # a switch is expected to be worth nothing for longer than this
     durations: SwitchDurations = field(default_factory=SwitchDurations)
     exempt_switches: float = 0.0  # and for so many times the duration of its suspend and resume,
-    exempt_tier: float = -math.inf  # if it is of this tier or a higher one
+    exempt_tier: float = -math.inf  # if it is of this tier or a higher one,
+    pressed: frozenset[str] = frozenset()  # and none of these, whose nodes are short of memory
     slowdown: SlowdownParameters = field(default_factory=SlowdownParameters)
     #: The number of VMs that are placed on trial, in search of other vjobs that can start; about 10 s on one core. Only
     #: clusters of thousands of VMs that are turned upside down reach it. Vjobs left to start then start in the next

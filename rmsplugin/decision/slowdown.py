@@ -8,8 +8,8 @@
 - Where making way is a pause, which costs nothing, a vjob that has not begun need not wait for that, if its limit is a
   third of the time that the other one still needs, and it is not far behind it (0104).
 - No vjob makes way that was started or resumed just now: for its own tier only after it has run for ten times the
-  duration of a switch of its largest VM, and for eight times that of its own switch (0153). For a higher tier it is
-  exempt for as long as Slurm says, as under any policy (0151).
+  duration of a switch of its largest VM, and for eight times that of its own switch (0153). For a higher tier, and
+  where its node is short of memory, it is exempt for as long as Slurm says, as under any policy (0151).
 - If the site sets a share of users (0121), a vjob beyond its user's share comes last, and makes way for any vjob of
   others that has waited long enough.
 - An overdue vjob goes first in its tier, and makes way for none of it. Only a small part of the cluster is protected in
@@ -76,7 +76,7 @@ def slowdown(configuration: Configuration, parameters: Parameters) -> Decision |
     def once(now: Configuration, effort: Effort, start: bool) -> Decision | Infeasible:
         # The vjobs beyond their users' shares change when one makes way.
         then = Ranks.of(now, parameters) if parameters.slowdown.user_share < 1 else ranks
-        return _once(now, parameters, then, effort, start)
+        return _once(now, replace(parameters, pressed=_pressed(now)), then, effort, start)
 
     found = in_rounds(configuration, parameters, once)
     if isinstance(found, Infeasible):
@@ -96,6 +96,19 @@ def _highest_unprotected(configuration: Configuration, parameters: Parameters) -
         return state in ready or (runs and exempt_for_s(vjob, parameters) <= 0)
 
     return max((vjob.priority for vjob in configuration.vjobs if may_be(vjob)), default=-math.inf)
+
+
+def _pressed(configuration: Configuration) -> frozenset[str]:
+    """The vjobs on nodes whose running VMs demand more memory than there is.
+
+    Processes that share a CPU go on slowly; a VM that waits for memory stands still. Nobody is helped if all on the
+    node are exempt.
+    """
+    short = {name for name in configuration.overloaded() if configuration.free(name).memory_mib < 0}
+    if not short:
+        return frozenset()
+    locations, by_vm = configuration.locations, configuration.vjob_by_vm
+    return frozenset(by_vm[vm].name for vm, location in locations.items() if location.node in short)
 
 
 def _once(
@@ -136,7 +149,7 @@ class _Walk:
     def __post_init__(self) -> None:
         """Find the running vjobs that nothing protects."""
         running = self.room.names
-        self.of_tier = replace(self.parameters, exempt_tier=-math.inf)
+        self.of_tier = replace(self.parameters, exempt_tier=-math.inf, pressed=frozenset())
         ready = [vjob.priority for vjob in self.draft.others if vjob.name not in running]
         musts = [v for v in self.draft.musts if self.draft.reasons[v.name].code is ReasonCode.EXEMPT]
         self.exempt = [v for v in musts if v.preemptible and v.priority < max(ready, default=v.priority)]

@@ -32,7 +32,7 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
     if vjob.state_s is None:
         return 0.0
     exempt_s = parameters.exempt_s
-    if parameters.exempt_switches and vjob.priority >= parameters.exempt_tier:
+    if parameters.exempt_switches and vjob.priority >= parameters.exempt_tier and vjob.name not in parameters.pressed:
         durations = parameters.durations
         least_s = parameters.exempt_switches * durations.least_away_s(vjob)
         exempt_s = max(exempt_s, least_s, SHARED_SWITCHES * durations.away_s(vjob))

@@ -212,6 +212,28 @@ def test_for_a_higher_tier_it_is_exempt_as_long_as_slurm_says_and_no_longer(stat
     assert (found["b"], [found["r"], found["s"]].count("running")) == ("waiting", 2 - makes_way)
 
 
+@pytest.mark.parametrize(("state_s", "goes"), [(29.0, False), (30.0, True)])
+def test_where_memory_is_short_it_is_exempt_as_long_as_slurm_says_and_no_longer(state_s: float, goes: bool) -> None:
+    queue = Queue(*nodes(1, cpus=4, memory_mib=1000)).add("r", "n1", memory_mib=600, state_s=state_s, **HALF_DONE)
+    queue.add("s", "n1", memory_mib=500, state_s=state_s, **HALF_DONE)
+    assert running(queue.decide("slowdown", **{**EAGER, "exempt_s": 30.0})) == ({"r"} if goes else {"r", "s"})
+
+
+def test_and_nobody_who_waits_has_anything_of_that() -> None:
+    queue = Queue(*nodes(2, cpus=4, memory_mib=1000)).add("r", "n1", memory_mib=600, state_s=30.0, **HALF_DONE)
+    queue.add("s", "n1", memory_mib=300, state_s=30.0, **HALF_DONE)
+    queue.add("t", "n1", memory_mib=200, state_s=30.0, **HALF_DONE)
+    queue.add("u", "n2", memory_mib=1000, state_s=30.0, **HALF_DONE).add("w", memory_mib=600, waited_s=50000)
+    assert running(queue.decide("slowdown", **{**EAGER, "exempt_s": 30.0})) == {"r", "s", "u"}
+
+
+def test_where_cpus_are_short_it_is_exempt_for_ten_switches_as_ever() -> None:
+    queue = Queue(*nodes(1)).add("r", "n1", state_s=199.0, **HALF_DONE).add("s", "n1", state_s=199.0, **HALF_DONE)
+    assert running(queue.decide("slowdown", **EAGER)) == {"r", "s"}
+    queue = Queue(*nodes(1)).add("r", "n1", state_s=200.0, **HALF_DONE).add("s", "n1", state_s=200.0, **HALF_DONE)
+    assert running(queue.decide("slowdown", **EAGER)) == {"r"}
+
+
 def has_run(ran_s: float, waited_s: float) -> dict[str, float]:
     """One that needs 300 s more."""
     return {"ran_s": ran_s, "time_limit_s": ran_s + 300, "waited_s": waited_s}
