@@ -1,7 +1,8 @@
 """Node agent: ``rmsplugin-node``, the forced command behind the engine's (and the other nodes') ssh key.
 
 The words come in SSH_ORIGINAL_COMMAND, and from the command line only by hand. They are split, counted and checked,
-and never given to a shell. Every call prints one JSON object, its last line. With ``--peer``, for the key of another
+and never given to a shell. Every call prints one JSON object, its last line. With the word ``serve`` the calls
+themselves come on standard input (``serving``). With ``--peer``, for the key of another
 node, the agent only takes copies and tells the room for them. With the option of a platform's hook it answers the
 platform on this node before a VM is created.
 """
@@ -60,6 +61,23 @@ def main() -> int:
 def _answer_once() -> int:
     try:
         peer, config_path, words = _words(sys.argv[1:])
+        if words == ["serve"] and not peer:
+            return _serve(config_path)
+    except AgentError as error:
+        return _fail(error)
+    return _answer(peer, config_path, words)
+
+
+def _serve(config_path: str | None) -> int:
+    from rmsplugin.node_agent import serving
+
+    serving.load_everything()
+    serving.Server(lambda words: _answer(False, config_path, words)).serve()
+    return 0
+
+
+def _answer(peer: bool, config_path: str | None, words: list[str]) -> int:
+    try:
         answer = _do_verb(peer, config_path, words)
     except AgentError as error:
         return _fail(error)

@@ -1,4 +1,4 @@
-"""The contract of ``adapters.nodes.base.Nodes`` on stores: simulated, and on the real agent, run without sshd."""
+"""The contract of ``adapters.nodes.base.Nodes`` on stores: simulated, and the real agent, once a call and serving."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
+from socket_channel import served_by
 
 from rmsplugin.adapters.nodes import ssh
 from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
+from rmsplugin.adapters.nodes.served import SERVED, NotServedError, Served
 from rmsplugin.adapters.nodes.ssh import NodeAgents
+from rmsplugin.adapters.nodes.ssh_link import Patience
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
@@ -45,6 +49,39 @@ class LocalAgents(NodeAgents):
         return answer
 
 
+class ServedAgents(LocalAgents):
+    """An agent that serves, on a socket of ours; another one when it was let go."""
+
+    def __init__(self, config: Path, epoch: int = FIRST_EPOCH) -> None:
+        super().__init__(config, epoch)
+        self._begin()
+
+    def _begin(self) -> None:
+        command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config), "serve"]
+        environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
+        self._agent, channel = served_by(command, PATIENCE_S, environment=environment)
+        self._served = Served(channel, "agent")
+
+    def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
+        if words[0] not in SERVED:
+            return super()._call(node, words, shared=shared, **more)
+        words, content = self._in_full(words, shared), more.get("content", b"")
+        try:
+            answer = self._served.call(words, content, Patience(PATIENCE_S), words[0])
+        except NotServedError:  # on a slow machine it may have had no call for long
+            self.close()
+            self._begin()
+            answer = self._served.call(words, content, Patience(PATIENCE_S), words[0])
+        if "error" in answer:
+            raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self._served.close()
+        assert self._agent.wait(PATIENCE_S) == 0
+
+
 class World:
     """Nodes, and what libvirt and disks do behind their back."""
 
@@ -66,7 +103,7 @@ class World:
         return self.nodes.seal(NODE, VM)
 
 
-@pytest.fixture(params=["simulated", "agent"])
+@pytest.fixture(params=["simulated", "agent", "served"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "simulated":
         files = SimulatedFiles()
@@ -89,7 +126,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def wipe(shared: bool) -> None:
         (stores[shared] / ".rmsplugin-store").unlink()
 
-    return World(LocalAgents(config), save, wipe, lambda epoch: LocalAgents(config, epoch))
+    def agents(epoch: int = FIRST_EPOCH) -> Nodes:
+        made = (ServedAgents if request.param == "served" else LocalAgents)(config, epoch)
+        request.addfinalizer(made.close)
+        return made
+
+    return World(agents(), save, wipe, agents)
 
 
 @pytest.mark.parametrize("shared", [False, True])

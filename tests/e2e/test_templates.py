@@ -67,5 +67,5 @@ def test_a_template_that_qemu_refuses_is_dropped_and_the_job_runs_all_the_same(c
     events = cluster.events(job)
     assert f"vjob{job}-0 is booted" in events and "from a template" not in events
     # Slurm may have started it already, for its VM was to be up in a moment: it does not run while that boots.
-    assert cluster.job(job).get("Restarts", "0") in ("0", "1")
+    assert cluster.job(job).get("Restarts", "0") in ("0", "1"), cluster.describe(job)
     drop_templates(cluster)

@@ -19,7 +19,7 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 #: Of the instants of two lives, and of the silences, CI tries so many.
-SAMPLE = 18
+SAMPLE = 30
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rmsplugin.adapters.nodes.answers import read_answer
@@ -21,7 +22,9 @@ from rmsplugin.adapters.nodes.base import (
     TemplateUse,
     seal_timeout_s,
 )
-from rmsplugin.adapters.nodes.ssh_link import Link, Patience, Target
+from rmsplugin.adapters.nodes.served import CONTENT_MAX, SERVED, NotServedError
+from rmsplugin.adapters.nodes.served_link import ServedLink
+from rmsplugin.adapters.nodes.ssh_link import Patience, Target
 from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import (
@@ -85,7 +88,7 @@ class NodeAgents:
         self._target = Target(user, key_path, known_hosts_path, connect_timeout_s)
         self._call_timeout_s = call_timeout_s
         self._epoch = epoch
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, ServedLink] = {}
         self._lock = threading.Lock()
 
     def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
@@ -312,13 +315,10 @@ class NodeAgents:
     ) -> dict[str, Any]:
         """Run one verb and return the object it prints."""
         with self._lock:
-            link = self._links.setdefault(node, Link(node, self._target))
+            link = self._links.setdefault(node, ServedLink(node, self._target))
         timeout_s = self._call_timeout_s if timeout_s is None else timeout_s
         with link.slot(words[0] in _LONG_CALLS, timeout_s):
-            command = shlex.join(self._in_full(words, shared))
-            answer = self._ask(
-                link, f"{words[0]} on {node}", command, content, patience or Patience(timeout_s), advance
-            )
+            answer = self._ask(link, self._in_full(words, shared), content, patience or Patience(timeout_s), advance)
         if "error" in answer:
             message = f"{node}: {answer['error']}"
             if str(answer["error"]).startswith(_UNKNOWN_VERB):
@@ -333,26 +333,29 @@ class NodeAgents:
 
     @staticmethod
     def _ask(
-        link: Link,
-        what: str,
-        command: str,
+        link: ServedLink,
+        words: list[str],
         content: bytes,
         patience: Patience,
         advance: Callable[[Mapping[str, int]], None] | None,
     ) -> dict[str, Any]:
+        what = f"{words[0]} on {link.node}"
         patience.begin()
-        with link.channel(patience.remaining_s) as channel:
-            try:
+        try:
+            if words[0] in SERVED and len(content) <= CONTENT_MAX:
+                with suppress(NotServedError):
+                    return link.serve(words, content, patience, what)
+            with link.channel(patience.remaining_s) as channel:
                 channel.settimeout(patience.remaining_s)
-                channel.exec_command(command)
+                channel.exec_command(shlex.join(words))
                 if content:
                     channel.sendall(content)
                 channel.shutdown_write()
                 return read_answer(channel, patience, what, advance)
-            except TimeoutError:
-                raise TimedOutError(f"{what} did not end in time") from None
-            except (paramiko.SSHException, EOFError, OSError) as error:
-                raise UnavailableError(f"{what}: the connection broke: {error}") from None
+        except TimeoutError:
+            raise TimedOutError(f"{what} did not end in time") from None
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise UnavailableError(f"{what}: the connection broke: {error}") from None
 
 
 def _with(guard: Guard | None) -> list[str]:

@@ -41,7 +41,7 @@ class Link:
     """The connection to one node, made when needed and made anew when broken."""
 
     def __init__(self, node: str, target: Target) -> None:
-        self._node = node
+        self.node = node
         self._target = target
         self._client: paramiko.SSHClient | None = None
         self._opening: Future[paramiko.Transport] | None = None
@@ -56,20 +56,22 @@ class Link:
         with ExitStack() as taken:
             for slots, bound_s in ((self._long_slots, _LONG_WAIT_S), (self._slots, timeout_s))[0 if long else 1 :]:
                 if not slots.acquire(timeout=max(0.0, bound_s)):
-                    raise TimedOutError(f"too many calls to the node agent of {self._node} are under way")
+                    raise TimedOutError(f"too many calls to the node agent of {self.node} are under way")
                 taken.callback(slots.release)
             yield
 
     @contextmanager
     def channel(self, timeout_s: float) -> Iterator[paramiko.Channel]:
         """A fresh channel to the node. Raises UnavailableError."""
-        channel = self._open(time.monotonic() + timeout_s)
+        channel = self.open_channel(timeout_s)
         try:
             yield channel
         finally:
             channel.close()
 
-    def _open(self, deadline: float) -> paramiko.Channel:
+    def open_channel(self, timeout_s: float) -> paramiko.Channel:
+        """A fresh channel to the node, which the caller closes. Raises UnavailableError."""
+        deadline = time.monotonic() + timeout_s
         # A connection that broke unnoticed (the node restarted) shows it only here: it is worth a second try.
         for attempt in (1, 2):
             until = min(deadline, time.monotonic() + self._target.connect_timeout_s)
@@ -79,7 +81,7 @@ class Link:
             except (paramiko.SSHException, EOFError, OSError) as error:
                 self.drop(transport)
                 if attempt == 2:
-                    raise UnavailableError(f"the node agent of {self._node} cannot be reached: {error}") from None
+                    raise UnavailableError(f"the node agent of {self.node} cannot be reached: {error}") from None
         raise AssertionError("unreachable")
 
     def _connected(self, until: float) -> paramiko.Transport:
@@ -91,14 +93,14 @@ class Link:
             if self._opening is None:
                 self._opening = Future()
                 threading.Thread(
-                    target=self._connect, args=(self._opening,), name=f"ssh: {self._node}", daemon=True
+                    target=self._connect, args=(self._opening,), name=f"ssh: {self.node}", daemon=True
                 ).start()
             opening = self._opening
         try:
             return opening.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
             # Name service has no bound that could be set; the attempt goes on for later callers.
-            raise UnavailableError(f"the node agent of {self._node} cannot be reached: no answer in time") from None
+            raise UnavailableError(f"the node agent of {self.node} cannot be reached: no answer in time") from None
 
     def _connect(self, opening: Future[paramiko.Transport]) -> None:
         client = paramiko.SSHClient()
@@ -109,7 +111,7 @@ class Link:
             client.load_host_keys(self._target.known_hosts_path)
             client.set_missing_host_key_policy(paramiko.RejectPolicy())
             client.connect(
-                self._node,
+                self.node,
                 username=self._target.user,
                 key_filename=self._target.key_path,
                 timeout=timeout_s,
@@ -136,7 +138,7 @@ class Link:
             opening.set_result(transport)
         else:
             why = error or "it hung up"
-            opening.set_exception(UnavailableError(f"the node agent of {self._node} cannot be reached: {why}"))
+            opening.set_exception(UnavailableError(f"the node agent of {self.node} cannot be reached: {why}"))
 
     def drop(self, transport: paramiko.Transport) -> None:
         """Close the connection if it is still the given one."""

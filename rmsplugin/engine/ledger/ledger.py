@@ -182,18 +182,16 @@ class Ledger:
 
     def _answer(self, question: Hashable, read: Callable[[], list[T]]) -> list[T]:
         """What ``read`` reads, read anew only when something has changed. Nobody changes the list, or what is in it."""
-        with self._lock:
+        with self._lock, available():
             if self._depth:
-                with available():
-                    return read()  # changes of an open transaction may be undone
+                return read()  # changes of an open transaction may be undone
             changes = self._db.conn.total_changes
             if changes != self._answers_of or len(self._answers) >= _ANSWERS:
                 self._answers.clear()
                 self._answers_of = changes
             found: list[T] | None = self._answers.get(question)
             if found is None:
-                with available():
-                    found = read()
+                found = read()
                 if len(found) <= _ROWS:
                     self._answers[question] = found
             return found

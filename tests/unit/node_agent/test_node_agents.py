@@ -7,6 +7,7 @@ import ctypes
 import hashlib
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -194,6 +195,79 @@ def test_a_node_that_refuses_one_more_session_breaks_off_no_other_call(cluster: 
         assert list(pool.map(agents.free_bytes, [A] * 4)) == [5] * 4
         agents.close()
     assert (tmp_path / A / "log").read_text().count("Accepted publickey") == 1
+
+
+# Agents that serve.
+
+
+def served_by(cluster: Cluster, node: str) -> list[int]:
+    """The agents that serve on the node."""
+    config = f"{cluster.store(node).parent}/rmsplugin.toml".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                if config in words and b"SSH_ORIGINAL_COMMAND=serve" in environment and words[0] != b"sh":
+                    found.append(int(entry.name))
+    return found
+
+
+def test_short_calls_have_one_agent_which_is_replaced_when_it_is_gone_and_ends_with_the_engine(
+    cluster: Cluster,
+) -> None:
+    cluster.start(A)
+    agents = cluster.agents()
+    with cluster.entered():
+        assert agents.free_bytes(A) > 0
+        (agent,) = served_by(cluster, A)
+        assert agents.stat(A, VM).final_bytes is None
+        assert served_by(cluster, A) == [agent]
+        os.kill(agent, signal.SIGKILL)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(UnavailableError):  # the call that found out
+                assert agents.free_bytes(A) > 0
+                break
+            assert time.monotonic() < deadline
+        assert agents.free_bytes(A) > 0
+        assert agent not in served_by(cluster, A)
+        agents.close()
+    while served_by(cluster, A):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_stopped_agent_costs_one_call_its_time(cluster: Cluster) -> None:
+    cluster.start(A)
+    agents = cluster.agents(call_timeout_s=60)
+    with cluster.entered():
+        assert agents.free_bytes(A) > 0
+        (agent,) = served_by(cluster, A)
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            agents._call_timeout_s = 0.3
+            with pytest.raises(TimedOutError):
+                agents.free_bytes(A)
+            agents._call_timeout_s = 60
+            assert agents.free_bytes(A) > 0
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        agents.close()
+
+
+def test_an_agent_that_does_not_know_how_to_serve_is_asked_once_a_connection(cluster: Cluster, tmp_path: Path) -> None:
+    refusal = '{"error": "not a command of the node agent: serve", "kind": "failed"}'
+    script = f"""echo "$SSH_ORIGINAL_COMMAND" >>{tmp_path}/asked
+[ "$SSH_ORIGINAL_COMMAND" = space ] || {{ echo '{refusal}'; exit 1; }}
+echo '{{"free_bytes": 5}}'"""
+    cluster.start(A, script=script)
+    agents = cluster.agents()
+    with cluster.entered():
+        assert [agents.free_bytes(A) for _ in range(3)] == [5] * 3
+        agents.close()
+    assert (tmp_path / "asked").read_text().split() == ["serve", "space", "space", "space"]
 
 
 # Seals.
