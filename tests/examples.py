@@ -7,5 +7,5 @@ whole = False
 
 
 def few(number: int) -> int:
-    """That many with ``--whole``; in CI, which runs often, two fifths of them, and not fewer than 40."""
-    return number if whole else min(number, max(40, number * 2 // 5))
+    """That many with ``--whole``; in CI, which runs often, a quarter of them, and not fewer than 25."""
+    return number if whole else min(number, max(25, number // 4))

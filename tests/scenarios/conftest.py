@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 from fresh_ledger import in_memory
+from scenarios.lent_threads import lent_threads
 from scenarios.world import World
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    """Of each test: looks begin no threads."""
+    with lent_threads():
+        yield
 
 
 @pytest.fixture

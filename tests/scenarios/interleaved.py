@@ -25,7 +25,13 @@ _GIVES_WAY, _CYCLE, _EVENT = 0.25, 0.4, 0.3
 
 
 class AtOnce(ThreadPoolExecutor):
-    """Does what is submitted before ``submit`` returns."""
+    """Does what is submitted before ``submit`` returns, and has no threads."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Make ready nothing: several are made in each cycle."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is under way."""
 
     def submit(self, act: Callable[..., Any], /, *words: Any, **options: Any) -> Future[Any]:
         """Do it; what kills the engine is not caught."""

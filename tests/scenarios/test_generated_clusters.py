@@ -30,7 +30,7 @@ K, S = OperationKind, VJobState
 
 CLUSTERS = 50
 #: Of these CI tries every so manieth; every so manieth of all is decided with the solver.
-SAMPLE, WITH_SOLVER = 8, 10
+SAMPLE, WITH_SOLVER = 11, 10
 #: Where two VMs of one vjob moved in two steps, the room promised to the first was given away by the next cycle.
 ONCE_WRONG = (33, 37)
 #: Of a search, in deterministic units: it finds the same beside others' load, which else brings something to do later.

@@ -20,7 +20,7 @@ from rmsplugin.model.vjob import VJobState
 Tell = Callable[[Any], Any]
 
 #: Of the calls to each method CI lies at every so manieth.
-SAMPLE = 10
+SAMPLE = 16
 
 
 def vms_are(power: VMPower) -> Tell:

@@ -22,7 +22,7 @@ S, K = VJobState, OperationKind
 
 CALLS = (1, 4, 12, 40)
 #: Of all silences CI tries every so manieth; coprime to the numbers of ways and of CALLS, so that all of them are met.
-SAMPLE = 13
+SAMPLE = 23
 
 
 class Life:

@@ -19,7 +19,7 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 #: Of the instants of two lives, and of the silences, CI tries so many.
-SAMPLE = 30
+SAMPLE = 18
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rmsplugin.errors import CorruptStateError, ForbiddenError, NotFoundError, R
 from rmsplugin.model.vjob import VJobState
 
 #: Of the instants of putting aside and taking back CI tries one of so many.
-EACH = 2
+EACH = 3
 
 S, K = VJobState, OperationKind
 ROOT, OWNER, STRANGER = 0, 65534, 12345

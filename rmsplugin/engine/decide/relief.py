@@ -51,8 +51,11 @@ class Relief:
         new = [note for note in notes if _key(note) not in self._told]
         self._told = frozenset(_key(note) for note in notes)
         reservations = Reservations() if remedy is None else remedy.reservations
+        changed = reservations != ledger.reservations.read()
+        if not changed and not new:
+            return  # a transaction, even an empty one, has all be read anew
         with ledger.transaction():
-            if reservations != ledger.reservations.read():
+            if changed:
                 ledger.reservations.write(reservations)
             for note in new:
                 self._tell(note)

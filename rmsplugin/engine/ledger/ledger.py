@@ -182,16 +182,18 @@ class Ledger:
 
     def _answer(self, question: Hashable, read: Callable[[], list[T]]) -> list[T]:
         """What ``read`` reads, read anew only when something has changed. Nobody changes the list, or what is in it."""
-        with self._lock, available():
+        with self._lock:
             if self._depth:
-                return read()  # changes of an open transaction may be undone
+                with available():
+                    return read()  # changes of an open transaction may be undone
             changes = self._db.conn.total_changes
             if changes != self._answers_of or len(self._answers) >= _ANSWERS:
                 self._answers.clear()
                 self._answers_of = changes
             found: list[T] | None = self._answers.get(question)
             if found is None:
-                found = read()
+                with available():
+                    found = read()
                 if len(found) <= _ROWS:
                     self._answers[question] = found
             return found
