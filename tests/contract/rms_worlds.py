@@ -205,7 +205,7 @@ class RealWorld(World):
         return time.time()
 
     def pass_time(self) -> None:
-        time.sleep(0.2)
+        time.sleep(0.4)
 
     def run(self, *argv: str, user: str = "slurm", text: str = "") -> str:
         done = subprocess.run(

@@ -226,12 +226,13 @@ def test_slurmctld_is_restarted_and_the_engine_killed_and_rooms_and_vjobs_live_o
 
 def test_the_engine_is_killed_while_a_room_waits_for_a_native_job(cluster: Cluster) -> None:
     job, home = running(cluster)
+    submissions = Log(cluster, "slurmctld")
     taken = native(cluster, "--exclusive", "-w", home)
     native_runs(cluster, taken, PATIENCE_S)
     wait_number(cluster, job)
     assert "migrated" in cluster.events(job)
-    pid = engine_pid(cluster)
-    with engine_killed(cluster, pid, "a room to wait", lambda: home in rooms(cluster)):
+    pid, another = engine_pid(cluster), rf"submit_batch_job: JobId=(?!{taken}\b)"
+    with engine_killed(cluster, pid, "a room to wait", lambda: submissions.search(another)):
         waits = rooms(cluster)[home]
         assert waits.state == "PENDING"
     log = Log(cluster, "engine")
