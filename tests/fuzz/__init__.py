@@ -20,11 +20,11 @@ def missing() -> str:
     return "" if shutil.which("gcc") else "gcc is not installed"
 
 
-def build(directory: Path) -> Path:
-    """Compile the driver with sanitizers; the program."""
+def build(directory: Path, *optimised: str) -> Path:
+    """Compile the driver with sanitizers; the program. ``optimised``: options, for runs that take far longer."""
     program = directory / "parsers"
     sources = [path for path in sorted(_NATIVE.rglob("*.c")) if str(path.relative_to(_NATIVE)) not in _INCLUDED]
-    flags = ("-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined")
+    flags = ("-std=gnu11", "-g1", *optimised, "-fno-omit-frame-pointer", "-fsanitize=address,undefined")
     wrapped = ("-fno-sanitize-recover=undefined", "-Wl,--wrap=exit,--wrap=_exit")
     words = ["gcc", *flags, *wrapped, f"-I{_NATIVE}", f"-I{_HERE}"]
     subprocess.run([*words, "-o", program, *sorted(_HERE.glob("*.c")), *sources], check=True)

@@ -26,7 +26,7 @@ def main() -> int:
     if missing():
         parser.error(missing())
     with tempfile.TemporaryDirectory() as directory:
-        program = build(Path(directory))
+        program = build(Path(directory), "-O1")
         for seed in range(int(first), int(last or first) + 1):
             wrong = fuzz(program, seed, arguments.rounds, timeout_s=3600)
             print(f"seed {seed}: {wrong or 'nothing wrong'}", flush=True)

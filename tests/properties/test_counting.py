@@ -128,10 +128,10 @@ def compared(
 @pytest.mark.parametrize("slurm_priority", ["weight", "order"])
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda each: f"{each.nodes} nodes")
 def test_counting_decides_as_packing_does(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, slurm_priority: str
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, slurm_priority: str, whole: bool
 ) -> None:
-    make_way = 0
-    for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, slurm_priority, seeds=5)):
+    make_way, seeds = 0, 5 if whole else 3
+    for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, slurm_priority, seeds=seeds)):
         assert counted == packed, f"seed {seed}"
         make_way += sum(K.SUSPEND in done.values() for done in packed)
     assert make_way > 3, "hardly anybody made way: nothing is compared"
@@ -141,21 +141,23 @@ def test_counting_decides_as_packing_does(
     ("slurm_priority", "share", "share_s"), [("weight", 0.3, 0.0), ("order", 0.3, 200.0), ("weight", 0.55, 100.0)]
 )
 def test_counting_decides_as_packing_does_where_users_have_shares(
-    monkeypatch: pytest.MonkeyPatch, slurm_priority: str, share: float, share_s: float
+    monkeypatch: pytest.MonkeyPatch, slurm_priority: str, share: float, share_s: float, whole: bool
 ) -> None:
-    beyond = 0
+    beyond, seeds = 0, 3 if whole else 2
     for cluster in CLUSTERS:
         asked = (slurm_priority, share, share_s)
-        for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, *asked, seeds=3)):
+        for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, *asked, seeds=seeds)):
             assert len(counted) > 10 and counted == packed, f"{cluster.nodes} nodes, seed {seed}"
             beyond += sum(K.SUSPEND in done.values() for done in packed)
     assert beyond > 20, "hardly anybody made way: nothing is compared"
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda each: f"{each.nodes} nodes")
-def test_where_time_alone_changes_nothing_nothing_is_missed(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:
+def test_where_time_alone_changes_nothing_nothing_is_missed(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, whole: bool
+) -> None:
     fewer = 0
-    for seed in range(40):
+    for seed in range(40 if whole else 20):
         skipping = replayed(seed, cluster, "weight")
         with monkeypatch.context() as patch:
             patch.setattr(Counting, "_quiet_for_s", lambda *_: 0.0)
