@@ -62,13 +62,31 @@ static bool is_nfs(const char *type)
     return strcmp(type, "nfs") == 0 || strcmp(type, "nfs4") == 0;
 }
 
-/* Small images load no modules by themselves. */
+enum module_state { ABSENT, LOADING, LIVE }; /* absent: also if it is a part of the kernel itself */
+
+static enum module_state state_of_module(const char *module)
+{
+    char path[64], word[sizeof "live"] = "";
+    snprintf(path, sizeof path, "/sys/module/%s/initstate", module);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file >= 0 ? read(file, word, sizeof word - 1) : -1;
+    if (file >= 0)
+        close(file);
+    return size <= 0 ? ABSENT : strcmp(word, "live") == 0 ? LIVE : LOADING;
+}
+
+/* Small images load no modules by themselves. A guest that has just booted may be loading this one: then the file system is
+ * known already, modprobe returns at once, and a mount would fail with "Protocol not supported" until the module is live. */
 static void load_nfs(bool is_version_4)
 {
     const char *module = is_version_4 ? "nfsv4" : "nfsv3";
-    if (!has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs") &&
-        !run((const char *const[]){"modprobe", module, NULL}, true))
+    bool is_known = has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs");
+    if (state_of_module(module) == LIVE || (is_known && state_of_module("nfs") == ABSENT))
+        return;
+    if (!run((const char *const[]){"modprobe", module, NULL}, true))
         run((const char *const[]){"modprobe", "nfs", NULL}, true);
+    for (int left = 100 * KERNEL_S; left > 0 && state_of_module(module) == LOADING; left--)
+        usleep(10000);
 }
 
 /* By the type's own program if the image has one; `mount` would call it, too. */
