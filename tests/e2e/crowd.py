@@ -8,6 +8,7 @@ from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster
+from e2e.engine_settings import BY_QUEUE, configured
 from e2e.holding import hold, next_phase, wait_counting, wait_demand
 from e2e.queued import wait_rooms
 from e2e.rooms import explain, host_of, ledger
@@ -21,10 +22,14 @@ EXEMPT_S = 10
 
 
 def crowded_cluster(*options: str) -> Iterator[Cluster]:
-    """A cluster with room for a crowd, once the engine has all its nodes; options come after those of all crowds."""
+    """A cluster with room for a crowd, once the engine has all its nodes; options come after those of all crowds.
+
+    Who makes way is the last in the queue.
+    """
     for cluster in minicluster("hold", *OPTIONS, *options):
-        wait_rooms(cluster)
-        yield cluster
+        with configured(cluster, *BY_QUEUE):
+            wait_rooms(cluster)
+            yield cluster
 
 
 class Crowd:
