@@ -28,9 +28,15 @@ def make(directory: Path) -> Any:
     made: list[World] = []
 
     def world(
-        nodes: int = 3, memory_mib: int = 2 * GIB, memory: str = "observed", policy: str = "", **settings: Any
+        nodes: int = 3,
+        memory_mib: int = 2 * GIB,
+        memory: str = "observed",
+        policy: str = "",
+        templates: bool = False,
+        **settings: Any,
     ) -> World:
-        found = World(directory, nodes={f"n{index}": (16, memory_mib) for index in range(1, nodes + 1)}, policy=policy)
+        sizes = {f"n{index}": (16, memory_mib) for index in range(1, nodes + 1)}
+        found = World(directory, nodes=sizes, policy=policy, templates=templates)
         changed = found.settings.model_dump()
         changed["partition"]["vjob"]["memory"] = memory
         changed["memory"] |= settings
@@ -120,6 +126,30 @@ def test_estimates_are_of_the_same_user_name_and_request(make: Make) -> None:
     others = [("somebody", "solver", 1600), (user, "other", 1600), (user, "solver", 1601)]
     assert [peaks(*other, "default") for other in others] == [[]] * 3
     assert peaks(user, "solver", 1600, "debian") == [], "its kernel and tools need another amount"
+
+
+# -- templates ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_vm_makes_a_template_only_where_all_of_its_memory_is_left(make: Make) -> None:
+    world = make(nodes=1, templates=True)
+    calm = submit(world, 1200, 900)
+    ticks(world)
+    beside = submit(world, 1100, 200)
+    ticks(world)
+    assert running(world, [calm, beside]) == [calm, beside]
+    assert made(world) == [f"vjob{calm}-0"], "the bound of 1,984 MiB leaves the other one less than its 1,228"
+    assert not world.events("template-failed")
+    world.rms.cancel(calm)
+    world.rms.cancel(beside)
+    ticks(world)
+    alone = submit(world, 1100, 200)
+    ticks(world)
+    assert made(world) == [f"vjob{calm}-0", f"vjob{alone}-0"], "it was left to another one of this kind"
+
+
+def made(world: World) -> list[str]:
+    return [words.split()[2] for words in world.events("template-made")]
 
 
 # -- shortage ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.nodes.base import MemoryBounds, MemoryReport
@@ -34,6 +35,7 @@ class _Agent:
     failures: int = 0  # in a row
     rests_until: float = 0.0
     report: MemoryReport | None = None
+    whole_mib: dict[str, int] = field(default_factory=dict)  # by VM that may take all of its memory for a while
 
 
 class Bounds:
@@ -116,6 +118,30 @@ class Bounds:
             if agent.bound_mib is not None and self._quietly(node, agent.bound_mib + agent.kept_mib):
                 agent.kept_mib = 0
 
+    @contextmanager
+    def whole(self, node: str, vm: str, mib: int) -> Iterator[bool]:
+        """Let a VM take all of its memory for a while: much more, perhaps, than is booked for it.
+
+        Yields whether the bound leaves so much unused by its last report, besides what other such VMs of the node may
+        take; if not, the VM is to do without.
+
+        Args:
+            node: where the VM starts.
+            vm: its name.
+            mib: its memory, and that of its hypervisor process.
+        """
+        agent = self._agents[node]
+        with agent.lock:
+            unused_mib = _unused_mib(agent.report)
+            is_left = unused_mib is None or unused_mib - sum(agent.whole_mib.values()) >= mib
+            if is_left:
+                agent.whole_mib[vm] = mib
+        try:
+            yield is_left
+        finally:
+            with agent.lock:
+                agent.whole_mib.pop(vm, None)
+
     def watch(self, nodes: Collection[str]) -> bool:
         """Have the agents of these nodes share out the memory left. Returns whether a VM waits that did not before."""
         before = self.waiting
@@ -148,3 +174,10 @@ class Bounds:
             raise
         agent.failures = 0
         agent.bound_mib = mib
+
+
+def _unused_mib(report: MemoryReport | None) -> int | None:
+    """The memory that a bound leaves; None if nothing is bounded there, or nothing is known."""
+    if report is None or report.limit_mib is None or report.used_mib is None:
+        return None
+    return report.limit_mib - report.used_mib

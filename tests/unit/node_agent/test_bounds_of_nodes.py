@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmsplugin.adapters.nodes.base import MemoryReport
 from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.errors import OperationFailedError
 
@@ -18,11 +19,14 @@ class Agents:
     def __init__(self) -> None:
         self.refuses = False
         self.asked: list[int] = []
+        self.used_mib: int | None = 0
 
-    def bound_memory(self, node: str, mib: int) -> None:
+    def bound_memory(self, node: str, mib: int) -> MemoryReport:
         self.asked.append(mib)
         if self.refuses:
             raise OperationFailedError("more is used")
+        limit_mib = None if self.used_mib is None else mib
+        return MemoryReport(self.used_mib is not None, "", limit_mib, self.used_mib, False, None)
 
 
 @pytest.fixture
@@ -61,3 +65,25 @@ def test_what_could_not_be_given_is_given_later(agents: Agents, bounds: Bounds) 
     agents.refuses = False
     bounds.relieve("n1")
     assert bounds.of("n1") == ROOM_MIB
+
+
+@pytest.mark.parametrize(("used_mib", "has_all"), [(0, True), (360, True), (361, False), (None, True)])
+def test_a_vm_may_take_all_of_its_memory_where_the_bound_leaves_it(
+    agents: Agents, bounds: Bounds, used_mib: int | None, has_all: bool
+) -> None:
+    agents.used_mib = used_mib
+    bounds.keep("n1")
+    with bounds.whole("n1", "a", 600) as is_left:
+        assert is_left == has_all
+
+
+def test_of_vms_that_would_take_all_of_their_memory_at_once_only_so_many_may_as_there_is_room_for(
+    bounds: Bounds,
+) -> None:
+    with bounds.whole("n1", "a", 600) as first:
+        with bounds.whole("n1", "b", 600) as second, bounds.whole("n1", "c", 360) as third:
+            assert (first, second, third) == (True, False, True)
+        with bounds.whole("n1", "d", 360) as fourth:
+            assert fourth, "c has done"
+    with bounds.whole("n1", "b", 600) as again:
+        assert again, "a has done"

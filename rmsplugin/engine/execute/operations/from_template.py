@@ -4,11 +4,15 @@ The first VM of its kind on a node makes the template: it boots, waits for its c
 from the saved state, as all later ones do. All of this happens to a VM of the vjob, under its own name and in its own
 room, and to files that go when the VM goes. So an engine that is killed on the way leaves only things that are cleaned
 up anyway.
+
+The guest that waits fills its free memory with zeros. So a VM makes a template only where all of its memory is left: if
+its memory is observed, less may be booked for it (docs/decisions/0189).
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.engine.context.machines import template_path
@@ -62,7 +66,11 @@ def started_from_template(task: Task, vm: VMRow, opening: Opening, stages: Stage
         if use is TemplateUse.BOOT:
             return None
         if use is TemplateUse.MAKE:
-            _save_waiting(task, vm, template)
+            with _all_memory(task, vm) as is_left:
+                if not is_left:
+                    context.nodes.settle_template(vm.host, vm.name, template)  # another VM may make it
+                    return None
+                _save_waiting(task, vm, template)
             put_config(task, vm, vm.host)
             stages.ended("template")
         _restore(task, vm, opening, stages)
@@ -89,6 +97,14 @@ def _use_template(task: Task, vm: VMRow, template: Template) -> TemplateUse:
     keep_bound(task, vm, vm.host)
     nodes, files = task.context.nodes, (config_of(task, vm), seed_of_template(task))
     return nodes.use_template(vm.host, vm.name, template, vm.uuid, vm.mac, *files, guard=guard_of(task, vm))
+
+
+def _all_memory(task: Task, vm: VMRow) -> AbstractContextManager[bool]:
+    """For the time in which the VM takes all of its memory: whether its node has so much for it."""
+    if not vm.observed:
+        return nullcontext(True)
+    mib = vm.memory_mib + task.context.settings.nodes.memory_overhead_mib
+    return task.context.bounds.whole(vm.host, vm.name, mib)
 
 
 def _save_waiting(task: Task, vm: VMRow, template: Template) -> None:
