@@ -352,6 +352,35 @@ def test_a_bound_of_a_directory_in_memory_changes_nothing_else_of_it() -> None:
         assert guest.run("stat -c %a /tmp") == "1777\n"
 
 
+_LOADING = """
+mkdir -p /sys/module 2>/dev/null; mount -t tmpfs modules /sys/module && mkdir -p /sys/module/nfs /sys/module/nfsv4
+echo live >/sys/module/nfs/initstate; echo coming >/sys/module/nfsv4/initstate
+printf 'nodev\tnfs\n' >/tmp/filesystems; mount --bind /tmp/filesystems /proc/filesystems
+printf '#!/bin/sh\nexit 0\n' >/tmp/modprobe
+printf '#!/bin/sh\ncat /sys/module/nfsv4/initstate >>/tmp/seen; exit 1\n' >/tmp/mount.nfs
+chmod 755 /tmp/modprobe /tmp/mount.nfs
+for place in /sbin/modprobe /usr/sbin/modprobe /sbin/mount.nfs /usr/sbin/mount.nfs; do
+    [ ! -d ${place%/*} ] || { rm -f $place; cp /tmp/${place##*/} $place; }
+done
+"""
+
+
+@needs_guests
+def test_a_mount_waits_until_the_module_of_its_version_is_loaded() -> None:
+    with guestbox.opened() as box:
+        (guest,) = box.boot("busybox", 1)
+        with box.entered():
+            box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=PATIENCE_S)
+            guest.run(_LOADING)
+            guest.run("(sleep 2; echo live >/sys/module/nfsv4/initstate) >/dev/null 2>&1 </dev/null &")
+            mount = GuestMount("127.0.0.9:/x", "/mnt/x", "nfs", "ro")
+            with pytest.raises(OperationFailedError, match="cannot mount"):
+                box.ssh().configure(
+                    guest.vm.address, guest.vm.host_key, box.config(mounts=(mount,)), timeout_s=PATIENCE_S
+                )
+        assert guest.run("cat /tmp/seen") == "live\n"
+
+
 GROUP = """
 group=/run/rmsplugin/group
 rm -rf $group; mkdir $group
