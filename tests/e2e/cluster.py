@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
@@ -21,11 +20,16 @@ from minicluster_lib.state import daemon_states
 from patience import LOADED
 
 from rmsplugin.client import EngineClient
+from rmsplugin.engine.ledger.ledger_file import read_only
+from rmsplugin.engine.ledger.shared_files import ledgers_in
 from rmsplugin.errors import UnavailableError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MINICLUSTER = REPOSITORY / "contrib" / "minicluster"
 PROGRAM = REPOSITORY / ".venv" / "bin" / "rmsplugin"
+
+#: The directory that engines on several hosts share, where a test has made it.
+SHARED = "/home/controllers"
 
 T = TypeVar("T")
 
@@ -110,6 +114,11 @@ class Cluster:
             return None
 
     # -- files -----------------------------------------------------------------------------------------------------
+
+    def ledger(self) -> Path:
+        """The ledger of the engine that leads: the newest one that controllers share, where they do."""
+        shared = ledgers_in(self.directory / "shared" / SHARED.lstrip("/") / "groups" / "all")
+        return shared[-1] if shared else self.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
 
     def home(self, user: str = "alice") -> Path:
         """A user's home, as this machine sees it."""
@@ -210,10 +219,9 @@ class Cluster:
 
     def wait_action(self, job: int | str, kind: str, timeout_s: float = 60) -> None:
         """Wait until an action of that kind on a VM of the vjob is under way; read from the ledger, to be quick."""
-        path = self.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
 
         def under_way() -> bool:
-            ledger = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)
+            ledger = read_only(self.ledger(), busy_s=5)
             try:
                 sql = "select 1 from actions where state = 'running' and kind = ? and vm like ?"
                 return ledger.execute(sql, [kind, f"vjob{job}-%"]).fetchone() is not None

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from e2e.cluster import Cluster
+
+from rmsplugin.engine.ledger.ledger_file import read_only
 
 HOSTS_PARTITION = "vmhosts"
 
@@ -106,8 +107,7 @@ def room_reports(cluster: Cluster, room: int) -> list[dict[str, Any]]:
 
 def ledger(cluster: Cluster, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Ask the engine's ledger, which may be in use."""
-    path = cluster.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20)) as connection:
+    with contextlib.closing(read_only(cluster.ledger(), busy_s=20)) as connection:
         return connection.execute(sql, parameters).fetchall()
 
 

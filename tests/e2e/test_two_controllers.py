@@ -1,0 +1,181 @@
+"""Engines on two hosts: one takes over when the host of the other has gone, in the middle of what that one did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.zookeeper_ensemble import JAR
+from e2e.cluster import PROGRAM, SHARED, Cluster
+from e2e.conftest import minicluster
+from e2e.rooms import Machine, count, finish, wait_number
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
+
+HEAD, OTHER = "10.77.0.1", "10.77.0.202"
+STATE = "/var/lib/rmsplugin-engine"
+_ZOO = f"tickTime=400\ndataDir={{}}\nclientPort=2181\nclientPortAddress={HEAD}\nadmin.enableServer=false\n"
+_SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_CLUSTER = f"""
+[cluster]
+coordination = "zookeeper"
+servers = ["{HEAD}:2181"]
+session_s = 6
+shared_dir = "{SHARED}"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    yield from minicluster("hold", "--fronts", "2")
+
+
+@pytest.fixture
+def ensemble(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
+    """A ZooKeeper server in the head's network, which outlives both engines."""
+    settings = tmp_path / "zoo.cfg"
+    settings.write_text(_ZOO.format(tmp_path / "zookeeper"))
+    guard = ("setpriv", "--pdeathsig", "KILL", *cluster.in_network_of("head"))
+    java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), _SERVER, str(settings)]
+    with (tmp_path / "zookeeper.log").open("w") as said:
+        server = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+    yield
+    server.kill()
+    server.wait(60)
+
+
+def write_settings(cluster: Cluster) -> None:
+    """The same settings on all hosts, but for what is an engine's own: its state directory and its address."""
+    text = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml").read_text()
+    url = f'url = "http://{HEAD}:6830'
+    assert text.count(url) == text.count("[slurm]\n") == 1
+    text = text.replace(f'{url}"', f'{url} http://{OTHER}:6830"\ntrusted_hosts = ["{HEAD}", "{OTHER}"]')
+    text = text.replace("[slurm]\n", "[slurm]\ncommand_timeout_s = 5\n") + _CLUSTER
+    for host in ("head", "front2", *cluster.nodes):
+        own = text
+        if host == "front2":
+            own = own.replace(f'listen = "{HEAD}', f'listen = "{OTHER}').replace('/var/lib/rmsplugin"', f'{STATE}"')
+        cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml").write_text(own)
+
+
+def make_controller(cluster: Cluster) -> None:
+    """Give front2 what the guide says that a second controller has, and make the directory that both share."""
+    install = ["install", "-d", "-o", "slurm", "-g", "slurm", "-m", "700"]
+    cluster.ok(*install, SHARED)
+    cluster.ok(*install, STATE, host="front2")
+    cluster.ok(*install[:-1], "755", "/run/rmsplugin", host="front2")
+    cluster.ok(*install, "/run/rmsplugin/runtime", host="front2")
+    for name in ("agent_key", "known_hosts", "pki"):
+        source, target = (cluster.host_path(host, "/etc/rmsplugin") for host in ("head", "front2"))
+        subprocess.run(["cp", "-a", "-T", str(source / name), str(target / name)], check=True)
+
+
+class Controller:
+    """The engine on front2."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self._log = directory / "front2.log"
+        places = {"HOME": STATE, "XDG_CACHE_HOME": f"{STATE}/cache", "XDG_CONFIG_HOME": f"{STATE}/config"}
+        places["XDG_RUNTIME_DIR"] = "/run/rmsplugin/runtime"
+        words = ["env", *(f"{name}={place}" for name, place in places.items()), str(PROGRAM), "engine"]
+        with self._log.open("w") as said:
+            self.process = subprocess.Popen(
+                cluster.entering(*words, host="front2", user="slurm"),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait(self, cluster: Cluster, words: str, timeout_s: float) -> None:
+        cluster.wait(f"{words!r} on front2", lambda: words in self.said(), timeout_s, self.said)
+
+
+@pytest.fixture
+def controller(cluster: Cluster, ensemble: None, tmp_path: Path) -> Iterator[Controller]:
+    """An engine that stands by on front2, where no wrapper runs. The head's engine leads."""
+    cluster.ok("scontrol", "update", "NodeName=front2", "State=DRAIN", "Reason=test")
+    make_controller(cluster)
+    cluster.kill("head", "engine")
+    write_settings(cluster)
+    cluster.restart_engine()
+    controller = Controller(cluster, tmp_path)
+    try:
+        controller.wait(cluster, "stands by", 60)
+        yield controller
+    finally:
+        lose_front2(cluster)
+        controller.process.wait(60)
+        cluster.ok("scontrol", "update", "NodeName=front2", "State=UNDRAIN")
+
+
+def lose_front2(cluster: Cluster) -> None:
+    """End everything on front2 but what the minicluster needs to go on, as a loss of power does."""
+    for pid, words in Machine(cluster).processes("front2").items():
+        if not {"minicluster_lib.host_init", "/usr/sbin/munged"} & {*words}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def wait_leader(cluster: Cluster, host: str) -> None:
+    """Wait until the commands on the head find an engine that leads on that host."""
+
+    def leads() -> bool:
+        told = cluster.plugin("status")
+        return told.code == 0 and f" on {host}, " in told.out and "leads with epoch" in told.out
+
+    cluster.wait(f"{host} to lead", leads, 120, lambda: cluster.plugin("status"))
+
+
+def do(cluster: Cluster, *words: str) -> None:
+    told = cluster.plugin(*words)
+    assert told.code == 0, shlex.join(words) + told.err
+
+
+def accepted(cluster: Cluster, *words: str) -> None:
+    """Say it until it is done: while an operation of the leader before is taken up, the vjob is busy."""
+    cluster.wait(shlex.join(words), lambda: cluster.plugin(*words).code == 0, 120, lambda: cluster.plugin("status"))
+
+
+def test_vjobs_outlive_the_host_of_the_engine_that_leads(cluster: Cluster, controller: Controller) -> None:
+    wait_leader(cluster, "head")
+    runs, sleeps = count(cluster), count(cluster)
+    wait_number(cluster, runs, 2)
+    wait_number(cluster, sleeps, 2)
+    do(cluster, "suspend", str(sleeps))
+
+    do(cluster, "migrate", str(runs), "--no-wait")
+    cluster.wait_action(runs, "migrate")
+    cluster.kill("head", "engine")
+    controller.wait(cluster, "is up", 120)
+    wait_leader(cluster, "front2")
+    wait_number(cluster, runs, 2)
+    # The migration goes on, or is broken off: until then there is a QEMU at both ends.
+    cluster.wait("one QEMU", lambda: len(cluster.qemus(runs)) == 1, 120, lambda: cluster.describe(runs))
+    assert cluster.qemus(sleeps) == []
+    do(cluster, "resume", str(sleeps))
+
+    cluster.start("head", "engine")
+    accepted(cluster, "suspend", str(runs), "--no-wait")
+    cluster.wait_action(runs, "suspend")
+    lose_front2(cluster)
+    wait_leader(cluster, "head")
+
+    def sleeps_at_last() -> bool:
+        """Whether the suspend was taken up, or else done again."""
+        if (cluster.vjob(runs) or {})["state"] == "running":
+            cluster.plugin("suspend", str(runs))
+        return (cluster.vjob(runs) or {})["state"] == "sleeping"
+
+    cluster.wait("a saved state", sleeps_at_last, 180, lambda: cluster.describe(runs))
+    assert cluster.qemus(runs) == [] and len(cluster.qemus(sleeps)) == 1
+    accepted(cluster, "resume", str(runs))
+    finish(cluster, runs, sleeps)
