@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e import common_templates
+from e2e import campaign, common_templates
 
 TESTS = str(Path(__file__).resolve().parents[1])
 STATE, OTHER = "key-image-qemu.state", "other-image-qemu.state"
@@ -110,3 +111,28 @@ def test_another_one_waits_until_they_are_made_and_not_where_nobody_makes_them(p
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(1)
     assert other.wait(60) == 0
+
+
+@pytest.mark.parametrize("ends", [None, AssertionError("it is not so"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_campaign_however_it_ends(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: BaseException | None
+) -> None:
+    monkeypatch.delenv("RMSPLUGIN_TESTS_RUN")
+    (templates_of(tmp_path / "n1") / STATE).touch()
+
+    def up(*options: str) -> Iterator[str]:
+        yield "a cluster"
+        common_templates.share([tmp_path / "n1"])
+
+    def act(cluster: object) -> None:
+        common_templates.share([tmp_path / "n1"])
+        assert list(place.iterdir())
+        if ends is not None:
+            raise ends
+
+    monkeypatch.setattr(campaign, "minicluster", up)
+    try:
+        campaign.on_minicluster(act, "hold")
+    except KeyboardInterrupt:
+        assert isinstance(ends, KeyboardInterrupt)
+    assert list(place.iterdir()) == []
