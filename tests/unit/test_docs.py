@@ -188,6 +188,7 @@ def test_generated_pages_are_current() -> None:
         [sys.executable, str(ROOT / "contrib/make-docs"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}run: .venv/bin/python contrib/make-docs"
+    assert "Undefined" not in (ROOT / "docs/settings.md").read_text(), "a default that cannot be written in the file"
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
