@@ -7,7 +7,8 @@ import os
 import pwd
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rmsplugin.errors import RefusedError
 
@@ -18,7 +19,8 @@ _PEOPLE_S = 1.0
 _MOST_GROUPS = 65536
 
 
-class Group(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Group:
     """A group of the user, and those of its members who are among ``Account.people``."""
 
     name: str
@@ -26,7 +28,8 @@ class Group(NamedTuple):
     members: tuple[str, ...] = ()
 
 
-class Person(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Person:
     """Another user, so that his files can be shown with a name."""
 
     name: str
@@ -34,7 +37,8 @@ class Person(NamedTuple):
     gid: int
 
 
-class Account(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Account:
     """A user with all groups: the primary one, of number ``gid``, first."""
 
     name: str
@@ -43,15 +47,15 @@ class Account(NamedTuple):
     gecos: str
     home: str
     shell: str
-    groups: tuple[Group, ...] = ()
-    people: tuple[Person, ...] = ()
+    groups: tuple[Group, ...] = field(default=())
+    people: tuple[Person, ...] = field(default=())
 
     def in_group(self, gid: int) -> Account:
         """The account with another of its groups as the primary one; itself where it has no group of that number."""
         primary = [group for group in self.groups if group.gid == gid]
         if not primary:
             return self
-        return self._replace(gid=gid, groups=(*primary, *(group for group in self.groups if group.gid != gid)))
+        return replace(self, gid=gid, groups=(*primary, *(group for group in self.groups if group.gid != gid)))
 
     def rights(self) -> tuple[object, ...]:
         """The facts that decide what the user may do, and where; accounts with equal rights differ in words at most."""

@@ -12,11 +12,8 @@ Contract, for every implementation:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import IO, Any
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
 
 
 class Identity(NamedTuple):
@@ -85,7 +82,7 @@ class NodeSettings(Protocol):
     """The settings of a node that say which files and interfaces its VMs have."""
 
     @property
-    def vm_path(self) -> str:
+    def vm_dir(self) -> Path:
         """The directory of the VMs' files."""
         ...
 

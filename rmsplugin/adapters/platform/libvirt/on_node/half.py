@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import IO, Any
-
     from rmsplugin.adapters.platform.node_base import Facts, Identity, MemoryGroups, NodeSettings, Unpacked
 
 
