@@ -11,6 +11,8 @@ import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TypeVar
 
@@ -150,7 +152,7 @@ class Daemon:
         """Put it together; ``config``: the settings file; ``lease``: that of this process, held."""
         self._settings = settings
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
-        self.context = open_context(settings, state_dir, lease)
+        self.context = open_context(settings, state_dir, lease, deposed=_end_at_once)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
@@ -256,8 +258,20 @@ class Daemon:
             self.cycle.run()
 
 
-def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None) -> Context:
-    """Open the ledger and the adapters; ``lease``: that of the engine, held, under whose epoch it acts.
+def open_context(
+    settings: Settings,
+    state_dir: Path,
+    lease: Lease | None = None,
+    *,
+    deposed: Callable[[str], None] = lambda why: None,
+) -> Context:
+    """Open the ledger and the adapters.
+
+    Args:
+        settings: of the site.
+        state_dir: of this engine.
+        lease: that of the engine, held, under whose epoch it acts.
+        deposed: see ``Acts``.
 
     Raises:
         LedgerError: the ledger cannot be used, or engines of higher epochs have led with it.
@@ -266,7 +280,7 @@ def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None
     slurm, steady = settings.slurm, SteadyClock()
     # A lock on this host cannot be lost: an engine that has nothing else is asked nothing before each act.
     may_lose = lease is not None and settings.cluster.coordination != "local"
-    acts = Acts(lease.held) if lease is not None and may_lose else Acts()
+    acts = Acts(lease.held, deposed) if lease is not None and may_lose else Acts()
 
     def led(adapter: T) -> T:
         return only_led(adapter, acts) if may_lose else adapter
@@ -278,6 +292,7 @@ def open_context(settings: Settings, state_dir: Path, lease: Lease | None = None
             timeout_s=slurm.command_timeout_s,
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
+            permit=acts.one if may_lose else nullcontext,
         )
     )
     shared = shared_ledgers(settings)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Literal
 
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_commands import Permit
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
 from rmsplugin.errors import RmspluginError, SettingsError
 
@@ -17,6 +19,7 @@ def open_rms(
     *,
     gate: str = "vjobgate",
     gate_reservation: str = "rmsplugin_gate",
+    permit: Permit = nullcontext,
 ) -> Rms:
     """Return the Rms of this host.
 
@@ -26,11 +29,12 @@ def open_rms(
         timeout_s: bound of one command.
         gate: name of the gate's licence.
         gate_reservation: name of the reservation that takes the licence away from all jobs.
+        permit: see ``SlurmCommands``.
 
     Raises:
         SettingsError: the settings ask for pyslurm, and it cannot be used.
     """
-    commands = SlurmCli(bin_dir, timeout_s, gate=gate, gate_reservation=gate_reservation)
+    commands = SlurmCli(bin_dir, timeout_s, gate=gate, gate_reservation=gate_reservation, permit=permit)
     if kind == "cli":
         return commands
     try:

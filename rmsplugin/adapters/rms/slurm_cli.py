@@ -7,10 +7,11 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 
 from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
-from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
+from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
 from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
 
@@ -38,6 +39,7 @@ class SlurmCli:
         gate: str = "vjobgate",
         gate_reservation: str = "rmsplugin_gate",
         prefix: Sequence[str] = (),
+        permit: Permit = nullcontext,
     ) -> None:
         """Ask nothing of Slurm yet.
 
@@ -47,8 +49,9 @@ class SlurmCli:
             gate: name of the gate's licence.
             gate_reservation: name of the reservation that takes the licence away from all jobs.
             prefix: words before each command, to run it elsewhere.
+            permit: see ``SlurmCommands``.
         """
-        self._run = SlurmCommands(bin_dir, timeout_s, prefix).run
+        self._run = SlurmCommands(bin_dir, timeout_s, prefix, permit).run
         self._gate = gate
         self._gate_reservation = gate_reservation
         #: The directory of slurmctld's state, as the last snapshot found it.

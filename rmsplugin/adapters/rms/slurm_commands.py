@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
 
@@ -31,12 +32,20 @@ _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
 
 _LARGEST_SIGNAL = 64
 
+#: Makes the right to run one command.
+Permit = Callable[[], AbstractContextManager[None]]
+
 
 class SlurmCommands:
     """Slurm's commands on this host."""
 
-    def __init__(self, bin_dir: str, timeout_s: float, prefix: Sequence[str]) -> None:
-        """See ``SlurmCli``."""
+    def __init__(self, bin_dir: str, timeout_s: float, prefix: Sequence[str], permit: Permit = nullcontext) -> None:
+        """See ``SlurmCli``.
+
+        ``permit``: each command is run inside of one; it raises if the caller may act no more. A requeue is several
+        commands, and the caller may have been stopped between two of them.
+        """
+        self._permit = permit
         self._bin_dir = bin_dir
         self._timeout_s = timeout_s
         self._prefix = tuple(prefix)
@@ -64,14 +73,15 @@ class SlurmCommands:
         else:
             environment |= _VARIABLES
         try:
-            done = subprocess.run(
-                command,
-                input=text.encode(),
-                capture_output=True,
-                timeout=timeout_s,
-                env=environment,
-                check=False,
-            )
+            with self._permit():
+                done = subprocess.run(
+                    command,
+                    input=text.encode(),
+                    capture_output=True,
+                    timeout=timeout_s,
+                    env=environment,
+                    check=False,
+                )
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"Slurm did not answer `{program}` within {timeout_s:.0f} s") from None
         except OSError as error:

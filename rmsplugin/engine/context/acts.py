@@ -15,9 +15,18 @@ T = TypeVar("T")
 class Acts:
     """The acts of one engine. Several threads may call."""
 
-    def __init__(self, leads: Callable[[], bool] = lambda: True) -> None:
-        """None is under way; ``leads``: whether the engine may act now. It is asked before each act."""
+    def __init__(
+        self, leads: Callable[[], bool] = lambda: True, deposed: Callable[[str], None] = lambda why: None
+    ) -> None:
+        """None is under way.
+
+        Args:
+            leads: whether the engine may act now. It is asked before each act.
+            deposed: called with the reason before an act is refused. An engine ends there: a caller that went on would
+                take the refusal for a failure of its neighbour, and write it down.
+        """
         self._leads = leads
+        self._deposed = deposed
         self._under_way = 0
         self._lock = threading.Lock()
 
@@ -28,7 +37,9 @@ class Acts:
             self._under_way += 1
         try:
             if not self._leads():
-                raise DeposedError("the turn of this engine is over: its lease has ended")
+                why = "the turn of this engine is over: its lease has ended"
+                self._deposed(why)
+                raise DeposedError(why)
             yield
         finally:
             with self._lock:

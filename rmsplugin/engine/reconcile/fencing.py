@@ -91,7 +91,8 @@ class Fencing:
             raise OperationFailedError(f"nodes.fence ended with {order.status}: {order.said or 'it said nothing'}")
         if not settings.fence_status:
             return
-        status = run_command([word.replace("{node}", node) for word in settings.fence_status], timeout_s=bound_s)
+        with self._acts.one():
+            status = run_command([word.replace("{node}", node) for word in settings.fence_status], timeout_s=bound_s)
         if status.status != OFF_STATUS:
             raise OperationFailedError(
                 f"nodes.fence ended well, but nodes.fence_status does not say that {node} is off: it ended with "

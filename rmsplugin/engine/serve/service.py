@@ -62,6 +62,9 @@ _UCRED = struct.Struct("iII")  # pid, uid, gid
 #: Stands for a request that the API does not have.
 _NONE = Route("none", "*", "", Failure, "no request of the API", Who.ANYONE, Tag.MONITORING)
 
+#: The answer of an engine whose lease has ended meanwhile.
+_DEPOSED = "this engine does not lead any more; try again"
+
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadRequestError, 400),
     (TooManyError, 429),
@@ -200,7 +203,9 @@ class Service:
             return _plain(503, "munge does not answer on the controller")
         status, body = await self._answer(handled, request, data, identity.uid, _origin(request))
         try:
-            return await self._sealed(identity, status, body)
+            sealed = await self._sealed(identity, status, body)
+            # It may have waited for munge meanwhile.
+            return sealed if self._leads() else await self._sealed(identity, 503, {"error": _DEPOSED})
         except AnswerTooLargeError as error:
             return await self._sealed(identity, 409, {"error": str(error)})
         except RmspluginError as error:
@@ -251,7 +256,7 @@ class Service:
 
     def _refuse_unless_leading(self) -> None:
         if not self._leads():
-            raise UnavailableError("this engine does not lead any more; try again")
+            raise UnavailableError(_DEPOSED)
 
 
 def _status(error: Exception) -> int:

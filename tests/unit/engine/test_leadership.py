@@ -109,6 +109,14 @@ def test_a_neighbour_is_asked_while_the_lease_is_held_and_not_a_moment_longer() 
                     call("a")
 
 
+def test_an_engine_ends_before_its_first_refusal_is_taken_for_a_failure() -> None:
+    told: list[str] = []
+    acts = Acts(lambda: False, told.append)
+    with pytest.raises(DeposedError):
+        only_led(Neighbour(), acts).act("a")
+    assert told == ["the turn of this engine is over: its lease has ended"]
+
+
 def test_an_engine_is_at_rest_when_no_act_is_under_way() -> None:
     lease = Lease()
     lease.holds = True

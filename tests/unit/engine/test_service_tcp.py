@@ -13,6 +13,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.munged import Munged
@@ -21,6 +22,7 @@ from unit.served import ME, PATIENCE_S, Served, until
 from rmsplugin.adapters import munge
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.serve import sealing, service
+from rmsplugin.engine.serve.sealing import CallerIdentity
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -63,6 +65,22 @@ def test_a_request_is_answered_to_who_made_it(served: Served, munged: Munged) ->
     assert client(served, munged).request("GET", "/v1/jobs/12/access?wrapper=1&wait=5")["private_key"] == "SECRET"
     assert client(served, munged).request("POST", "/v1/jobs/12/attached") == {"state": "running", "returns": 0}
     assert served.context.signs.last(12) == served.world.time
+
+
+def test_an_answer_that_is_sealed_when_the_lease_has_ended_is_not_given(
+    served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper that is told to go on runs its script, and the next engine may have begun it anew."""
+    served.add_vjob(12, ME, VJobState.RUNNING)
+    seal = service.seal_response
+
+    def stopped_meanwhile(identity: CallerIdentity, status: int, body: Any) -> str:
+        served.leads = lambda: False
+        return seal(identity, status, body)
+
+    monkeypatch.setattr(service, "seal_response", stopped_meanwhile)
+    with pytest.raises(UnavailableError, match="does not lead any more"):
+        client(served, munged).request("POST", "/v1/jobs/12/attached")
 
 
 def test_errors_arrive_as_what_they_are(served: Served, munged: Munged) -> None:
