@@ -22,7 +22,7 @@ _WINDOW = "--demand-window-s"
 _OBSERVED = "--observed-memory"
 _FILTER = "--network-filter"
 #: Most that tests wait for starts a cycle at once. A cycle or a look at the queue takes ten processes or one.
-PERIODS = ("--cycle-s", "3", "--watch-s", "1")
+PERIODS = ("--cycle-s", "3", "--watch-s", "2")
 #: The kinds of VMs that many tests have.
 _USUAL = (("-c", "1", "--mem=96"), ("-c", "1", "--mem=128"), ("-c", "2", "--mem=96"))
 

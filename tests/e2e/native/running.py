@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,15 +48,15 @@ def run_all(cluster: Cluster, cases: Sequence[Case], partition: str, user: str =
     """Run cases in a partition and wait for all of their jobs; the outcome of each, by its name."""
     since = cluster.ok("date", "+%Y-%m-%dT%H:%M:%S").strip()
     runs = [_Run(case, _place(cluster, case, partition, user)) for case in cases]
-    done = 0
+    queue, done = _Queue(cluster, partition, user), 0
     for alone in (False, True):
         with ThreadPoolExecutor(1 if alone else _AT_ONCE) as pool:
             some = [run for run in runs if run.case.alone == alone]
-            for _ in pool.map(lambda run: _submit(cluster, run, partition, user), some):
+            for _ in pool.map(lambda run: _submit(cluster, run, queue), some):
                 done += 1
                 print(f"\r{partition}: {done} of {len(runs)} cases", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    late = _wait_until_ended(cluster, partition, user)
+    late = _wait_until_ended(queue)
     rows = _accounting(cluster, partition, user, since)
     return {run.case.name: _outcome(cluster, run, partition, rows, late) for run in runs}
 
@@ -72,29 +73,44 @@ def _place(cluster: Cluster, case: Case, partition: str, user: str) -> str:
     return f"/home/{user}/{inside}"
 
 
-def _submit(cluster: Cluster, run: _Run, partition: str, user: str) -> None:
-    words = ("bash", "-c", _PRELUDE.read_text(), "sh", partition, run.directory, run.case.submit)
+class _Queue:
+    """The user's jobs in a partition. All cases that wait share what Slurm is asked once a second."""
+
+    def __init__(self, cluster: Cluster, partition: str, user: str) -> None:
+        self.cluster, self.partition, self.user = cluster, partition, user
+        self._lock = threading.Lock()
+        self._asked = 0.0
+        self._found: set[str] = set()
+
+    def under_way(self) -> set[str]:
+        """The directories of the jobs that have not ended, as they were less than a second ago."""
+        with self._lock:
+            if time.monotonic() - self._asked > 0.9:
+                self._asked = time.monotonic()
+                words = ("squeue", "-h", "-p", self.partition, "-u", self.user, "-o", "%Z")
+                self._found = set(self.cluster.ok(*words).split("\n")) - {""}
+            return self._found
+
+
+def _submit(cluster: Cluster, run: _Run, queue: _Queue) -> None:
+    words = ("bash", "-c", _PRELUDE.read_text(), "sh", queue.partition, run.directory, run.case.submit)
     try:
-        run.submission = cluster.run(*words, user=user, timeout_s=_SUBMISSION_S)
+        run.submission = cluster.run(*words, user=queue.user, timeout_s=_SUBMISSION_S)
     except subprocess.TimeoutExpired:
         run.submission = Result(124, "", f"(it did not end within {_SUBMISSION_S:.0f} s)")
     deadline = time.monotonic() + _OWN_END_S
-    while run.directory in _under_way(cluster, partition, user) and time.monotonic() < deadline:
+    time.sleep(1)  # What Slurm said before may be shared, and does not know of these jobs.
+    while run.directory in queue.under_way() and time.monotonic() < deadline:
         time.sleep(1)
 
 
-def _under_way(cluster: Cluster, partition: str, user: str) -> set[str]:
-    """The directories of the jobs that have not ended."""
-    return set(cluster.ok("squeue", "-h", "-p", partition, "-u", user, "-o", "%Z").split("\n")) - {""}
-
-
-def _wait_until_ended(cluster: Cluster, partition: str, user: str) -> set[str]:
+def _wait_until_ended(queue: _Queue) -> set[str]:
     """Wait until no job is left, those that jobs submit too; cancels what does not end, and returns its directories."""
     deadline = time.monotonic() + _END_S
-    while left := _under_way(cluster, partition, user):
+    while left := queue.under_way():
         if time.monotonic() > deadline:
-            cluster.run("scancel", "-p", partition, "-u", user)
-            cluster.wait("cancelled jobs to go", lambda: not _under_way(cluster, partition, user), 120)
+            queue.cluster.run("scancel", "-p", queue.partition, "-u", queue.user)
+            queue.cluster.wait("cancelled jobs to go", lambda: not queue.under_way(), 120)
             return left
         time.sleep(0.5)
     return set()
