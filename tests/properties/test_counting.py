@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
@@ -89,7 +89,7 @@ Done = dict[str, OperationKind]
 
 
 def compared(
-    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *asked: object, seeds: int
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *asked: object, seeds: Iterable[int]
 ) -> Iterator[tuple[list[Done], list[Done]]]:
     """What each decision of some replays does by counting, and by packing, which is carried out."""
     counted: list[Done] = []
@@ -113,7 +113,7 @@ def compared(
         return found
 
     carry_out = _Replay._counted
-    for seed in range(seeds):
+    for seed in seeds:
         counted.clear()
         packed.clear()
         with monkeypatch.context() as patch:
@@ -130,8 +130,8 @@ def compared(
 def test_counting_decides_as_packing_does(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, slurm_priority: str, whole: bool
 ) -> None:
-    make_way, seeds = 0, 5 if whole else 3
-    for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, slurm_priority, seeds=seeds)):
+    make_way, seeds = 0, range(5 if whole else 2)
+    for seed, (counted, packed) in zip(seeds, compared(monkeypatch, cluster, slurm_priority, seeds=seeds), strict=True):
         assert counted == packed, f"seed {seed}"
         make_way += sum(K.SUSPEND in done.values() for done in packed)
     assert make_way > 3, "hardly anybody made way: nothing is compared"
@@ -143,13 +143,15 @@ def test_counting_decides_as_packing_does(
 def test_counting_decides_as_packing_does_where_users_have_shares(
     monkeypatch: pytest.MonkeyPatch, slurm_priority: str, share: float, share_s: float, whole: bool
 ) -> None:
-    beyond, seeds = 0, 3 if whole else 2
-    for cluster in CLUSTERS:
-        asked = (slurm_priority, share, share_s)
-        for seed, (counted, packed) in enumerate(compared(monkeypatch, cluster, *asked, seeds=seeds)):
+    """CI replays one workload on each cluster, in turn one without bursts and one with them."""
+    beyond, tried = 0, 0
+    for number, cluster in enumerate(CLUSTERS, slurm_priority == "order"):
+        asked, seeds = (slurm_priority, share, share_s), range(3) if whole else (number % 2,)
+        for seed, (counted, packed) in zip(seeds, compared(monkeypatch, cluster, *asked, seeds=seeds), strict=True):
             assert len(counted) > 10 and counted == packed, f"{cluster.nodes} nodes, seed {seed}"
             beyond += sum(K.SUSPEND in done.values() for done in packed)
-    assert beyond > 20, "hardly anybody made way: nothing is compared"
+            tried += 1
+    assert beyond > 2.3 * tried, "hardly anybody made way: nothing is compared"
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda each: f"{each.nodes} nodes")
@@ -157,7 +159,7 @@ def test_where_time_alone_changes_nothing_nothing_is_missed(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, whole: bool
 ) -> None:
     fewer = 0
-    for seed in range(40 if whole else 20):
+    for seed in range(40 if whole else 10):
         skipping = replayed(seed, cluster, "weight")
         with monkeypatch.context() as patch:
             patch.setattr(Counting, "_quiet_for_s", lambda *_: 0.0)
@@ -167,10 +169,10 @@ def test_where_time_alone_changes_nothing_nothing_is_missed(
     assert fewer > 100, "nothing is skipped"
 
 
-def test_counting_carries_out_what_packing_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_carries_out_what_packing_would(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
     """Which node a VM comes to is a matter of taste, and with it when a step can begin: on average nothing changes."""
     by_counting, by_packing = [], []
-    for seed in range(12):
+    for seed in range(12 if whole else 6):
         by_counting += [run.end_s - run.job.submit_s for run in replayed(seed, CLUSTERS[0], "weight").jobs]
         with monkeypatch.context() as patch:
             patch.setattr(module, "places_of", lambda jobs, cluster: None)

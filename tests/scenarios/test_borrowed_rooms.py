@@ -18,7 +18,7 @@ from rmsplugin.model.vjob import VJobState
 
 S = VJobState
 #: Of the instants of acquiring and giving back CI tries so many.
-SAMPLE = 30
+SAMPLE = 18
 
 
 @pytest.fixture

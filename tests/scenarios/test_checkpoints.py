@@ -24,7 +24,7 @@ from rmsplugin.model.vjob import VJobState
 S, K = VJobState, OperationKind
 INTERVAL_S = 100.0
 #: Of the instants of a life with checkpoints CI tries so many.
-SAMPLE = 24
+SAMPLE = 15
 
 
 def with_checkpoints(world: World) -> World:

@@ -24,7 +24,7 @@ S = VJobState
 #: A VM of so much memory fills a node, with the hypervisor's overhead.
 FULL_MIB = MEMORY_MIB - 128
 #: Of the instants of a life with a context switch CI tries so many.
-SAMPLE = 30
+SAMPLE = 18
 
 
 @pytest.fixture

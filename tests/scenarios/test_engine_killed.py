@@ -14,7 +14,7 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 #: Of the instants of a life CI tries so many.
-SAMPLE = 42
+SAMPLE = 26
 
 
 def live_a_whole_life(world: World, kill_at: int | None, *, failing: bool = False) -> int:

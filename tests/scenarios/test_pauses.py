@@ -35,7 +35,7 @@ from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
 #: Of the instants of a life in which everything fails CI tries so many.
-SAMPLE = 18
+SAMPLE = 12
 
 
 @contextmanager
