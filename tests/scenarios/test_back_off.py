@@ -54,7 +54,7 @@ def test_what_fails_is_tried_less_and_less_often(world: World, seconds: int) -> 
     refuse(world, "save", OperationFailedError("the store is read-only"))
     world.rms.suspend(job)  # by hand: the engine has to follow, and cannot
     before, first = operations(world, job), world.context.ledger.events()[-1].id
-    tick_s = 0.25 if seconds == 5 else 5.0
+    tick_s = 0.25 if seconds == 5 else 10.0
     for _ in range(round(seconds / tick_s)):
         world.tick(tick_s)
         if world.rms.job(job).state is JobState.RUNNING:  # a suspend that failed lets it go on: it is asked for again
