@@ -303,6 +303,15 @@ def test_a_client_whose_asker_was_killed_ends(site: Site) -> None:
     guestbox.wait_until(lambda: not running(program), "its end on the front")
 
 
+def test_a_client_whose_asker_was_killed_while_it_printed_ends(site: Site) -> None:
+    site.client("squeue", "exec yes")
+    text = (
+        "rm -f /tmp/full; mkfifo /tmp/full; sleep 1000 </tmp/full & still=$!; squeue >/tmp/full & "
+        f"until ls {DESK}/*.taken/answer.1 >/tmp/seen 2>&1; do sleep 0.1; done; kill -9 $!; {TIDY}; kill $still"
+    )
+    assert site.run(f"#!/bin/sh\n{text}\n") == 0
+
+
 def test_a_reader_that_stands_still_holds_up_its_client_and_nothing_else(site: Site) -> None:
     site.fresh()
     site.guest.run("rm -f /tmp/go")

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ID_BYTES = 32, DEPTH = 8 };
+enum { DEPTH = 8 };
 
 #define LOST \
     "rmsplugin: error: the connection to the front broke: the command may have been carried out, or not; " \
@@ -20,14 +20,19 @@ enum { ID_BYTES = 32, DEPTH = 8 };
 bool is_request_id(const char *id)
 {
     size_t length = strspn(id, "0123456789-");
-    return length > 0 && length < ID_BYTES && id[length] == '\0';
+    return length > 0 && length < REQUEST_ID_BYTES && id[length] == '\0';
+}
+
+pid_t asker_of(const char *place)
+{
+    char path[PATH_BYTES];
+    return (pid_t)read_number(path_to(path, place, "client", ""), 0);
 }
 
 bool asker_lives(const char *place)
 {
-    char path[PATH_BYTES];
     struct process process;
-    pid_t client = (pid_t)read_number(path_to(path, place, "client", ""), 0);
+    pid_t client = asker_of(place);
     return client > 0 && process_look(client, &process) && process.state != 'Z';
 }
 

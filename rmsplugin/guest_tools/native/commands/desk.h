@@ -14,7 +14,10 @@
 #define DESK VJOB_JOB "/commands"
 #define DESK_WAKE DESK "/wake" /* the pipe that brings the connected tool all its news */
 
+enum { REQUEST_ID_BYTES = 32 };
+
 bool is_request_id(const char *id); /* SECONDS-PID: no path is made of any other text */
+pid_t asker_of(const char *place); /* 0: not known */
 bool asker_lives(const char *place);
 void discard_request(const char *place); /* with all files in it */
 

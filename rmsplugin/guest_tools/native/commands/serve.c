@@ -3,6 +3,7 @@
 
 #define _GNU_SOURCE
 
+#include "askers.h"
 #include "desk.h"
 
 #include "base/texts.h"
@@ -82,6 +83,7 @@ static void settle(const char *id)
     path_to(place, DESK, id, ".taken");
     snprintf(again, sizeof again, "%s:again", id);
     if (is_one_of(id, ids)) {
+        asker_watch(id);
         if (!asker_lives(place))
             printf("cancel %s\n", id);
         return;
@@ -136,6 +138,7 @@ static void take(const char *id)
     int request = open_request(new, &size);
     if (request >= 0 && rename(new, path_to(taken, DESK, id, ".taken")) == 0) {
         print_request(id, request, size);
+        asker_watch(id);
     } else {
         discard_request(new);
         printf("gone %s\n", id);
@@ -194,10 +197,12 @@ int serve(char *const ids[])
     each_request(".taken", settle);
     each_request(".new", announce);
     while (connected) {
-        struct pollfd some[] = {{.fd = wake.fd, .events = POLLIN}, {.fd = orders.fd, .events = POLLIN}};
+        struct pollfd some[2 + MOST_ASKERS] = {{.fd = wake.fd, .events = POLLIN}, {.fd = orders.fd, .events = POLLIN}};
+        nfds_t askers = askers_to_poll(some + 2);
         flush();
-        if (poll(some, sizeof some / sizeof *some, -1) < 0)
+        if (poll(some, 2 + askers, -1) < 0)
             continue;
+        askers_polled(some + 2);
         if (some[0].revents)
             hear(&wake);
         if (some[1].revents)
