@@ -732,6 +732,48 @@ class DecisionsAnswer(TypedDict):
     decisions: list[Decided]
 
 
+class Handover(TypedDict):
+    """The lead passes to another engine.
+
+    Attributes:
+        to: the host of the engine that leads next.
+        url: its address; empty: engine.url does not tell.
+        version: its release.
+    """
+
+    to: str
+    url: str
+    version: str
+
+
+class Standby(TypedDict):
+    """An engine that stands by.
+
+    Attributes:
+        host: its host.
+        url: its address; empty: engine.url does not tell, or its release does not say.
+        version: its release; empty: it does not say.
+    """
+
+    host: str
+    url: str
+    version: str
+
+
+class Cluster(TypedDict):
+    """The engines of a cluster.
+
+    Attributes:
+        leads_since: when this engine began to lead.
+        standbys: the other ones that are there, in the order in which they would lead.
+        degraded: what is not as it should be, each a sentence.
+    """
+
+    leads_since: float
+    standbys: list[Standby]
+    degraded: list[str]
+
+
 class Status(TypedDict):
     """The engine, and what it did last.
 
@@ -740,6 +782,7 @@ class Status(TypedDict):
         started: when it started.
         host: the host on which it runs; of several engines, the one that leads.
         epoch: the number of its turn; 1: it is alone.
+        cluster: it and the engines that stand by; null: it is alone.
         last_cycle: its last cycle.
         cycles: its cycles since its start.
         problems: problems of the site, each a sentence.
@@ -753,6 +796,7 @@ class Status(TypedDict):
     started: float
     host: str
     epoch: int
+    cluster: Cluster | None
     last_cycle: LastCycle
     cycles: Cycles
     problems: list[str]

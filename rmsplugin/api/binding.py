@@ -325,6 +325,10 @@ class Engine:
         """End the pause."""
         return cast("answers.PauseAnswer", self._post("/v1/unpause", {}))
 
+    def handover(self, *, to: str = "") -> answers.Handover:
+        """Have an engine that stands by lead, that on the host ``to`` or any. The answer comes before it does."""
+        return cast("answers.Handover", self._post("/v1/handover", {"to": to}))
+
     def confirm(self, vjobs: Sequence[str]) -> list[str]:
         """What is held back about these vjobs is true. Returns the vjobs on which the next cycle acts."""
         return list(part_of(self._post("/v1/confirm", {"vjobs": list(vjobs)}), "confirmed"))

@@ -351,6 +351,14 @@ ROUTES: tuple[Route, ...] = (
     _order("pause", "/v1/pause", answers.PauseAnswer, "Begin no context switch, start or resume until `unpause`."),
     _order("unpause", "/v1/unpause", answers.PauseAnswer, "End the pause: decide again."),
     _order(
+        "handover",
+        "/v1/handover",
+        answers.Handover,
+        "Have an engine that stands by lead. What is under way is finished first, for engine.stop_wait_s at most. "
+        "Refused where none stands by. The answer comes before the lead passes: ask the status of the next one.",
+        body=(Key("to", _or_nothing(HOST), "the host of the engine that is to lead; else any that can"),),
+    ),
+    _order(
         "confirm",
         "/v1/confirm",
         answers.Confirmed,

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ from rmsplugin import __version__
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
-from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, open_lease
+from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, Opened, open_lease
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Platform
@@ -33,6 +34,9 @@ from rmsplugin.engine.context.acts import Acts, only_led
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import SteadyClock
+from rmsplugin.engine.controllers.about import about
+from rmsplugin.engine.controllers.controllers import LOOK_S, Controllers
+from rmsplugin.engine.controllers.shared_writes import SharedWrites
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.decide.parameters import most_processes, proposer_limits
 from rmsplugin.engine.execute.executor import Executor
@@ -71,8 +75,10 @@ _SUBMISSIONS_S = 0.03
 _WRAPPERS_S = 1.0
 #: Seconds between two checks whether the host's clock was set.
 _CLOCK_S = 10.0
+#: Seconds between two tries of a write to the shared directory.
+_SHARED_S = 15.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
-_LOOK_S = 0.1
+_LOOK_S = 0.02
 
 
 def main(settings: Settings, config: Path) -> int:
@@ -88,8 +94,8 @@ def main(settings: Settings, config: Path) -> int:
         state_dir = prepare_state_dir(settings)
         shared_dir = settings.cluster.shared_dir
         shared = "" if shared_dir is None else identity_of(shared_dir)
-        lease = open_lease(settings, state_dir, shared)
-        leadership = Leadership(lease, settings.cluster.session_s / ASKS_A_SESSION)
+        opened = open_lease(settings, state_dir, shared, about(settings))
+        leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION)
         if not _wait_for(leadership, settings):
             leadership.release(at_rest=True)
             return 0
@@ -98,7 +104,7 @@ def main(settings: Settings, config: Path) -> int:
         return 2
     daemon = None
     try:
-        daemon = Daemon(settings, state_dir, config.absolute(), leadership.lease)
+        daemon = Daemon(settings, state_dir, config.absolute(), opened)
         keep_for_good()
         asyncio.run(daemon.run())
     except LedgerError as error:
@@ -109,10 +115,19 @@ def main(settings: Settings, config: Path) -> int:
         return 1
     finally:
         leadership.release(at_rest=daemon is None or daemon.at_rest())
+    if daemon.hands_over:
+        _begin_anew()
     # Threads that wait on a hypervisor are bounded, but may exceed the patience of a service's stop. Their operations
     # are in the ledger, and are taken up at the next start.
     logging.shutdown()
     os._exit(0)
+
+
+def _begin_anew() -> None:
+    """Stand by as a new program in this process: it has no threads of this one, and is of a release installed since."""
+    log.info("the lead is handed over; this process begins anew")
+    logging.shutdown()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _wait_for(leadership: Leadership, settings: Settings) -> bool:
@@ -148,9 +163,10 @@ def _end_at_once(why: str) -> None:
 class Daemon:
     """One engine."""
 
-    def __init__(self, settings: Settings, state_dir: Path, config: Path, lease: Lease) -> None:
-        """Put it together; ``config``: the settings file; ``lease``: that of this process, held."""
-        self._settings = settings
+    def __init__(self, settings: Settings, state_dir: Path, config: Path, opened: Opened) -> None:
+        """Put it together; ``config``: the settings file; ``opened``: the lease of this process, held."""
+        lease, self._settings = opened.lease, settings
+        self.hands_over = False
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
         self.context = open_context(settings, state_dir, lease, deposed=_end_at_once)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
@@ -163,6 +179,7 @@ class Daemon:
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
             Periodic("clock", self._watch_clock, _CLOCK_S),
+            *self._watch_controllers(opened),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         self.memory_care = MemoryCare(self.context)
@@ -175,7 +192,18 @@ class Daemon:
         runs, clock = Runs(self.context.ledger, self.context.clock), self.context.clock
         self.timetable = Timetable(jobs, runs, self.context.ledger.schedule.last, clock.of_the_host)
         requests = Requests(self.context, self.executor, placing, self.cycle, self.wake)
-        self.service = Service(self.context, requests, self.cycle, self.timetable, leads=lease.held)
+        self.service = Service(self.context, requests, self.cycle, self.timetable, self.controllers, leads=lease.held)
+
+    def _watch_controllers(self, opened: Opened) -> list[Periodic]:
+        """Make ``controllers``, None for an engine that is alone, and what looks after them."""
+        self.controllers: Controllers | None = None
+        if opened.elected is None:
+            return []
+        cluster = self._settings.cluster
+        writes = None if cluster.shared_dir is None else SharedWrites(cluster.shared_dir)
+        self.controllers = Controllers(opened.elected, about(self._settings), cluster.servers, writes)
+        looks = [Periodic("controllers", self.controllers.see, LOOK_S)]
+        return looks if writes is None else [*looks, Periodic("shared directory", writes.try_one, _SHARED_S)]
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""
@@ -194,10 +222,17 @@ class Daemon:
         self._cycles.wake()
 
     async def run(self) -> None:
-        """Serve and cycle until a signal asks to end."""
-        ended = asyncio.Event()
+        """Serve and cycle until a signal asks to end, or another engine is to lead."""
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, ended.set)
+            loop.add_signal_handler(number, ended.set)
+
+        def hand_over() -> None:
+            self.hands_over = not ended.is_set()
+            ended.set()
+
+        if self.controllers is not None:
+            self.controllers.on_hand_over(partial(loop.call_soon_threadsafe, hand_over))
         await self.service.open()
         self.proposer.warm_up()
         adopted = self.executor.adopt()
@@ -208,7 +243,7 @@ class Daemon:
         notifier = sdnotify.SystemdNotifier()
         notifier.notify("READY=1")
         await ended.wait()
-        notifier.notify("STOPPING=1")
+        notifier.notify("STATUS=handing over" if self.hands_over else "STOPPING=1")
         for periodic in (self._cycles, *self._others):
             periodic.close()
         self.timetable.close()
@@ -226,10 +261,15 @@ class Daemon:
         deadline = time.monotonic() + bound_s
         if self.executor.busy():
             log.info("ending; operations on %d vjobs may end within %g s", len(self.executor.busy()), bound_s)
-        while self.executor.busy() and time.monotonic() < deadline and not told_again.is_set():
+        while not self._ends_at_rest() and time.monotonic() < deadline and not told_again.is_set():
             await asyncio.sleep(_LOOK_S)
+        self.hands_over &= not told_again.is_set()
         left = len(self.executor.busy())
         log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
+
+    def _ends_at_rest(self) -> bool:
+        """Whether nothing is under way; nothing begins then. A cycle asks Slurm and nodes again and again."""
+        return not self.executor.busy() and self.context.acts.end()
 
     def _watch_memory(self) -> None:
         """Give observed VMs that grow their shares of the memory left; a VM that has to wait is helped at once."""

@@ -9,7 +9,8 @@ from typing import Protocol
 import pytest
 
 from rmsplugin.adapters.coordination.base import Coordination
-from rmsplugin.adapters.coordination.elected import VALID_SHARE, Candidate, Elected
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import VALID_SHARE, Elected
 from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s

@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 
-from rmsplugin.adapters.coordination.elected import Candidate, Elected
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.errors import UnavailableError

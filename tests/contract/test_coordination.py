@@ -28,9 +28,11 @@ from patience import PATIENCE_S
 import rmsplugin
 from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
 from rmsplugin.adapters.coordination.base import NEVER, Coordination
+from rmsplugin.adapters.coordination.servers import ask_servers
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import steady_s
+from rmsplugin.api.binding import Engine
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
@@ -288,6 +290,12 @@ def test_without_a_quorum_nobody_acts_and_each_leader_of_the_servers_raises_epoc
         tree.close()
 
 
+def test_each_server_says_its_version_and_its_part(ensemble: Ensemble) -> None:
+    found = ask_servers(ensemble.addresses)
+    assert sorted(each.mode for each in found) == ["follower", "follower", "leader"]
+    assert all(each.version.startswith("3.") and not each.problem for each in found)
+
+
 def test_an_ensemble_that_is_not_there_is_said(folder: str) -> None:
     kind = OnZooKeeper(("127.0.0.1:1",), folder, 1.0)
     try:
@@ -390,6 +398,33 @@ def test_an_engine_on_another_host_takes_over_the_ledger_of_a_killed_one(
     assert not list(tmp_path.glob("*/state/*.sqlite")) and not list(tmp_path.glob("*/state/guest_root_key"))
 
 
+def test_the_lead_is_handed_over_at_once_and_back_and_the_process_stands_by(
+    start_controller: Callable[[str], EngineProcess], tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        # An act is always under way: the engine asks again as soon as there is an answer.
+        (tmp_path / name).mkdir(mode=0o700)
+        for command in ("scontrol", "squeue"):
+            (tmp_path / name / command).write_text("#!/bin/sh\nsleep 0.3; exit 1\n")
+            (tmp_path / name / command).chmod(0o755)
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    two = start_controller("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    for leader, other in ((one, two), (two, one)):
+        assert engine_in(tmp_path / leader.name).handover()["version"] == rmsplugin.__version__
+        wait_until(lambda other=other: answers(tmp_path / other.name), f"{other.name} leads")
+        assert engine_in(tmp_path / other.name).events()[-1]["kind"] == "handed-over"
+        wait_until(lambda leader=leader: "stands by" in leader.said().rpartition("begins anew")[2], "it stands by")
+    assert one.process.poll() is None and two.process.poll() is None
+    assert " waits " not in one.said() + two.said(), "nobody waits for one that has ended with nothing under way"
+    two.process.terminate()
+    assert two.process.wait(PATIENCE_S) == 0, "it has the signals of a program that was just started"
+    with pytest.raises(RefusedError, match="no other engine stands by: nothing was done"):
+        engine_in(tmp_path / "one").handover()
+    assert answers(tmp_path / "one")
+
+
 def test_a_leader_that_is_stopped_is_followed_and_ends_when_it_goes_on(
     start_controller: Callable[[str], EngineProcess], tmp_path: Path
 ) -> None:
@@ -441,6 +476,10 @@ def test_one_engine_without_any_service_is_of_the_first_epoch_and_a_second_is_re
     finally:
         for engine in engines:
             engine.end()
+
+
+def engine_in(directory: Path) -> Engine:
+    return Engine.here(str(directory / "engine.sock"))
 
 
 def epoch_in(directory: Path) -> int:

@@ -12,7 +12,8 @@ import pytest
 from contract.coordinations import OnEnsemble, campaign_in_vain
 
 from rmsplugin.adapters.coordination.base import NEVER
-from rmsplugin.adapters.coordination.elected import Candidate, Elected
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.errors import RefusedError, UnavailableError
 
 

@@ -19,6 +19,7 @@ from patience import PATIENCE_S
 from scenarios.world import World
 from unit.api_forms import faults_of
 
+from rmsplugin.engine.controllers.controllers import Controllers
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.schedule.jobs import jobs_of
 from rmsplugin.engine.schedule.programs import Programs
@@ -45,7 +46,15 @@ class Still(BaseScheduler):
 class Served:
     """An engine whose service listens until ``close``."""
 
-    def __init__(self, directory: Path, *, tcp: bool = False, state_dir: Path | None = None, **engine: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        tcp: bool = False,
+        state_dir: Path | None = None,
+        controllers: Controllers | None = None,
+        **engine: Any,
+    ) -> None:
         """``state_dir``: where reports find a ledger, if not that of the world; ``engine``: more of its settings."""
         self.socket = str(directory / "engine.sock")
         self.port = _free_port() if tcp else 0
@@ -66,7 +75,7 @@ class Served:
         self.timetable = Timetable(jobs, self.runs, last, clock.of_the_host, Still(timezone="UTC"))
         self.timetable.start()
         self.leads: Callable[[], bool] = lambda: True
-        self.service = Service(self.context, requests, cycle, self.timetable, leads=lambda: self.leads())
+        self.service = Service(self.context, requests, cycle, self.timetable, controllers, leads=lambda: self.leads())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="event loop")
         self._thread.start()

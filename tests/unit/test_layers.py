@@ -160,7 +160,7 @@ INSTALLED = {
 ORDERS = {
     "engine": (
         *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep"),
-        *("schedule", "cycle", "serve", "periodic", "leadership", "shared_dir", "turn", "daemon"),
+        *("schedule", "cycle", "controllers", "serve", "periodic", "leadership", "shared_dir", "turn", "daemon"),
     ),
     "cli": (
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),

@@ -9,12 +9,13 @@ leads depends on one.
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rmsplugin.adapters.coordination.base import NEVER
+from rmsplugin.adapters.coordination.candidates import Candidate, Standing, line_of, said, standing, understood
 from rmsplugin.adapters.coordination.line import Line
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
 from rmsplugin.adapters.coordination.turns import Turn, Turns
@@ -22,16 +23,8 @@ from rmsplugin.errors import RefusedError, UnavailableError
 
 #: The share of a session for which a lead is valid: the rest is for clocks that run unequally.
 VALID_SHARE = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An engine that may lead."""
-
-    name: str
-    place: str  # where its ledger is: HOST:DIRECTORY, or the name of a shared one. All that may lead have the same
-    session_s: float  # a leader that does not answer for so long has lost
-    act_s: float  # the longest that one act, once begun, takes
+#: Seconds between two words of an engine that stands by. A leader says more often that it is there.
+_SAY_S = 20.0
 
 
 class Elected:
@@ -45,6 +38,7 @@ class Elected:
         clock: Callable[[], float],
         *,
         own_session: bool = True,
+        time_of_day: Callable[[], float] = time.time,
     ) -> None:
         """Wait nowhere yet.
 
@@ -54,11 +48,13 @@ class Elected:
             candidate: this engine.
             clock: seconds that pass, also while the process, or the host, stands still.
             own_session: nobody else uses the session: it is closed by ``resign``.
+            time_of_day: the host's clock, which it says to others.
         """
         self._tree, self._folder, self._candidate, self._clock = tree, folder, candidate, clock
-        said = {"name": candidate.name, "place": candidate.place}
-        self._own_session = own_session
-        self._line = Line(tree, f"{folder}/line", json.dumps(said).encode())
+        self._own_session, self._time_of_day = own_session, time_of_day
+        self._line = Line(tree, line_of(folder))
+        self._next = ""
+        self._said_at = NEVER
         self._turns = Turns(tree, f"{folder}/turn")
         self._turn: Turn | None = None  # its own
         self._lock = threading.Lock()
@@ -101,7 +97,23 @@ class Elected:
 
     def members(self) -> tuple[str, ...]:
         """See ``Coordination``."""
-        return tuple(_said(data)["name"] for data in self._line.waiting())
+        return tuple(each.name for each in self.standing())
+
+    def standing(self) -> list[Standing]:
+        """What ``members`` say of themselves. Raises UnavailableError. May be asked by all threads."""
+        return standing(self._tree, self._folder)
+
+    @property
+    def node(self) -> str:
+        """The node of its own place in the line; empty if it has none. May be asked by all threads."""
+        return self._line.node
+
+    def have_next(self, node: str) -> None:
+        """As a leader, have those who wait before that node's engine go to the end; empty: as they wait.
+
+        It takes until they campaign next. May be called by all threads.
+        """
+        self._next = node
 
     def resign(self, *, at_rest: bool) -> None:
         """See ``Coordination``."""
@@ -119,10 +131,16 @@ class Elected:
 
     def _wait_in_line(self, began: float) -> None:
         """Take the turn if this engine is the first in the line. Raises UnavailableError if it is not."""
-        self._line.join()
-        if (before := self._line.first()) is not None:
-            self._refuse_place(_said(before)["place"], _said(before)["name"])
-            raise UnavailableError(f"{_said(before)['name']} leads; {self._candidate.name} stands by")
+        self._join()
+        if (data := self._line.first()) is not None:
+            before = understood("", data)
+            self._refuse_place(before.place, before.name)
+            if before.next and self._line.is_before(before.next):
+                self._line.give_up()
+                self._join()
+            elif self._clock() >= self._said_at + _SAY_S:
+                self._renew_place()
+            raise UnavailableError(f"{before.name} leads; {self._candidate.name} stands by")
         last = self._turns.last()
         own = Turn(
             epoch=self._line.epoch,
@@ -145,6 +163,19 @@ class Elected:
             raise UnavailableError("another engine took the turn at the same moment") from None
         self._line_held(began, own)
 
+    def _join(self) -> None:
+        if not self._line.node:
+            self._said_at = self._clock()
+            self._line.join(self._says())
+
+    def _renew_place(self) -> None:
+        """Say that it is there. Raises MissingError if its place is lost, UnavailableError if nobody answers."""
+        self._said_at = self._clock()
+        self._line.renew(self._says())
+
+    def _says(self) -> bytes:
+        return said(self._candidate, self._time_of_day(), self._next if self._turn is not None else "")
+
     def _after(self, last: Turn, own: Turn) -> Turn:
         """Note from when on this engine leads. Returns its turn, which waits for as long as the last one had to."""
         if last.ended:
@@ -156,7 +187,7 @@ class Elected:
     def _line_held(self, began: float, own: Turn) -> None:
         """Lead from now on, if the place is still held after the turn was written."""
         try:
-            self._line.renew()
+            self._renew_place()
         except MissingError:
             self._lose()
             raise UnavailableError("this engine has lost its place in the line") from None
@@ -170,7 +201,7 @@ class Elected:
             self._lose()
             raise UnavailableError(f"{self._candidate.name} does not lead any more: nobody has answered in time")
         try:
-            self._line.renew()
+            self._renew_place()
         except MissingError:
             self._lose()
             raise UnavailableError(
@@ -186,7 +217,7 @@ class Elected:
 
     def _lose(self, *, leave: bool = True) -> None:
         with self._lock:
-            self._turn, self._leads_from, self._valid_until = None, float("inf"), NEVER
+            self._turn, self._leads_from, self._valid_until, self._next = None, float("inf"), NEVER, ""
         if leave:
             self._line.give_up()
 
@@ -199,12 +230,3 @@ class Elected:
                 "and mounted? If the ledger was moved "
                 f"here, stop all engines and remove the node {self._folder}/turn of the ensemble"
             )
-
-
-def _said(data: bytes) -> dict[str, str]:
-    """What an engine in the line says of itself."""
-    try:
-        found = json.loads(data)
-        return {"name": str(found["name"]), "place": str(found["place"])}
-    except (ValueError, KeyError, TypeError):
-        return {"name": "an unknown engine", "place": "an unknown place"}

@@ -8,6 +8,7 @@ all writes. A ping would prove less: ZooKeeper's followers answer pings without 
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 
 from rmsplugin.adapters.coordination.tree import MissingError, Tree, make_folder
 from rmsplugin.errors import UnavailableError
@@ -16,18 +17,26 @@ from rmsplugin.errors import UnavailableError
 _DIGITS = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a line."""
+
+    node: str  # the name of its node
+    data: bytes  # what its engine says of itself
+    written_s: float  # when it said so last, by the service's clock
+
+
 class Line:
     """The place of one engine in a line."""
 
-    def __init__(self, tree: Tree, folder: str, data: bytes) -> None:
+    def __init__(self, tree: Tree, folder: str) -> None:
         """Wait nowhere yet.
 
         Args:
             tree: where the line is.
             folder: path of the line's node; made if it is not there.
-            data: of the place, for others to read.
         """
-        self._tree, self._folder, self._data = tree, folder, data
+        self._tree, self._folder = tree, folder
         self._path: str | None = None
         self._epoch = 0
         #: Names of its places that are to be gone: the answer to a removal, or to a making, may have been lost.
@@ -39,21 +48,30 @@ class Line:
         """The number of the write that made the place: it grows along the line."""
         return self._epoch
 
-    def join(self) -> None:
-        """Have a place in the line, at its end; nothing changes for an engine that has one. Raises UnavailableError."""
+    @property
+    def node(self) -> str:
+        """The name of the node of its place; empty for an engine that has none."""
+        return "" if self._path is None else self._path.rpartition("/")[2]
+
+    def join(self, data: bytes) -> None:
+        """Have a place in the line, at its end; nothing changes for an engine that has one. Raises UnavailableError.
+
+        Args:
+            data: what the engine says of itself, for others to read.
+        """
         if self._path is not None:
             return
         if self._name:
             self._given_up.add(self._name)
         make_folder(self._tree, self._folder)
         self._name = uuid.uuid4().hex
-        self._path, self._epoch = self._tree.make_of_session(f"{self._folder}/{self._name}-", self._data, numbered=True)
+        self._path, self._epoch = self._tree.make_of_session(f"{self._folder}/{self._name}-", data, numbered=True)
 
-    def renew(self) -> None:
-        """Raises MissingError if the place is lost, UnavailableError if nobody answers."""
+    def renew(self, data: bytes) -> None:
+        """Say this now. Raises MissingError if the place is lost, UnavailableError if nobody answers."""
         if self._path is None:
             raise MissingError("this engine has no place in the line")
-        self._tree.write(self._path, self._data)
+        self._tree.write(self._path, data)
 
     def give_up(self) -> None:
         """Leave the line. Others see it at once if the service answers, else when the session has ended."""
@@ -86,14 +104,20 @@ class Line:
         self.give_up()
         raise UnavailableError("this engine has lost its place in the line")
 
-    def waiting(self) -> list[bytes]:
-        """What each engine in the line says of itself, in order. Raises UnavailableError."""
+    def is_before(self, node: str) -> bool:
+        """Whether this engine waits before the place of that node, which is there. Raises UnavailableError."""
+        places = self._places()
+        return {node, self.node} <= {*places} and places.index(self.node) < places.index(node)
+
+    def waiting(self) -> list[Place]:
+        """All places in the line, in order. Raises UnavailableError."""
         found = []
-        for place in self._places():
+        for node in self._places():
             try:
-                found.append(self._tree.read(f"{self._folder}/{place}").data)
+                stored = self._tree.read(f"{self._folder}/{node}")
             except MissingError:
                 continue
+            found.append(Place(node, stored.data, stored.written_s))
         return found
 
     def _places(self) -> list[str]:

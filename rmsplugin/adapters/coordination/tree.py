@@ -31,6 +31,7 @@ class Stored:
     data: bytes
     version: int  # of the data: 0 when it was made, one more with each write
     made: int  # the number of the write that made the node (czxid)
+    written_s: float  # when the data was written, by the service's clock, in seconds since 1970
 
 
 class Tree(Protocol):

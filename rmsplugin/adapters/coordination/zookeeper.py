@@ -60,7 +60,7 @@ class ZooKeeperTree:
     def read(self, path: str) -> Stored:
         """See ``Tree``."""
         data, stat = self._ask(path, "get_async", path)
-        return Stored(data, stat.version, stat.czxid)
+        return Stored(data, stat.version, stat.czxid, stat.mtime / 1000)
 
     def write(self, path: str, data: bytes, *, version: int = -1) -> int:
         """See ``Tree``."""

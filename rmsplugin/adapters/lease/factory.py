@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from rmsplugin.adapters.coordination.elected import Candidate, Elected
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.base import Lease
@@ -18,7 +21,15 @@ from rmsplugin.settings import Settings
 ASKS_A_SESSION = 8
 
 
-def open_lease(settings: Settings, state_dir: Path, shared: str = "") -> Lease:
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A lease, and what stands behind it."""
+
+    lease: Lease
+    elected: Elected | None = None  # this engine among others; None: there are no others
+
+
+def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Mapping[str, str] | None = None) -> Opened:
     """Return the lease of this process, not yet held.
 
     Without a shared directory, the ensemble chooses among engines on one state directory, and its lock is a part of
@@ -29,6 +40,7 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "") -> Lease:
         settings: of the site.
         state_dir: of this engine.
         shared: the name of the shared directory; empty if there is none.
+        about: what this engine tells others of itself.
 
     Raises:
         SettingsError: a Python package is missing.
@@ -37,14 +49,15 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "") -> Lease:
     cluster = settings.cluster
     local = ClockedLease(Local(state_dir))
     if cluster.coordination == "local":
-        return local
+        return Opened(local)
     tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
     host = socket.gethostname()
     place = f"the shared directory {shared}" if shared else f"{host}:{state_dir.resolve()}"
     if shared:
         local.acquire()
-    candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings))
-    return BothLeases(ClockedLease(Elected(tree, cluster.path, candidate, steady_s)), local)
+    candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings), about or {})
+    elected = Elected(tree, cluster.path, candidate, steady_s)
+    return Opened(BothLeases(ClockedLease(elected), local), elected)
 
 
 def longest_act_s(settings: Settings) -> float:

@@ -14,6 +14,7 @@ class _Node:
     data: bytes
     made: int
     session: SimulatedTree | None
+    written_s: float
     version: int = 0
     numbered: int = 0  # children that were given a number
 
@@ -130,7 +131,7 @@ class SimulatedTree:
             raise ChangedError(f"{path} is there")
         if parent := path.rpartition("/")[0]:
             self._node(parent)
-        node = self.ensemble.nodes[path] = _Node(data, self.ensemble.number(), session)
+        node = self.ensemble.nodes[path] = _Node(data, self.ensemble.number(), session, self.ensemble.now())
         return node.made
 
     def read(self, path: str) -> Stored:
@@ -138,7 +139,7 @@ class SimulatedTree:
         self._reach()
         node = self._node(path)
         self._answer()
-        return Stored(node.data, node.version, node.made)
+        return Stored(node.data, node.version, node.made, node.written_s)
 
     def write(self, path: str, data: bytes, *, version: int = -1) -> int:
         """See ``Tree``."""
@@ -147,7 +148,7 @@ class SimulatedTree:
         if version not in (-1, node.version):
             raise ChangedError(f"{path} has version {node.version}")
         self.ensemble.number()
-        node.data, node.version = data, node.version + 1
+        node.data, node.version, node.written_s = data, node.version + 1, self.ensemble.now()
         self._answer()
         return node.version
 

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
-from rmsplugin.cli.shared.table import (
-    local_time,
-    printable,
-)
+from rmsplugin.cli.shared.table import local_time, printable
 
 if TYPE_CHECKING:
-    pass
+    from rmsplugin.api.answers import Cluster
 
 
 def add_command(commands: options.Commands) -> None:
@@ -26,6 +23,9 @@ def add_command(commands: options.Commands) -> None:
         "tell whether the engine runs, what its last cycle did, and how far the last context switch is",
         _status,
         """
+        Of several engines the one that leads answers: on which host, since when, who stands by, and what is degraded,
+        such as an ensemble without one of its servers, or a shared directory that is slow.
+
         examples:
           rmsplugin status
           rmsplugin status --json
@@ -45,7 +45,7 @@ def _status(arguments: argparse.Namespace) -> int:
     where = f" on {host}" if isinstance(host, str) else ""
     print(printable(f"engine {answer.get('version', '?')}{where}{since}"))
     if isinstance(epoch := answer.get("epoch"), int) and epoch > 1:
-        print(f"leads with epoch {epoch}")
+        _print_cluster(epoch, answer.get("cluster"))
     cycle = answer.get("last_cycle")
     if cycle and cycle["time"]:
         took = f"{local_time(cycle['time'])} ({cycle['seconds']:.1f} s)"
@@ -61,3 +61,14 @@ def _status(arguments: argparse.Namespace) -> int:
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     return 0
+
+
+def _print_cluster(epoch: int, cluster: Cluster | None) -> None:
+    """Tell since when the engine leads, who stands by, and what is degraded; nothing more of an older release."""
+    since = f", since {local_time(cluster['leads_since'])}" if cluster else ""
+    print(f"leads with epoch {epoch}{since}")
+    for standby in cluster["standbys"] if cluster else ():
+        words = [standby["host"], standby["version"] and f"rmsplugin {standby['version']}", standby["url"]]
+        print(printable(f"stands by: {', '.join(word for word in words if word)}"))
+    for sentence in cluster["degraded"] if cluster else ():
+        print(printable(f"degraded: {sentence}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from rmsplugin.errors import DeposedError
 
@@ -28,13 +28,20 @@ class Acts:
         self._leads = leads
         self._deposed = deposed
         self._under_way = 0
+        self._ended = False
         self._lock = threading.Lock()
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Do one act. Raises DeposedError, before it begins, if the engine does not lead any more."""
+        """Do one act. Raises DeposedError, before it begins, if the engine does not lead any more.
+
+        After ``end`` it blocks for good: a refusal would be taken for a failure, and written down for the next engine.
+        """
         with self._lock:
-            self._under_way += 1
+            ended = self._ended
+            self._under_way += not ended
+        if ended:
+            _wait_for_the_end()
         try:
             if not self._leads():
                 why = "the turn of this engine is over: its lease has ended"
@@ -45,10 +52,22 @@ class Acts:
             with self._lock:
                 self._under_way -= 1
 
+    def end(self) -> bool:
+        """Begin none any more, if none is under way. Returns whether it is so."""
+        with self._lock:
+            self._ended = self._ended or not self._under_way
+            return self._ended
+
     def at_rest(self) -> bool:
         """Whether no act is under way."""
         with self._lock:
             return not self._under_way
+
+
+def _wait_for_the_end() -> NoReturn:
+    """Wait until the process has ended."""
+    while True:
+        threading.Event().wait()
 
 
 def only_led(adapter: T, acts: Acts) -> T:

@@ -175,6 +175,12 @@ def schema_steps(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
         return applied, {step.name for step in migrations.pending(_wrapped(empty))}
 
 
+def newest_step() -> str:
+    """The last step of the schema that this release knows: the higher, the newer."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        return max(step.name for step in migrations.pending(_wrapped(empty)))
+
+
 def _wrapped(connection: sqlite3.Connection) -> sqlite_utils.Database:
     """Without plugins: to look for some reads the metadata of all installed packages."""
     return sqlite_utils.Database(connection, execute_plugins=False)

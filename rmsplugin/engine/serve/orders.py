@@ -8,6 +8,7 @@ from typing import Any
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.engine.context.stores import Stores
+from rmsplugin.engine.controllers.controllers import Controllers, host_of
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.dead_nodes import record_back, record_gone, require_silent
@@ -107,6 +108,17 @@ class Orders:
     def unpause(self, uid: int) -> dict[str, Any]:
         """End the pause: decide again."""
         return self._set_pause(uid, wanted=False)
+
+    def hand_over(self, uid: int, controllers: Controllers | None, to: str) -> dict[str, Any]:
+        """Have another engine lead: that on the host ``to``, or whichever can. What is under way is finished first."""
+        self._rights.require_operator(uid, "hand the lead over")
+        if controllers is None:
+            raise RefusedError("this engine is alone, and has nobody to hand over to (cluster.coordination is local)")
+        chosen = controllers.next(to)
+        host = host_of(chosen)
+        self._ledger.event("handed-over", f"{user_name(uid)} has the engine on {host} lead")
+        controllers.hand_over()
+        return {"to": host, "url": chosen.about.get("url", ""), "version": chosen.about.get("version", "")}
 
     def _set_pause(self, uid: int, *, wanted: bool) -> dict[str, Any]:
         self._rights.require_operator(uid, "pause the engine")

@@ -14,6 +14,7 @@ from rmsplugin.client import COMING
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.job_reader import JobReader
+from rmsplugin.engine.controllers.controllers import Controllers
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
@@ -56,6 +57,7 @@ class Routes:
         slow_turns: Turns,
         waits: Waits,
         timetable: Timetable | None,
+        controllers: Controllers | None,
         epoch: int,
     ) -> None:
         """``slow_turns``: for users' requests that wait for a guest, a node or an operation; ``epoch``: its own."""
@@ -71,6 +73,7 @@ class Routes:
         self._slow_turns = slow_turns
         self._waits = waits
         self._timetable = timetable
+        self._controllers = controllers
         # In threads of their own: a proof of origin, a hook or an order about a node is heard, whatever others do.
         self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
         self._previews = Previews(clock, cycle, turns)
@@ -104,6 +107,7 @@ class Routes:
             "drop_states": self._drop_states,
             "pause": self._pause,
             "unpause": self._unpause,
+            "handover": self._handover,
             "confirm": self._confirm,
             "new_store": self._new_store,
             "node_gone": self._node_gone,
@@ -338,6 +342,10 @@ class Routes:
     async def _unpause(self, asked: Asked) -> Reply:
         return await self._do(asked, lambda: self._for(asked).orders.unpause(asked.uid))
 
+    async def _handover(self, asked: Asked) -> Reply:
+        to = asked.body.node("to")
+        return await self._act_on("", lambda: self._for(asked).orders.hand_over(asked.uid, self._controllers, to))
+
     async def _plan(self, asked: Asked) -> Reply:
         dot = asked.query.flag("dot")
         preview = await self._previews.newest()
@@ -470,6 +478,7 @@ class Routes:
             "started": self._started,
             "host": socket.gethostname(),
             "epoch": self._epoch,
+            "cluster": None if self._controllers is None else self._controllers.view(),
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
             "problems": report.problems,

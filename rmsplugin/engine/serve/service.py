@@ -18,6 +18,7 @@ from rmsplugin.api.routes import Route, Tag, Who
 from rmsplugin.client import SEALED_TYPE
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.controllers.controllers import Controllers
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
@@ -86,10 +87,20 @@ class Service:
         requests: Requests,
         cycle: Cycle,
         timetable: Timetable | None = None,
+        controllers: Controllers | None = None,
         *,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Listen to nobody yet; ``leads``: whether this engine may act: asked before each answer."""
+        """Listen to nobody yet.
+
+        Args:
+            context: of this engine.
+            requests: what is asked of it.
+            cycle: its cycle.
+            timetable: what is done at times of day.
+            controllers: the engines that stand by; None for one that is alone.
+            leads: whether this engine may act: asked before each answer.
+        """
         self._leads = leads
         self._settings = context.settings.engine
         self._turns = Turns("service")
@@ -108,6 +119,7 @@ class Service:
             self._slow_turns,
             self._waits,
             timetable,
+            controllers,
             context.epoch,
         )
         self._routes = self._answers.table()

@@ -119,10 +119,10 @@ def test_two_leases_are_one_that_is_held_while_both_are() -> None:
 
 
 def test_settings_that_say_nothing_have_the_lock_of_this_host(tmp_path: Path) -> None:
-    lease = open_lease(settings(tmp_path), tmp_path)
+    lease = open_lease(settings(tmp_path), tmp_path).lease
     lease.acquire()
     with pytest.raises(UnavailableError, match="another engine runs on"):
-        open_lease(settings(tmp_path), tmp_path).acquire()
+        open_lease(settings(tmp_path), tmp_path).lease.acquire()
     lease.release()
 
 
@@ -138,7 +138,7 @@ def test_without_kazoo_the_settings_are_refused_with_what_to_install(
 
 
 def test_an_engine_that_no_ensemble_answers_does_not_lead(tmp_path: Path) -> None:
-    lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path)
+    lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path).lease
     with pytest.raises(UnavailableError, match="no server of ZooKeeper answers"):
         lease.acquire()
     assert not lease.held()
@@ -147,11 +147,11 @@ def test_an_engine_that_no_ensemble_answers_does_not_lead(tmp_path: Path) -> Non
 
 def test_with_a_shared_directory_an_engine_has_its_state_directory_from_the_beginning(tmp_path: Path) -> None:
     """Nobody must win the ensemble's election, and then wait for a stopped engine of its own host."""
-    lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b")
+    lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").lease
     with pytest.raises(UnavailableError, match="another engine runs on"):
         open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b")
     lease.release()
-    open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").release()
+    open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").lease.release()
 
 
 def test_the_longest_act_is_a_command_or_a_fence_with_its_proof(tmp_path: Path) -> None:

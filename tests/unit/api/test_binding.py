@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S
 from unit.api_forms import faults_of, route_of
+from unit.hosts import Hosts
 from unit.served import ME, Served
 
 import rmsplugin
@@ -52,7 +53,7 @@ class Watched(EngineClient):
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path)
+    served = Served(tmp_path, controllers=Hosts("head", "backup").leader())
     yield served
     served.close()
 
@@ -86,6 +87,7 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
         assert engine.wait(begin(name))["state"] == "done"
         world.until(job, state)
     assert (engine.pause()["changed"], engine.unpause()["paused"]) == (True, None)
+    assert engine.handover(to="backup")["to"] == "backup"
     world.cycle.brake.let_through([Held(99, "99", "", Directive(OperationKind.STOP, "not seen"), proved=False)], 9)
     assert engine.confirm(["99"]) == ["99"]
     served.ledger.markers.set("n3", "f" * 32)

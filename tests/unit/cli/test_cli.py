@@ -478,8 +478,34 @@ def test_status_says_where_the_engine_that_leads_runs(site: Path, engine: FakeEn
     engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head2", "epoch": 4294967301})
     first, second, *_ = run(site, "status").stdout.splitlines()
     assert first.startswith("engine 1 on head2, started ") and second == "leads with epoch 4294967301"
-    engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head", "epoch": 1})
+    standby = {"host": "head", "url": "http://head:6830", "version": "2"}
+    cluster = {
+        "leads_since": 1.0,
+        "standbys": [standby, {"host": "old", "url": "", "version": ""}],
+        "degraded": ["slow"],
+    }
+    engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head2", "epoch": 7, "cluster": cluster})
+    _, leads, *others = run(site, "status").stdout.splitlines()
+    assert leads.startswith("leads with epoch 7, since ")
+    assert others[:3] == ["stands by: head, rmsplugin 2, http://head:6830", "stands by: old", "degraded: slow"]
+    engine.lay("/v1/status", {"version": "1", "started": 1.0, "host": "head", "epoch": 1, "cluster": None})
     assert "leads" not in run(site, "status").stdout, "of a single engine there is nothing to say"
+
+
+@pytest.mark.parametrize("words", [(), ("--to", "head2")])
+def test_handover_waits_until_another_engine_leads(site: Path, engine: FakeEngine, words: tuple[str, ...]) -> None:
+    told: Iterator[Answer] = iter(
+        [(200, {"host": "head", "epoch": 7}), (200, {"host": "head", "epoch": 7}), (503, {"error": "closed"})]
+    )
+    engine.answers["/v1/status"] = lambda query: next(told, (200, {"host": "head2", "epoch": 8}))
+    engine.lay("/v1/handover", {"to": "head2", "url": "", "version": "1"})
+    done = run(site, "handover", "--json", *words)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["from"], answer["to"], answer["epoch"]) == (0, "head", "head2", 8)
+    assert ("POST", "/v1/handover", {"to": words[-1] if words else ""}) in engine.requests
+    epochs = iter([7])
+    engine.answers["/v1/status"] = lambda query: (200, {"host": "head2", "epoch": next(epochs, 8)})
+    assert run(site, "handover").stdout.startswith("head2 leads with epoch 8, after ")
 
 
 # -- events --------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from scenarios.world import World
 from unit.api_forms import route_of
+from unit.hosts import Hosts
 from unit.served import ME, Served
 
 from rmsplugin.adapters.rms.base import Readings
@@ -38,7 +39,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, which may 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    served = Served(tmp_path)
+    served = Served(tmp_path, controllers=Hosts("head", "backup").leader())
     yield served
     served.close()
 
@@ -139,6 +140,8 @@ def orders(ask: Teller, world: World) -> None:
     assert ask("POST", "/v1/pause")["paused"]["by"] == NAME
     assert ask("GET", "/v1/status")["paused"]
     assert ask("POST", "/v1/unpause") == {"changed": True, "paused": None}
+    assert ask("POST", "/v1/handover", {})["to"] == "backup"
+    assert ask("GET", "/v1/status")["cluster"]["standbys"][0]["host"] == "backup"
     held = Held(99, "99", NAME, Directive(K.STOP, "not seen"), proved=False)
     world.cycle.brake.let_through([held], 9)
     assert ask("GET", "/v1/status")["held"]

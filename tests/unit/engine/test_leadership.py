@@ -135,3 +135,21 @@ def test_an_engine_is_at_rest_when_no_act_is_under_way() -> None:
     with pytest.raises(DeposedError):
         neighbour.act()
     assert (seen, acts.at_rest()) == ([False], True)
+
+
+def test_an_engine_that_ends_begins_no_act_once_none_is_under_way() -> None:
+    acts = Acts()
+    with acts.one():
+        assert not acts.end()
+        with acts.one():
+            pass
+    assert acts.end()
+    begun = threading.Event()
+
+    def begin() -> None:
+        with acts.one():
+            begun.set()
+
+    threading.Thread(target=begin, daemon=True).start()
+    assert not begun.wait(0.1), "a refusal would be taken for a failure, and written down"
+    assert acts.end() and acts.at_rest()
