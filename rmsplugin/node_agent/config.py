@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import os
 import tomllib
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rmsplugin import defaults
 from rmsplugin.node_agent.errors import AgentError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class AgentConfig(NamedTuple):
-    """Directories, keys and images of this node."""
+    """Directories, keys and images of this node.
 
-    store: Path
-    vm_dir: Path
-    shared_store: Path | None
+    The directories are texts, since pathlib is slow to load and a platform's hook has no other use for it.
+    """
+
+    store_path: str
+    vm_path: str
+    shared_path: str | None
     node_key: str
     known_hosts: str
     agent_user: str
@@ -28,19 +33,45 @@ class AgentConfig(NamedTuple):
     bases: frozenset[str]  # qcow2 images on which overlays may be made
     images: tuple[str, ...]  # every file that an image of the settings needs
     image_files: dict[str, tuple[str, ...]]  # the same by image
-    templates: Path
+    templates_path: str
     templates_mib: int
     templates_number: int
-    filters: Path
+    filters_path: str
     platform: str = defaults.PLATFORM
+
+    @property
+    def store(self) -> Path:
+        """The directory of the saved states on this node."""
+        return _path(self.store_path)
+
+    @property
+    def vm_dir(self) -> Path:
+        """The directory of the VMs' files."""
+        return _path(self.vm_path)
+
+    @property
+    def shared_store(self) -> Path | None:
+        """The directory of the saved states that all nodes mount, if there is one."""
+        return None if self.shared_path is None else _path(self.shared_path)
+
+    @property
+    def templates(self) -> Path:
+        """The directory of the templates."""
+        return _path(self.templates_path)
+
+    @property
+    def filters(self) -> Path:
+        """The directory of the rules of the node's own filter."""
+        return _path(self.filters_path)
 
     def store_of(self, shared: bool) -> Path:
         """The directory of the saved states."""
         if not shared:
             return self.store
-        if self.shared_store is None:
+        found = self.shared_store
+        if found is None:
             raise AgentError("failed", "nodes.shared_store is not set on this node")
-        return self.shared_store
+        return found
 
 
 def load(argument: str | None) -> AgentConfig:
@@ -66,9 +97,9 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
     files_of = {name: _files_of(image) for name, image in document.get("image", {}).items()}
     shared = nodes.get("shared_store")
     return AgentConfig(
-        store=_absolute(nodes.get("store", defaults.STORE)),
-        vm_dir=_absolute(nodes.get("vm_dir", "/var/lib/rmsplugin/vm")),
-        shared_store=_absolute(shared) if shared else None,
+        store_path=_absolute(nodes.get("store", defaults.STORE)),
+        vm_path=_absolute(nodes.get("vm_dir", "/var/lib/rmsplugin/vm")),
+        shared_path=_absolute(shared) if shared else None,
         node_key=str(nodes.get("node_key", "/etc/rmsplugin/node_key")),
         known_hosts=str(nodes.get("known_hosts", "/etc/rmsplugin/known_hosts")),
         agent_user=str(nodes.get("agent_user", "root")),
@@ -76,10 +107,10 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         bases=frozenset(image["base"] for image in images if "base" in image),
         images=tuple(sorted({path for paths in files_of.values() for path in paths})),
         image_files=files_of,
-        templates=_absolute(start.get("template_dir", "/var/lib/rmsplugin/templates")),
+        templates_path=_absolute(start.get("template_dir", "/var/lib/rmsplugin/templates")),
         templates_mib=int(start.get("template_mib", 2048)),
         templates_number=int(start.get("template_number", 16)),
-        filters=_absolute(network.get("filter_dir", "/run/rmsplugin-filters")),
+        filters_path=_absolute(network.get("filter_dir", "/run/rmsplugin-filters")),
         platform=str(document.get("hypervisor", {}).get("platform", defaults.PLATFORM)),
     )
 
@@ -88,8 +119,14 @@ def _files_of(image: dict[str, str]) -> tuple[str, ...]:
     return tuple(image[key] for key in ("kernel", "initrd", "base") if key in image)
 
 
-def _absolute(text: str) -> Path:
-    path = Path(text)
-    if not path.is_absolute():
+def _absolute(text: str) -> str:
+    """The path as it is compared and shown: without empty parts, and single dots."""
+    if not text.startswith("/"):
         raise ValueError(f"{text} is not an absolute path")
-    return path
+    return text if {"", "."}.isdisjoint(text.split("/")[1:]) else str(_path(text))
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path
+
+    return Path(text)

@@ -7,7 +7,6 @@ the caller.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.platform.node_base import Facts
@@ -16,6 +15,8 @@ from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rmsplugin.adapters.platform.node_base import Creation
 
 _LIMIT_BYTES = 1 << 20
@@ -37,7 +38,7 @@ def _fault(platform: Creation, words: Sequence[str], description: bytes) -> str:
         return "its XML is too long"
     try:
         settings = load(None)
-        facts = Facts(epoch.highest(settings.vm_dir), _is_filtered)
+        facts = Facts(epoch.highest(settings.vm_path), _is_filtered)
         return platform.refusal(words, description.decode(), settings, facts)
     except (AgentError, ValueError) as error:
         return str(error)

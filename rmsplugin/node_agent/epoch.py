@@ -10,11 +10,13 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmsplugin.model.epochs import FIRST_EPOCH
-from rmsplugin.node_agent import files
 from rmsplugin.node_agent.errors import AgentError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FILE = ".epoch"
 
@@ -32,6 +34,8 @@ def obey(directory: Path, epoch: int) -> None:
     if epoch > highest(directory):
         with _locked(directory):
             if epoch > highest(directory):
+                from rmsplugin.node_agent import files  # here: a platform's hook only looks
+
                 files.write_whole(directory / _FILE, f"{epoch}\n".encode("ascii"))
     found = highest(directory)
     if epoch < found:
@@ -40,14 +44,16 @@ def obey(directory: Path, epoch: int) -> None:
         )
 
 
-def highest(directory: Path) -> int:
+def highest(directory: str | Path) -> int:
     """The highest epoch that has acted here; the first epoch if none is recorded."""
+    path = os.path.join(directory, _FILE)
     try:
-        text = (directory / _FILE).read_text(encoding="ascii").strip()
+        with open(path, encoding="ascii") as file:
+            text = file.read().strip()
     except (FileNotFoundError, NotADirectoryError):
         return FIRST_EPOCH
     if not text.isdecimal():
-        raise AgentError("failed", f"{directory / _FILE} holds no epoch: {text[:40]!r}")
+        raise AgentError("failed", f"{path} holds no epoch: {text[:40]!r}")
     return int(text)
 
 

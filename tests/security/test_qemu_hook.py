@@ -17,6 +17,7 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
 from rmsplugin.node_agent import config
 from rmsplugin.node_agent.epoch import obey
+from rmsplugin.node_agent.errors import AgentError
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
 VM, DISKS = "vjob9001-0", "vjob9002-0"
@@ -63,6 +64,16 @@ def test_our_vms_are_created(settings: Path) -> None:
     for operation in ("prepare", "migrate"):
         assert refusal(VM, operation, saved("kernel"), known) == ""
         assert refusal(DISKS, operation, disks(), known) == ""
+
+
+def test_a_directory_of_the_settings_may_be_written_in_other_ways(settings: Path) -> None:
+    settings.write_text(SETTINGS.replace("/var/lib/rmsplugin/vm", "/var/lib//rmsplugin/./vm/"))
+    known = config.load(str(settings))
+    assert known.vm_dir == Path("/var/lib/rmsplugin/vm")
+    assert refusal(VM, "prepare", saved("kernel"), known) == ""
+    settings.write_text(SETTINGS.replace("/var/lib/rmsplugin/vm", "var/lib/rmsplugin/vm"))
+    with pytest.raises(AgentError, match="var/lib/rmsplugin/vm is not an absolute path"):
+        config.load(str(settings))
 
 
 def test_a_vm_that_the_node_is_to_filter_is_created_only_when_it_does(settings: Path) -> None:

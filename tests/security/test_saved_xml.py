@@ -15,7 +15,7 @@ from rmsplugin.adapters.platform.libvirt.domain_xml import (
     require_ours,
     with_paths_of,
 )
-from rmsplugin.adapters.platform.libvirt.vm_shape import strange
+from rmsplugin.adapters.platform.libvirt.vm_shape import _DOMAIN, _fits, _Shape, strange
 
 SAVED = Path(__file__).parent / "saved"
 SPEC = VMSpec(
@@ -206,3 +206,15 @@ def test_what_libvirt_makes_of_our_vms_is_taken_as_it_is() -> None:
     for machine in (Machine("qemu", "pc-q35-7.2"), Machine("kvm", "pc-q35-10.0")):
         for spec in (SPEC, DISKS):
             require_ours(domain_xml(spec, machine), spec)
+
+
+def patterns(shape: _Shape) -> set[str]:
+    """All that the table says of attributes and texts, at any depth."""
+    return {shape.text, *shape.attributes.values()}.union(*map(patterns, shape.children.values()))
+
+
+@pytest.mark.parametrize("pattern", sorted(patterns(_DOMAIN)))
+def test_words_are_compared_as_the_pattern_that_they_are(pattern: str) -> None:
+    words = [pattern, *pattern.split("|"), "", "|", "0", "0x1", "virtio", "/etc/shadow"]
+    for value in [*words, *(f"{word}\n" for word in words), *(word.upper() for word in words)]:
+        assert _fits(pattern, value) == (re.fullmatch(pattern, value) is not None), value

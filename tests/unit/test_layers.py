@@ -128,7 +128,8 @@ STANDARD_LIBRARY_ONLY += tuple(
 #: Programs that start many times a minute, and those of their modules that each start loads.
 STARTED_OFTEN = {
     "a command that asks the engine": ("cli.main", "cli.live.*", "client", "api.binding"),
-    "the node agent": ("node_agent.main",),
+    "the node agent": ("node_agent.main", "node_agent.calls"),
+    "a platform's hook": ("node_agent.creation_hook", "adapters.platform.libvirt.on_node.creation"),
     "a hook": ("hook", "client", "room_hook"),
 }
 #: Modules of the standard library that are slow to load. A program imports them in the function that needs them.

@@ -12,8 +12,11 @@ Contract, for every implementation:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import IO, Any
 
 
 class Identity(NamedTuple):
@@ -82,7 +85,7 @@ class NodeSettings(Protocol):
     """The settings of a node that say which files and interfaces its VMs have."""
 
     @property
-    def vm_dir(self) -> Path:
+    def vm_path(self) -> str:
         """The directory of the VMs' files."""
         ...
 

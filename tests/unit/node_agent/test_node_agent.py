@@ -25,7 +25,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.libvirt.on_node import formats
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
-from rmsplugin.node_agent import digests, main
+from rmsplugin.node_agent import calls, digests
 
 VM = "vjob12-0"
 MARKER = "0123456789abcdef" * 2
@@ -657,7 +657,7 @@ def test_key_of_a_node_may_bring_a_copy(node: Node) -> None:
 def test_every_verb_is_named_in_the_test_of_a_nodes_key() -> None:
     marks = test_key_of_a_node_is_for_copies_only.pytestmark  # type: ignore[attr-defined]
     refused = {words.partition(" ")[0] for words in marks[0].args[1]} - {"", "space"}
-    assert refused | {"receive", "space"} == {verb for verb, _ in main._CALLS}
+    assert refused | {"receive", "space"} == {verb for verb, _ in calls._CALLS}
 
 
 # Compression.
@@ -892,7 +892,7 @@ def test_send_tells_that_the_other_side_is_full(pair: tuple[Node, Node, dict[str
 
 def test_imports_nothing_that_takes_long() -> None:
     """Each call is a process of its own, of which a context switch makes hundreds."""
-    said = "import sys, rmsplugin.node_agent.main; print(*sys.modules)"
+    said = "import sys, rmsplugin.node_agent.calls; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True).stdout.split()
     slow = {"aiohttp", "asyncio", "http", "libvirt", "ortools", "paramiko", "pydantic", "sqlite3", "unittest"}
     assert "rmsplugin.node_agent.verbs" in modules
@@ -911,8 +911,8 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
     acts = {"put-config", "put-seed", "make-overlay", "drop-config", "seal", "send", "receive", "init-store"}
     acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
     acts |= {"keep-disk", "settle-template", "refuse-template", "obey"}
-    assert {verb for verb, _ in main._CALLS} == acts | main._LOOKS
-    assert not acts & main._LOOKS
+    assert {verb for verb, _ in calls._CALLS} == acts | calls._LOOKS
+    assert not acts & calls._LOOKS
 
 
 def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Node:
         self.vms = directory / "vm"
         self.settings = directory / "rmsplugin.toml"
         self.settings.write_text(f'[nodes]\nstore = "{directory}/store"\nvm_dir = "{self.vms}"\n')
-        program = f"import sys; from rmsplugin.node_agent import main, serving; {changed}; sys.exit(main.main())"
+        program = f"import sys; from rmsplugin.node_agent import calls, main, serving; {changed}; sys.exit(main.main())"
         command = [sys.executable, "-c", program, *flags, "--config", str(self.settings), "serve"]
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
         environment["PYTHONPATH"] = str(package.parent)
@@ -198,7 +198,7 @@ def test_a_call_that_waits_is_not_done_when_the_agent_that_serves_is_killed(
 
 
 def test_a_call_that_prints_something_else_has_no_answer_and_the_others_go_on(tmp_path: Path) -> None:
-    nonsense = "do = main._answer; main._answer = lambda *of: do(*of) if of[2][0] != 'space' else print('what?') or 0"
+    nonsense = "do = calls._answer; calls._answer = lambda *of: do(*of) if of[2][0] != 'space' else print('what?') or 0"
     node = Node(tmp_path, changed=nonsense)
     with pytest.raises(OperationFailedError, match="space: the agent ended without an answer: 0"):
         node.call("space")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The moments before a VM is created; a restore comes to `prepare` as well.
 _ASKED = {("prepare", "begin"), ("migrate", "begin")}
-_EMULATOR = re.compile(r"/usr/(bin|lib|libexec)/([A-Za-z0-9_.-]+/)*(qemu-system-x86_64|qemu-kvm|kvm)")
+_EMULATOR = r"/usr/(bin|lib|libexec)/([A-Za-z0-9_.-]+/)*(qemu-system-x86_64|qemu-kvm|kvm)"
 
 
 def is_asked(words: Sequence[str]) -> bool:
@@ -68,7 +68,7 @@ def _unguarded(domain: ElementTree.Element, is_filtered: Callable[[str], bool]) 
 
 def _misplaced(domain: ElementTree.Element, name: str, config: NodeSettings) -> Iterator[str]:
     """The files and interfaces of the node that are not where the settings have those of this VM."""
-    own = os.path.join(config.vm_dir, name)
+    own = os.path.join(config.vm_path, name)
     images = frozenset(config.images)
     for path, attribute, allowed in (
         ("os/kernel", "", images),
@@ -85,7 +85,7 @@ def _misplaced(domain: ElementTree.Element, name: str, config: NodeSettings) -> 
             if value not in allowed:
                 yield f"{path} is {value}, which no setting of this node allows"
     for emulator in domain.findall("devices/emulator"):
-        if not _EMULATOR.fullmatch(emulator.text or ""):
+        if not re.fullmatch(_EMULATOR, emulator.text or ""):
             yield f"its emulator is {emulator.text}"
     for label in domain.findall("seclabel"):
         if label.get("type") != "dynamic":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from typing import IO, Any
+
     from rmsplugin.adapters.platform.node_base import Facts, Identity, MemoryGroups, NodeSettings, Unpacked
 
 
