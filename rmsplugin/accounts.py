@@ -7,8 +7,7 @@ import os
 import pwd
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmsplugin.errors import RefusedError
 
@@ -19,8 +18,7 @@ _PEOPLE_S = 1.0
 _MOST_GROUPS = 65536
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """A group of the user, and those of its members who are among ``Account.people``."""
 
     name: str
@@ -28,8 +26,7 @@ class Group:
     members: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(NamedTuple):
     """Another user, so that his files can be shown with a name."""
 
     name: str
@@ -37,8 +34,7 @@ class Person:
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """A user with all groups: the primary one, of number ``gid``, first."""
 
     name: str
@@ -47,15 +43,15 @@ class Account:
     gecos: str
     home: str
     shell: str
-    groups: tuple[Group, ...] = field(default=())
-    people: tuple[Person, ...] = field(default=())
+    groups: tuple[Group, ...] = ()
+    people: tuple[Person, ...] = ()
 
     def in_group(self, gid: int) -> Account:
         """The account with another of its groups as the primary one; itself where it has no group of that number."""
         primary = [group for group in self.groups if group.gid == gid]
         if not primary:
             return self
-        return replace(self, gid=gid, groups=(*primary, *(group for group in self.groups if group.gid != gid)))
+        return self._replace(gid=gid, groups=(*primary, *(group for group in self.groups if group.gid != gid)))
 
     def rights(self) -> tuple[object, ...]:
         """The facts that decide what the user may do, and where; accounts with equal rights differ in words at most."""

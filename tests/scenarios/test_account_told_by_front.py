@@ -23,7 +23,7 @@ from rmsplugin.settings.guests import Mount
 def as_on_front(world: World, job: int) -> Account:
     """The account of the job's user, with a group that the controller does not know."""
     account = account_of(world.context.ledger.vjob(job), None)
-    return replace(account, groups=(*account.groups, Group("proj", 54321)))
+    return account._replace(groups=(*account.groups, Group("proj", 54321)))
 
 
 def parts(world: World) -> tuple[Settings, Ledger, Guests, SeenSlurm, JobReader]:
@@ -88,7 +88,7 @@ def test_the_same_rights_cost_nothing(world: World, groups: list[tuple[str, ...]
     job = world.submit(vms=1)
     world.until(job, VJobState.RUNNING)
     before = len(groups)
-    told = replace(account_of(world.context.ledger.vjob(job), None), gecos="another")
+    told = account_of(world.context.ledger.vjob(job), None)._replace(gecos="another")
     assert not take_account(*parts(world), job, told)
     assert len(groups) == before
 
@@ -131,7 +131,7 @@ def test_another_users_account_is_refused(world: World) -> None:
     job = world.submit(vms=1)
     world.until(job, VJobState.RUNNING)
     with pytest.raises(RefusedError, match="belongs to uid"):
-        take_account(*parts(world), job, replace(as_on_front(world, job), uid=4242))
+        take_account(*parts(world), job, as_on_front(world, job)._replace(uid=4242))
 
 
 def test_a_vm_mounts_the_home_of_its_user_where_the_settings_name_it(world: World) -> None:
@@ -145,7 +145,7 @@ def test_a_vm_mounts_the_home_of_its_user_where_the_settings_name_it(world: Worl
     guest = context.settings.guest.model_copy(update={"mounts": mounts})
     settings = context.settings.model_copy(update={"guest": guest})
     vjob = context.ledger.vjob(job)
-    account = replace(account_of(vjob, None), name="eve", home="/home/physics/eve")
+    account = account_of(vjob, None)._replace(name="eve", home="/home/physics/eve")
     config = guest_config(
         replace(context, settings=settings).settings,
         replace(context, settings=settings).ledger,

@@ -130,7 +130,7 @@ STARTED_OFTEN = {
     "a command that asks the engine": ("cli.main", "cli.live.*", "client", "api.binding"),
     "the node agent": ("node_agent.main", "node_agent.calls"),
     "a platform's hook": ("node_agent.creation_hook", "adapters.platform.libvirt.on_node.creation"),
-    "a hook": ("hook", "client", "room_hook"),
+    "a hook": ("hook", "client", "room_hook", "accounts"),
 }
 #: Modules of the standard library that are slow to load. A program imports them in the function that needs them.
 SLOW = {"ast", "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "inspect", "ssl"}
