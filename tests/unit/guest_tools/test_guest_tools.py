@@ -170,7 +170,7 @@ def test_the_user_has_all_groups_over_ssh_and_others_have_names(box: guestbox.Gu
 @needs_guests
 def test_a_group_that_was_taken_back_is_gone(box: guestbox.Guestbox) -> None:
     guest = box.guests[0]
-    fewer = replace(guestbox.ACCOUNT, groups=guestbox.ACCOUNT.groups[:1], people=())
+    fewer = guestbox.ACCOUNT._replace(groups=guestbox.ACCOUNT.groups[:1], people=())
     with box.entered():
         box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(account=fewer), timeout_s=PATIENCE_S)
     assert "domain" not in guest.run("cat /etc/group")
@@ -461,11 +461,11 @@ def test_a_configuration_that_no_guest_could_have_is_refused() -> None:
     box.key = generate_keypair()
     vm = guestbox.GuestVM("vjob12-0", "10.0.0.1", generate_keypair().public)
     for changes in (
-        {"account": replace(guestbox.ACCOUNT, uid=0)},
-        {"account": replace(guestbox.ACCOUNT, name="a b")},
-        {"account": replace(guestbox.ACCOUNT, name="x:0:0")},
-        {"account": replace(guestbox.ACCOUNT, home="/home/a\nb")},
-        {"account": replace(guestbox.ACCOUNT, home="relative")},
+        {"account": guestbox.ACCOUNT._replace(uid=0)},
+        {"account": guestbox.ACCOUNT._replace(name="a b")},
+        {"account": guestbox.ACCOUNT._replace(name="x:0:0")},
+        {"account": guestbox.ACCOUNT._replace(home="/home/a\nb")},
+        {"account": guestbox.ACCOUNT._replace(home="relative")},
         {"index": 1},
         {"mounts": (GuestMount("a b", "/x", "nfs", "ro"),)},
         {"mounts": (GuestMount("a", "/x", "nfs", ""),)},
