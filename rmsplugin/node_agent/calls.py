@@ -141,7 +141,7 @@ def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply:
     agent = Agent(config, platform_on_node(config.platform))
     # Another node brings copies for an engine whose epoch its own agent has checked.
     if not (peer or _is_look(verb, rest)):
-        agent.obey(FIRST_EPOCH if epoch is None else epoch)
+        agent.obey(FIRST_EPOCH if epoch is None else epoch, shared or verb == "obey")
     return call(agent, rest, Options(shared, checkpoint, guard))
 
 
@@ -211,7 +211,8 @@ def _receive(agent: Agent, rest: list[str], options: Options) -> Reply:
 def _template(agent: Agent, key: str, image: str) -> Template:
     from rmsplugin.node_agent.templates import Template
 
-    return Template(agent.config, agent.platform, _matching(_KEY, key, "the key of a template"), image)
+    key = _matching(_KEY, key, "the key of a template")
+    return Template(agent.config, agent.platform, key, image, agent.still_wanted)
 
 
 def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:

@@ -38,7 +38,7 @@ def _fault(platform: Creation, words: Sequence[str], description: bytes) -> str:
         return "its XML is too long"
     try:
         settings = load(None)
-        facts = Facts(epoch.highest(settings.vm_path), _is_filtered)
+        facts = Facts(epoch.highest(epoch.of_node(settings.vm_path)), _is_filtered)
         return platform.refusal(words, description.decode(), settings, facts)
     except (AgentError, ValueError) as error:
         return str(error)

@@ -1,7 +1,9 @@
-"""Epoch: this node obeys no engine whose turn is over. Its epoch is lower than the highest that acted here.
+"""Epoch: no engine is obeyed whose turn is over. Its epoch is lower than the highest that acted here.
 
 The highest epoch is kept in a file beside the VMs' configurations, which a restart of node or agent leaves as it is. On
-a node without disks it is forgotten with all else: such a node obeys the first engine that comes.
+a node without disks it is forgotten with all else: such a node obeys the first engine that comes. A store that all
+nodes mount has such a file of its own, beside its marker: a node that the present engine could not reach yet obeys an
+older one, and must not remove states of others for it.
 """
 
 from __future__ import annotations
@@ -18,50 +20,80 @@ from rmsplugin.node_agent.errors import AgentError
 if TYPE_CHECKING:
     from pathlib import Path
 
-_FILE = ".epoch"
+#: In the VMs' directory, and in a shared store.
+_FILE, _STORE_FILE = ".epoch", ".rmsplugin-epoch"
+_MOST_BYTES = 64
 
 
-def obey(directory: Path, epoch: int) -> None:
+def of_node(vm_dir: str | Path) -> str:
+    """The file with the highest epoch that has acted on this node."""
+    return os.path.join(vm_dir, _FILE)
+
+
+def of_store(directory: Path) -> str:
+    """The file with the highest epoch that has acted on the store."""
+    return os.path.join(directory, _STORE_FILE)
+
+
+def obey(path: str, epoch: int) -> None:
     """Return if an act of this epoch is to be done here, and remember the epoch.
 
     Args:
-        directory: the VMs' directory, which is there if the epoch is not the first.
+        path: the file, whose directory is there if the epoch is not the first.
         epoch: the epoch of the asking engine.
 
     Raises:
         AgentError: kind ``deposed``: an engine of a higher epoch has acted here.
     """
-    if epoch > highest(directory):
-        with _locked(directory):
-            if epoch > highest(directory):
-                from rmsplugin.node_agent import files  # here: a platform's hook only looks
-
-                files.write_whole(directory / _FILE, f"{epoch}\n".encode("ascii"))
-    found = highest(directory)
+    found = highest(path)
+    if epoch > found:
+        with _locked(path, fcntl.LOCK_EX) as descriptor:
+            found = _read(descriptor, path)
+            if epoch > found:
+                _write(descriptor, path, epoch)
+                found = epoch
     if epoch < found:
         raise AgentError(
             "deposed", f"the turn of this engine (epoch {epoch}) is over: an engine of epoch {found} has acted here"
         )
 
 
-def highest(directory: str | Path) -> int:
+def highest(path: str) -> int:
     """The highest epoch that has acted here; the first epoch if none is recorded."""
-    path = os.path.join(directory, _FILE)
     try:
-        with open(path, encoding="ascii") as file:
-            text = file.read().strip()
+        with _locked(path, fcntl.LOCK_SH) as descriptor:
+            return _read(descriptor, path)
     except (FileNotFoundError, NotADirectoryError):
         return FIRST_EPOCH
+
+
+@contextmanager
+def _locked(path: str, how: int) -> Iterator[int]:
+    """The open file, locked: with a lock, a client of NFS asks the server for what others have written."""
+    flags = os.O_RDWR | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY
+    descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.lockf(descriptor, how)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, path: str) -> int:
+    text = os.pread(descriptor, _MOST_BYTES, 0).decode("ascii", "replace").strip()
+    if not text:
+        return FIRST_EPOCH  # it has just been made
     if not text.isdecimal():
         raise AgentError("failed", f"{path} holds no epoch: {text[:40]!r}")
     return int(text)
 
 
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _write(descriptor: int, path: str, epoch: int) -> None:
+    """Write over the old epoch, which is never longer: so the file is never without one."""
+    os.pwrite(descriptor, f"{epoch}\n".encode("ascii"), 0)
+    os.fsync(descriptor)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        os.fsync(directory)
     finally:
-        os.close(descriptor)
+        os.close(directory)

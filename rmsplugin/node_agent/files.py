@@ -137,7 +137,9 @@ def require_listener() -> None:
 
 
 @contextmanager
-def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: str = "") -> Iterator[None]:
+def lock(
+    directory: Path, vm: tuple[int, int], *, still: Callable[[], None], shared: bool = False, kind: str = ""
+) -> Iterator[None]:
     """Keep other agents off the VM's files in the directory.
 
     All VMs share one lock file, with a byte for each. A file for each VM would have to be removed some day, and
@@ -148,12 +150,15 @@ def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: st
     Args:
         directory: the directory of the files.
         vm: job id and index; for a checkpoint's file, the checkpoint's number and the index.
+        still: called with a lock that is not shared, before anything is done: ``require_listener``, or what raises for
+            an engine, too, whose turn has ended while the call waited.
         shared: others may read too.
         kind: the kind of the files; files of another kind have a lock of their own.
 
     Raises:
         AgentError: another call has had the lock for too long.
         BrokenPipeError: the caller has gone, and may have done other things with the files since.
+        Exception: that of ``still``.
     """
     offset = vm[0] * _VMS_PER_JOB + vm[1]
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
@@ -171,7 +176,7 @@ def lock(directory: Path, vm: tuple[int, int], *, shared: bool = False, kind: st
                     raise AgentError("failed", "another call for this VM is under way") from None
                 time.sleep(0.05)
         if not shared:
-            require_listener()
+            still()
         yield
     finally:
         os.close(descriptor)

@@ -27,7 +27,7 @@ class Spare:
 
     def lock(self) -> AbstractContextManager[None]:
         """A caller that replaces or removes a template, or its spare, holds this lock: the two belong together."""
-        return files.lock(self._state.parent, _ALL, kind=".templates")
+        return files.lock(self._state.parent, _ALL, still=files.require_listener, kind=".templates")
 
     def note_origin(self, origin: Path) -> None:
         """Let ``origin`` name the state that is about to be copied: by a hard link, which no later state is.

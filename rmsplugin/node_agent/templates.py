@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rmsplugin.adapters.platform.node_base import Identity, PlatformOnNode
@@ -37,10 +37,13 @@ _MODE = 0o700
 class Template:
     """The template of one key, for one image: its files, and the notes beside them."""
 
-    def __init__(self, config: AgentConfig, platform: PlatformOnNode, key: str, image: str) -> None:
+    def __init__(
+        self, config: AgentConfig, platform: PlatformOnNode, key: str, image: str, still: Callable[[], None]
+    ) -> None:
+        """Meet the template; ``still``: as for ``files.lock``."""
         if image not in config.image_files:
             raise AgentError("failed", f"not an image of the settings: {image[:80]!r}")
-        self._config, self._platform, self._key = config, platform, key
+        self._config, self._platform, self._key, self._still = config, platform, key, still
         self._directory = config.templates
         files.make_private(self._directory, _MODE)
         self._stamps = f"{_stamp(config.image_files[image])}-{_stamp(platform.programs())}"
@@ -59,7 +62,7 @@ class Template:
         A call that is late does nothing: the VM may run by now, with the disk that would be replaced.
         """
         self._drop_stale()
-        with files.lock(self._config.vm_dir, vm.identity):
+        with files.lock(self._config.vm_dir, vm.identity, still=self._still):
             self._drop_files_of(vm)
             try:
                 self._copy_for(vm, Identity(vm.name, *vm.identity, uuid, mac))
@@ -121,7 +124,7 @@ class Template:
 
     def refuse(self, vm: VMName) -> Reply:
         """Handle a failed template, or one that could not be made: remove it, and have none made for a while."""
-        with files.lock(self._config.vm_dir, vm.identity):
+        with files.lock(self._config.vm_dir, vm.identity, still=self._still):
             self._drop_files_of(vm)
         with self._spare.lock():
             files.remove(*_files_of(self._state), self._claim, self._refused)

@@ -27,7 +27,7 @@ def send(agent: Agent, vm: VMName, node: str, digest: tuple[int, str], report: R
     """Copy the final file, of this size and digest, to the other node's store."""
     size, blake2b = digest
     final, _ = agent.state_paths(vm, False, checkpoint)
-    with lock_state(final, vm, checkpoint, shared=True):
+    with lock_state(final, vm, agent.still_wanted, checkpoint, shared=True):
         found = files.size_of(final)
         if found is None:
             raise AgentError("not_found", f"no state of {vm.name}")
@@ -123,7 +123,7 @@ def receive(agent: Agent, vm: VMName, size: int, blake2b: str, checkpoint: int =
     """
     final, _ = agent.state_paths(vm, False, checkpoint)
     incoming = incoming_path(final)
-    with lock_state(final, vm, checkpoint):
+    with lock_state(final, vm, agent.still_wanted, checkpoint):
         found = files.size_of(final)
         if found == size and digests.digest_of(final) == (size, blake2b):
             return {"bytes": size}

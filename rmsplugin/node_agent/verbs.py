@@ -6,6 +6,7 @@ import os
 import pwd
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ class Agent:
     def __init__(self, config: AgentConfig, platform: PlatformOnNode) -> None:
         self._config = config
         self._platform = platform
+        self._turn: tuple[int, bool] | None = None  # of the asking engine; None: it was not asked for
 
     def store(self, shared: bool) -> Path:
         """The store. It is never made here: a store that is not mounted looks like one that never existed."""
@@ -56,9 +58,27 @@ class Agent:
         files.make_private(directory, _STORE_MODE)
         return directory
 
-    def obey(self, of_engine: int) -> None:
-        """Refuse an engine of this epoch if one of a higher epoch has acted here."""
-        epoch.obey(self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir(), of_engine)
+    def obey(self, of_engine: int, on_shared_store: bool) -> None:
+        """Refuse an engine of this epoch if one of a higher epoch has acted here, or on the shared store if it is told.
+
+        What this call waits for later asks again.
+        """
+        self._turn = of_engine, on_shared_store
+        vm_dir = self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir()
+        epoch.obey(epoch.of_node(vm_dir), of_engine)
+        if on_shared_store and (directory := self._config.shared_store) and store.marker_of(directory) is not None:
+            epoch.obey(epoch.of_store(directory), of_engine)
+
+    def still_wanted(self) -> None:
+        """Go on with a call that has waited: somebody listens, and the turn of the engine is not over.
+
+        Raises:
+            BrokenPipeError: nobody listens to its answer any more.
+            AgentError: an engine of a higher epoch has acted meanwhile.
+        """
+        files.require_listener()
+        if self._turn is not None:
+            self.obey(*self._turn)
 
     def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Reply:
         """Set up the store; one that has a marker keeps it. ``expected``: a VM whose state must be visible there."""
@@ -94,7 +114,7 @@ class Agent:
         if guard is not None:
             from rmsplugin.node_agent import guest_filter  # here: the other verbs start faster without it
 
-            with files.lock(self._vm_dir(), vm.identity):
+            with files.lock(self._vm_dir(), vm.identity, still=self.still_wanted):
                 guest_filter.keep(self._config.filters, vm.name, guard)
 
     def put_files(self, vm: VMName, content: bytes, config_bytes: int) -> None:
@@ -109,7 +129,7 @@ class Agent:
 
     def _keep_config(self, vm: VMName, content: bytes) -> Reply:
         directory = self._vm_dir()
-        with files.lock(directory, vm.identity):
+        with files.lock(directory, vm.identity, still=self.still_wanted):
             files.write_whole(directory / f"{vm.name}.config", content)
             console = directory / f"{vm.name}.console"
             if files.size_of(console) is None:
@@ -122,7 +142,7 @@ class Agent:
 
     def _keep_seed(self, vm: VMName, content: bytes) -> Reply:
         directory = self._vm_dir()
-        with files.lock(directory, vm.identity):
+        with files.lock(directory, vm.identity, still=self.still_wanted):
             files.write_whole(directory / f"{vm.name}.iso", content)
         return {"bytes": len(content)}
 
@@ -132,7 +152,7 @@ class Agent:
             raise AgentError("failed", f"not the base of an image in the settings: {base[:200]!r}")
         directory = self._vm_dir()
         final, temporary = directory / f"{vm.name}.qcow2", directory / f"{vm.name}.qcow2.partial"
-        with files.lock(directory, vm.identity):
+        with files.lock(directory, vm.identity, still=self.still_wanted):
             if files.size_of(final) is None:
                 files.remove(temporary)
                 try:
@@ -147,7 +167,7 @@ class Agent:
     def drop_config(self, vm: VMName) -> Reply:
         """Remove all of this VM's files in the VMs' directory, rotated console logs included, and its filter."""
         directory = self._vm_dir()
-        with files.lock(directory, vm.identity):
+        with files.lock(directory, vm.identity, still=self.still_wanted):
             if files.size_of(self._config.filters / f"{vm.name}{_RULES}") is not None:
                 from rmsplugin.node_agent import guest_filter
 
@@ -175,7 +195,7 @@ class Agent:
         from rmsplugin.node_agent import digests
 
         final, partial = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm, checkpoint):
+        with lock_state(final, vm, self.still_wanted, checkpoint):
             path = final if files.size_of(partial) is None else partial
             size = files.size_of(path)
             if size is None:
@@ -186,6 +206,7 @@ class Agent:
             if path == partial:
                 # The engine may have given this call up meanwhile, and begun another operation with the file.
                 report({"bytes_done": size, "bytes_total": size})
+                self.still_wanted()
                 partial.rename(final)
             files.sync_directory(final.parent)
         return {"bytes": size, "blake2b": blake2b}
@@ -193,7 +214,7 @@ class Agent:
     def verify(self, vm: VMName, size: int, blake2b: str, shared: bool, checkpoint: int = 0) -> Reply:
         """Read and digest the final file."""
         final, _ = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm, checkpoint, shared=True):
+        with lock_state(final, vm, self.still_wanted, checkpoint, shared=True):
             _require_digest(vm, final, size, blake2b)
             self._platform.require_restorable(final)
         return {}
@@ -201,7 +222,7 @@ class Agent:
     def drop_state(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
         """Remove final and partial file, and the rest of a broken-off copy."""
         final, partial = self.state_paths(vm, shared, checkpoint)
-        with lock_state(final, vm, checkpoint):
+        with lock_state(final, vm, self.still_wanted, checkpoint):
             files.remove(final, partial, incoming_path(final))
         return {}
 
@@ -209,7 +230,10 @@ class Agent:
         """Make a checkpoint the VM's state, by a second name of the same file; nothing happens if it is already."""
         final, _ = self.state_paths(vm, shared)
         source, _ = self.state_paths(vm, shared, number)
-        with files.lock(final.parent, vm.identity), lock_state(source, vm, number, shared=True):
+        with (
+            files.lock(final.parent, vm.identity, still=self.still_wanted),
+            lock_state(source, vm, self.still_wanted, number, shared=True),
+        ):
             if files.size_of(source) is None:
                 raise AgentError("not_found", f"no checkpoint {number} of {vm.name}")
             if files.size_of(final) is not None:
@@ -247,14 +271,14 @@ class Agent:
     def drop_aside(self, vm: VMName, number: int, shared: bool) -> Reply:
         """Remove the files of ``put_aside``."""
         paths = self._aside_paths(vm, number, shared)
-        with files.lock(self.store(shared), vm.identity):
+        with files.lock(self.store(shared), vm.identity, still=self.still_wanted):
             files.remove(*(aside for _, aside in paths))
         return {}
 
     def verify_aside(self, vm: VMName, number: int, size: int, blake2b: str, shared: bool) -> Reply:
         """Read the state that was put aside."""
         _, aside = self._aside_paths(vm, number, shared)[0]
-        with files.lock(aside.parent, vm.identity, shared=True):
+        with files.lock(aside.parent, vm.identity, still=self.still_wanted, shared=True):
             _require_digest(vm, aside, size, blake2b)
         return {}
 
@@ -265,7 +289,7 @@ class Agent:
         return [(path, path.with_name(f"aside-{number}.{path.name}")) for path in plain]
 
     def _rename(self, vm: VMName, pairs: list[tuple[Path, Path]], shared: bool) -> Reply:
-        with files.lock(self.store(shared), vm.identity):
+        with files.lock(self.store(shared), vm.identity, still=self.still_wanted):
             if all(files.size_of(path) is None for pair in pairs for path in pair):
                 raise AgentError("not_found", f"no state of {vm.name}")
             for source, destination in pairs:
@@ -308,15 +332,17 @@ class Agent:
         return directory / name, directory / f"{name}.partial"
 
 
-def lock_state(final: Path, vm: VMName, checkpoint: int = 0, *, shared: bool = False) -> AbstractContextManager[None]:
-    """Keep other agents off the VM's states, or off this checkpoint of it.
+def lock_state(
+    final: Path, vm: VMName, still: Callable[[], None], checkpoint: int = 0, *, shared: bool = False
+) -> AbstractContextManager[None]:
+    """Keep other agents off the VM's states, or off this checkpoint of it; ``still``: as for ``files.lock``.
 
     Each checkpoint has a lock of its own: a copy whose sender has died does not block the checkpoint before.
     """
     if not checkpoint:
-        return files.lock(final.parent, vm.identity, shared=shared)
+        return files.lock(final.parent, vm.identity, still=still, shared=shared)
     _, index = vm.identity
-    return files.lock(final.parent, (checkpoint, index), shared=shared, kind=_CHECKPOINT)
+    return files.lock(final.parent, (checkpoint, index), still=still, shared=shared, kind=_CHECKPOINT)
 
 
 def incoming_path(final: Path) -> Path:

@@ -422,7 +422,7 @@ def test_a_call_that_has_become_late_does_not_touch_the_disk_of_a_vm_that_runs(t
     node = RealNode(tmp_path)
     node.world.make(FIRST, OF_DISKS)
     assert node.world.use(OTHER, OF_DISKS) is TemplateUse.COPIED
-    with node_files.lock(node.vms, (13, 1)):
+    with node_files.lock(node.vms, (13, 1), still=node_files.require_listener):
         late = subprocess.Popen(
             [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(tmp_path / "rmsplugin.toml")],
             env={**os.environ, "SSH_ORIGINAL_COMMAND": call.format(OTHER, OF_DISKS.key, UUID, MAC)},

@@ -25,7 +25,7 @@ from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import CorruptStateError, DeposedError, NoStoreError, NotFoundError, OperationFailedError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
-NODE, VM = "n1", "vjob12-0"
+NODE, FAR, VM = "n1", "n2", "vjob12-0"
 MARKER, OTHER = "0" * 32, "1" * 32
 WRONG = Digest(5, "0" * 128)
 
@@ -91,9 +91,11 @@ class World:
         save: Callable[[str, bytes], None],
         wipe: Callable[[bool], None],
         of_epoch: Callable[[int], Nodes],
+        far: Callable[[int], Nodes],
     ) -> None:
         self.nodes = nodes
         self.of_epoch = of_epoch  # the nodes as an engine of this epoch sees them
+        self.far = far  # the agents of FAR, likewise: a node that has the shared store, and nothing else of NODE's
         self.save = save  # a sealed or partial state of this name, of this content
         self.wipe = wipe  # a store loses its marker
 
@@ -112,13 +114,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
             files.put(NODE, f"/store/{name}", SimulatedState(VM, len(content), content[0]))
 
         nodes = SimulatedNodes(files)
-        return World(nodes, simulate, lambda shared: files._markers.clear(), nodes.of_epoch)
+        return World(nodes, simulate, lambda shared: files._markers.clear(), nodes.of_epoch, nodes.of_epoch)
     stores = {False: tmp_path / "store", True: tmp_path / "shared"}
     stores[True].mkdir()
-    config = tmp_path / "rmsplugin.toml"
-    config.write_text(
-        f'[nodes]\nstore = "{stores[False]}"\nshared_store = "{stores[True]}"\nvm_dir = "{tmp_path / "vm"}"\n'
-    )
+    config, far = tmp_path / "rmsplugin.toml", tmp_path / "far.toml"
+    for path, own in ((config, tmp_path), (far, tmp_path / "far")):
+        path.write_text(
+            f'[nodes]\nstore = "{own / "store"}"\nshared_store = "{stores[True]}"\nvm_dir = "{own / "vm"}"\n'
+        )
 
     def save(name: str, content: bytes) -> None:
         (stores[False] / name).write_bytes(STATE_MAGIC + content)
@@ -126,12 +129,12 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def wipe(shared: bool) -> None:
         (stores[shared] / ".rmsplugin-store").unlink()
 
-    def agents(epoch: int = FIRST_EPOCH) -> Nodes:
-        made = (ServedAgents if request.param == "served" else LocalAgents)(config, epoch)
+    def agents(epoch: int = FIRST_EPOCH, node: Path = config) -> Nodes:
+        made = (ServedAgents if request.param == "served" else LocalAgents)(node, epoch)
         request.addfinalizer(made.close)
         return made
 
-    return World(agents(), save, wipe, agents)
+    return World(agents(), save, wipe, agents, lambda epoch: agents(epoch, far))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -297,6 +300,30 @@ def test_a_node_that_is_told_to_obey_an_engine_obeys_none_before_it(world: World
     with pytest.raises(DeposedError):
         world.of_epoch(4).put_config(NODE, VM, b"a")
     assert world.nodes.list_files(NODE).configs == set()
+
+
+def test_a_node_that_has_not_heard_of_an_engine_takes_nothing_from_the_shared_store_for_one_before_it(
+    world: World,
+) -> None:
+    world.of_epoch(4).init_store(NODE, MARKER, shared=True)
+    deposed = world.far(4)
+    deposed.drop_state(FAR, VM, shared=True)
+    world.of_epoch(5).obey(NODE)
+    for act in (
+        lambda: deposed.drop_state(FAR, VM, shared=True),
+        lambda: deposed.drop_state(FAR, VM, shared=True, checkpoint=1),
+        lambda: deposed.put_aside(FAR, VM, 7, shared=True),
+        lambda: deposed.take_back(FAR, VM, 7, shared=True),
+        lambda: deposed.drop_aside(FAR, VM, 7, shared=True),
+        lambda: deposed.use_checkpoint(FAR, VM, 1, shared=True),
+        lambda: deposed.seal(FAR, VM, shared=True),
+        lambda: deposed.init_store(FAR, OTHER, shared=True),
+    ):
+        with pytest.raises(DeposedError, match=r"turn of this engine \(epoch 4\) is over"):
+            act()
+    assert deposed.list_files(FAR, shared=True).states == set()
+    deposed.put_config(FAR, VM, b"the node itself has not heard")
+    world.far(5).drop_state(FAR, VM, shared=True)
 
 
 def test_a_look_is_no_turn(world: World) -> None:

@@ -16,7 +16,7 @@ from rmsplugin.adapters.platform.node_base import Facts
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
 from rmsplugin.node_agent import config
-from rmsplugin.node_agent.epoch import obey
+from rmsplugin.node_agent.epoch import obey, of_node
 from rmsplugin.node_agent.errors import AgentError
 
 AGENT = Path(sys.executable).parent / "rmsplugin-node"
@@ -102,7 +102,7 @@ def test_the_program_knows_the_epoch_that_has_acted_here_and_learns_none_from_a_
     words = [VM, "prepare", "begin", "-"]
     assert hook(settings, words, with_epoch(ours, 9).encode()).returncode == 0
     assert hook(settings, words, ours.encode()).returncode == 0, "root of a node would have the engine refused"
-    obey(own, 5)
+    obey(of_node(own), 5)
     refused = hook(settings, words, with_epoch(ours, 4).encode())
     assert refused.returncode == 1
     assert b"(epoch 4) is over: one of epoch 5 has acted here" in refused.stderr

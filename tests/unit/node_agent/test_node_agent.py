@@ -25,7 +25,8 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.libvirt.on_node import formats
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
-from rmsplugin.node_agent import calls, digests
+from rmsplugin.node_agent import calls, digests, files
+from rmsplugin.node_agent.values import VMName
 
 VM = "vjob12-0"
 MARKER = "0123456789abcdef" * 2
@@ -928,6 +929,37 @@ def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> No
     assert node.call("list")["configs"] == []
     assert "error" not in node.call("list --epoch 1 --shared")
     assert "error" not in node.call(f"put-config {VM} --epoch 12", b"a=b")
+
+
+@pytest.mark.parametrize("shared", ["", " --shared"])
+def test_a_call_that_waits_while_an_engine_takes_over_does_nothing(node: Node, shared: str) -> None:
+    """An engine that is stopped keeps its channels: somebody seems to listen."""
+    store = node.shared if shared else node.store
+    state = store / f"{VM}.state"
+    state.write_bytes(CONTENT)
+    with files.lock(store, VMName(VM).identity, still=files.require_listener):
+        waiting = node.start(f"drop-state {VM} --epoch 4{shared}")
+        last = node.shared / ".rmsplugin-epoch" if shared else node.vm_dir / ".epoch"
+        wait_for(lambda: last.exists() and last.read_text() == "4\n")
+        assert "error" not in node.call("obey --epoch 5")
+    output, _ = waiting.communicate(timeout=30)
+    assert json.loads(output)["kind"] == "deposed"
+    assert state.exists()
+
+
+def test_a_store_that_is_not_mounted_gets_no_epoch(tmp_path: Path) -> None:
+    node = Node(tmp_path, stores=False)
+    node.shared.mkdir()
+    assert "error" not in node.call("obey --epoch 5")
+    assert node.files() == ["lib/vm/.epoch"]
+
+
+def test_engines_of_many_epochs_at_once_leave_the_highest(node: Node) -> None:
+    calls = [node.start(f"obey --epoch {epoch}") for epoch in (8, 9, 10, 11, 12)]
+    for each in calls:
+        each.communicate(timeout=30)
+    assert (node.vm_dir / ".epoch").read_text() == "12\n"
+    assert (node.shared / ".rmsplugin-epoch").read_text() == "12\n"
 
 
 def test_an_epoch_that_is_none_is_refused(tmp_path: Path) -> None:

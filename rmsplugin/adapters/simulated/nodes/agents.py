@@ -116,6 +116,7 @@ class SimulatedNodes:
     def obey(self, node: str) -> None:
         """See ``Nodes``."""
         self._enter("obey", node)
+        self._obey("obey", self._stores[True])
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
@@ -215,6 +216,8 @@ class SimulatedNodes:
     def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
         """See ``Nodes``."""
         self._enter("init_store", node)
+        if shared:
+            self._obey("init_store", self._stores[True])
         if expected and self._final(node, expected, shared) is None:
             raise NoStoreError(f"the store of {node} has no state of {expected}, which was saved there")
         return self._files.mark(node, self._stores[shared], marker)
@@ -328,6 +331,8 @@ class SimulatedNodes:
 
     def _enter_store(self, method: str, node: str, shared: bool, *words: str) -> None:
         self._enter(method, node, *words)
+        if shared:
+            self._obey(method, self._stores[True])
         if self._files.marker(node, self._stores[shared]) is None:
             raise NoStoreError(f"the store of {node} shows no marker: is it mounted?")
 
@@ -335,15 +340,19 @@ class SimulatedNodes:
         self.calls.append((method, node, *words))
         if node in self._unreachable:
             raise UnavailableError(f"the node agent of {node} cannot be reached")
-        highest = self._highest.get(node, FIRST_EPOCH)
-        if method not in _LOOKS:
-            if self._epoch < highest:
-                raise DeposedError(f"{node}: the turn of this engine (epoch {self._epoch}) is over")
-            self._highest[node] = max(highest, self._epoch)
+        self._obey(method, node)
         for failure in self._failures:
             if failure[0] == method:
                 self._failures.remove(failure)
                 raise failure[1]
+
+    def _obey(self, method: str, place: str) -> None:
+        """Remember the epoch of an act at a node, or on the shared store. Raises DeposedError for one that is lower."""
+        highest = self._highest.get(place, FIRST_EPOCH)
+        if method not in _LOOKS:
+            if self._epoch < highest:
+                raise DeposedError(f"{place}: the turn of this engine (epoch {self._epoch}) is over")
+            self._highest[place] = max(highest, self._epoch)
 
 
 def _require_digest(node: str, vm: str, state: SimulatedState | None, digest: Digest) -> SimulatedState:
