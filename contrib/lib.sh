@@ -166,8 +166,10 @@ make_venv() {
     fi
     echo "$constraints" >"$root/$venv/.constraints"
     quietly "installing Python packages into $venv" "$python" -m pip install --quiet --disable-pip-version-check \
-        --constraint "$root/$venv/.constraints" --editable "${root}[$extras]" "libvirt-python==$libvirt" ||
+        --no-compile --constraint "$root/$venv/.constraints" --editable "${root}[$extras]" "libvirt-python==$libvirt" ||
         give_up "pip could not install them (see above): is the network up? Its settings: $venv/bin/pip config list"
+    # pip would compile on one CPU. A package may have files that no Python compiles (templates); pip passes them by, too.
+    "$python" -m compileall -q -j 0 "$root/$venv/lib" >/dev/null 2>&1 || :
     echo "$wanted" >"$root/$venv/.installed"
 }
 
