@@ -46,7 +46,7 @@ from rmsplugin.engine.leadership import Leadership
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.takeover import take_over
-from rmsplugin.engine.ledger.whereabouts import shared_ledgers
+from rmsplugin.engine.ledger.whereabouts import note_shared, require_taken_back, shared_ledgers
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.schedule.jobs import jobs_of
@@ -55,7 +55,7 @@ from rmsplugin.engine.schedule.runs import Runs
 from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
-from rmsplugin.engine.shared_dir import identity_of
+from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
 from rmsplugin.engine.turn import obeyed_by_all
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
@@ -67,8 +67,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: The file name of the engine's own private key; the public one is beside it.
-ROOT_KEY = "guest_root_key"
 #: Seconds between two checks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
 #: Seconds between two checks whether wrappers that are to go on were heard of.
@@ -337,6 +335,8 @@ def open_context(
     )
     shared = shared_ledgers(settings)
     if lease is None or shared is None:
+        if lease is not None:
+            require_taken_back(state_dir, ROOT_KEY)
         ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
         epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
         agents = led(_agents(settings, epoch))
@@ -345,6 +345,7 @@ def open_context(
         agents = led(_agents(settings, epoch))
         obeyed_by_all(settings, rms, agents)
         path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held)
+        note_shared(state_dir, shared)
         ledger = Ledger(path, clock=steady.now, exclusive=True)
     steady.not_before(ledger.newest_time())
     private, public = shared_root_keys(settings, state_dir)

@@ -14,6 +14,8 @@ from pathlib import Path
 from rmsplugin.errors import SettingsError
 
 _NAME = "identity"
+#: The file name of the engine's own private key, there or in its state directory; the public one is beside it.
+ROOT_KEY = "guest_root_key"
 
 
 def identity_of(path: Path) -> str:

@@ -321,6 +321,7 @@ class Agent:
             "images": {path: os.access(path, os.R_OK) for path in config.images},
             "writable_images": [path for path in config.images if os.access(path, os.W_OK)],
             "templates": templates.stored(config),
+            "epoch": epoch.highest(epoch.of_node(config.vm_dir)),
             **guards.seen(config.filters),
             **self._platform.check(config.vm_dir),
         }

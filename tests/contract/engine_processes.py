@@ -11,6 +11,8 @@ from pathlib import Path
 
 import rmsplugin
 
+#: Where the release is that is tested.
+CODE = Path(rmsplugin.__file__).parents[1]
 SETTINGS = """\
 [engine]
 user = "{user}"
@@ -43,9 +45,9 @@ def write_settings(directory: Path, cluster: str) -> Path:
 
 
 class EngineProcess:
-    """An engine of its own; ``settings``: its file."""
+    """An engine of its own; ``settings``: its file; ``code``: where its release is."""
 
-    def __init__(self, name: str, settings: Path) -> None:
+    def __init__(self, name: str, settings: Path, code: Path = CODE) -> None:
         self.name, self._directory = name, settings.parent
         self._log = self._directory / f"{name}.log"
         with self._log.open("w") as log:
@@ -54,7 +56,8 @@ class EngineProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": str(Path(rmsplugin.__file__).parents[1])},
+                env={**os.environ, "PYTHONPATH": str(code)},
+                cwd=code,
             )
 
     def said(self) -> str:

@@ -21,7 +21,8 @@ from pathlib import Path
 
 import pytest
 from contract.coordinations import KINDS, Engines, OnEnsemble, OnOneHost, OnZooKeeper, campaign_in_vain
-from contract.engine_processes import EngineProcess, answers, write_settings
+from contract.engine_processes import CODE, EngineProcess, answers, write_settings
+from contract.newer_release import VERSION, newer_release
 from contract.zookeeper_ensemble import JAR, Ensemble, Proxy, running_ensemble
 from patience import PATIENCE_S
 
@@ -33,6 +34,7 @@ from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tre
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.api.binding import Engine
+from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
@@ -362,17 +364,17 @@ def test_a_stopped_engine_that_has_lost_ends_and_until_then_no_other_acts(
 
 
 @pytest.fixture
-def start_controller(ensemble: Ensemble, folder: str, tmp_path: Path) -> Iterator[Callable[[str, str], EngineProcess]]:
+def start_controller(ensemble: Ensemble, folder: str, tmp_path: Path) -> Iterator[Callable[..., EngineProcess]]:
     """Starts an engine with a state directory of its own, as on a host of its own, and a shared directory."""
     servers = ", ".join(f'"{each}"' for each in ensemble.addresses)
     lines = f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {ENGINE_S}\npath = "{folder}"'
     started: list[EngineProcess] = []
 
-    def start(name: str, shared: str = "shared") -> EngineProcess:
+    def start(name: str, shared: str = "shared", code: Path = CODE) -> EngineProcess:
         for directory in (tmp_path / name, tmp_path / shared):
             directory.mkdir(mode=0o700, exist_ok=True)
         settings = write_settings(tmp_path / name, f'{lines}\nshared_dir = "{tmp_path / shared}"')
-        started.append(EngineProcess(name, settings))
+        started.append(EngineProcess(name, settings, code))
         return started[-1]
 
     yield start
@@ -423,6 +425,64 @@ def test_the_lead_is_handed_over_at_once_and_back_and_the_process_stands_by(
     with pytest.raises(RefusedError, match="no other engine stands by: nothing was done"):
         engine_in(tmp_path / "one").handover()
     assert answers(tmp_path / "one")
+
+
+@pytest.mark.long
+def test_controllers_are_upgraded_one_by_one(start_controller: Callable[..., EngineProcess], tmp_path: Path) -> None:
+    code = newer_release(tmp_path)
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    engine_in(tmp_path / "one").pause()
+    two = start_controller("two", code=code)
+    wait_until(lambda: two.has_said("stands by"), "the newer one stands by")
+    assert engine_in(tmp_path / "one").handover()["version"] == VERSION
+    wait_until(lambda: answers(tmp_path / "two"), "the newer one leads")
+    leader = engine_in(tmp_path / "two")
+    assert leader.status()["version"] == VERSION and leader.status()["paused"], "it has taken over the ledger"
+
+    wait_until(lambda: "stands by" in one.said().rpartition("begins anew")[2], "the older one stands by")
+    with pytest.raises(RefusedError, match=f"is of release {rmsplugin.__version__}, which cannot read this ledger"):
+        leader.handover()
+    one.process.terminate()
+    assert one.process.wait(PATIENCE_S) == 0
+    one = start_controller("one", code=code)
+    wait_until(lambda: one.has_said("stands by"), "the other one is upgraded, too")
+    assert leader.handover()["version"] == VERSION
+    wait_until(lambda: answers(tmp_path / "one"), "the first one leads again")
+    assert engine_in(tmp_path / "one").unpause()["changed"]
+    wait_until(lambda: "stands by" in two.said().rpartition("begins anew")[2], "the second one stands by")
+
+
+@pytest.mark.long
+def test_one_engine_goes_on_alone_with_the_newest_shared_ledger(
+    start_controller: Callable[..., EngineProcess], tmp_path: Path
+) -> None:
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    engine_in(tmp_path / "one").pause()
+    with_others = (tmp_path / "one" / "rmsplugin.toml").read_text()
+    epoch = epoch_of(ledgers_in(tmp_path / "shared" / "groups" / "all")[-1]) or 0
+    one.process.terminate()
+    assert one.process.wait(PATIENCE_S) == 0
+
+    alone = write_settings(tmp_path / "one", "")
+    refused = EngineProcess("refused", alone)
+    assert refused.process.wait(PATIENCE_S) == 2
+    assert "this host has shared its ledger" in refused.said() and "ledger.sqlite and guest_root_key" in refused.said()
+
+    (tmp_path / "one" / "rmsplugin.toml").write_text(with_others)
+    state = tmp_path / "one" / "state"
+    assert main(["ledger", "backup", "--config", str(alone), str(state / LEDGER_NAME)]) == 0
+    for name in ("guest_root_key", "guest_root_key.pub"):
+        shutil.copy2(tmp_path / "shared" / name, state)
+    one = EngineProcess("one", write_settings(tmp_path / "one", ""))
+    try:
+        wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "it leads alone")
+        status = engine_in(tmp_path / "one").status()
+        assert status["paused"] and status["cluster"] is None
+        assert epoch_in(tmp_path / "one") > epoch, "nodes obey it, and none of those before"
+    finally:
+        one.end()
 
 
 def test_a_leader_that_is_stopped_is_followed_and_ends_when_it_goes_on(

@@ -82,6 +82,7 @@ class NodeCheck:
     kvm_closed: bool | None = None  # /dev/kvm is there, and QEMU's account may not open it; None: not known
     guest_filter: bool | None = None  # the node can filter VMs' interfaces by itself; None: an older release
     unfiltered: tuple[str, ...] = ()  # VMs there whose interfaces it filtered until its rules were flushed
+    epoch: int | None = None  # it obeys no engine of a lower one; None: an older release
 
 
 class TemplateUse(enum.StrEnum):

@@ -242,6 +242,7 @@ class NodeAgents:
             answer.get("kvm_closed"),
             answer.get("guest_filter"),
             tuple(answer.get("unfiltered", ())),
+            answer.get("epoch"),
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:

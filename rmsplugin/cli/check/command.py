@@ -28,8 +28,9 @@ def add_command(commands: options.Commands) -> None:
         "look at everything that the plugin needs, and tell how to mend what is wrong",
         _check,
         """
-        Run it on the controller as root (it goes on as engine.user) or as engine.user. It changes nothing. The exit
-        status is 1 when there is an error, 0 when there are warnings only.
+        Run it on the controller as root (it goes on as engine.user) or as engine.user; of several controllers, on each.
+        It changes nothing; in cluster.shared_dir it writes files of its own, and removes them. The exit status is 1
+        when there is an error, 0 when there are warnings only.
 
         examples:
           sudo rmsplugin check
@@ -64,6 +65,8 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.adapters.platform.factory import open_platform
     from rmsplugin.cli.check import probe
+    from rmsplugin.cli.check.cluster import judge_cluster, judge_epochs
+    from rmsplugin.cli.check.cluster_probe import probe_cluster
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
     from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
@@ -78,6 +81,9 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
         host = probe.probe_host(settings, settings_path(arguments.config))
         hosts = slurm.vm_hosts(settings)
         found = [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
+        show("the other controllers")
+        cluster = probe_cluster(settings)
+        found += [] if cluster is None else judge_cluster(cluster)
         agent = settings.nodes
         hypervisor = open_platform(settings)
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
@@ -86,6 +92,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
             for node in nodes:
                 found += judge_node(settings, node)
             found += judge_nodes(settings, nodes)
+            found += [] if cluster is None else judge_epochs(cluster, nodes)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
             answering = [node.name for node in nodes if not isinstance(node.agent, str)]
             for name, report in probe.probe_bounds(agents, answering if observing(settings) else []).items():

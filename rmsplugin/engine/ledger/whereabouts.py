@@ -6,11 +6,14 @@ from pathlib import Path
 
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.shared_files import ledgers_in, name_of
+from rmsplugin.errors import LedgerError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.settings import Settings
 
 #: The directory of the ledgers of an engine that leads all groups, in the shared one.
 _LEDGERS = Path("groups", "all")
+#: In the state directory of an engine that has led with a shared ledger: where that is.
+_SHARED = "shared-ledgers"
 
 
 def shared_ledgers(settings: Settings) -> Path | None:
@@ -28,3 +31,26 @@ def ledger_path(settings: Settings) -> Path:
         return ledgers_in(directory)[-1]
     except (OSError, IndexError):
         return directory / name_of(FIRST_EPOCH)
+
+
+def note_shared(state_dir: Path, directory: Path) -> None:
+    """Note in this host's state directory that the ledger is in the shared one."""
+    (state_dir / _SHARED).write_text(f"{directory}\n", encoding="utf-8")
+
+
+def require_taken_back(state_dir: Path, key: str) -> None:
+    """See that an engine that is alone again has what it shared before: the ledger, and the file ``key``.
+
+    Raises:
+        LedgerError: one of them is not there. The engine would begin with nothing, and know none of the VMs.
+    """
+    note = state_dir / _SHARED
+    if not note.exists():
+        return
+    if missing := [name for name in (LEDGER_NAME, key) if not (state_dir / name).exists()]:
+        raise LedgerError(
+            f"this host has shared its ledger ({note.read_text(encoding='utf-8').strip()}), and is alone now: "
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in {state_dir}. The operator guide "
+            f"(back to one engine) says how to take them back; to begin with nothing, remove {note}"
+        )
+    note.unlink()

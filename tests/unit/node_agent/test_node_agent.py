@@ -920,8 +920,10 @@ def test_the_highest_epoch_outlives_the_agent_and_is_no_vm(tmp_path: Path) -> No
     node = Node(tmp_path)
     assert "error" not in node.call(f"put-config {VM}", b"a=b")
     assert not (node.vm_dir / ".epoch").exists(), "a single engine leaves nodes as they are"
+    assert node.call("check")["epoch"] == 1
     assert "error" not in node.call(f"drop-config {VM} --epoch 12")
     assert (node.vm_dir / ".epoch").read_text() == "12\n"
+    assert node.call("check")["epoch"] == 12
     assert node.call(f"put-config {VM} --epoch 11", b"a=b") == {
         "error": "the turn of this engine (epoch 11) is over: an engine of epoch 12 has acted here",
         "kind": "deposed",
