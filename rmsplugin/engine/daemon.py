@@ -73,8 +73,10 @@ _SUBMISSIONS_S = 0.03
 _WRAPPERS_S = 1.0
 #: Seconds between two checks whether the host's clock was set.
 _CLOCK_S = 10.0
+#: The answer to who has the lead handed over may take so long: later it would be refused, in seconds.
+_ANSWER_S = 0.2
 #: Seconds between two tries of a write to the shared directory.
-_SHARED_S = 15.0
+_SHARED_S = 5.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.02
 
@@ -104,7 +106,7 @@ def main(settings: Settings, config: Path) -> int:
     try:
         daemon = Daemon(settings, state_dir, config.absolute(), opened)
         keep_for_good()
-        asyncio.run(daemon.run())
+        asyncio.run(daemon.run(partial(_release, leadership, daemon)))
     except LedgerError as error:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 2
@@ -112,13 +114,17 @@ def main(settings: Settings, config: Path) -> int:
         print(f"rmsplugin engine: {error}", file=sys.stderr)
         return 1
     finally:
-        leadership.release(at_rest=daemon is None or daemon.at_rest())
+        _release(leadership, daemon)
     if daemon.hands_over:
         _begin_anew()
     # Threads that wait on a hypervisor are bounded, but may exceed the patience of a service's stop. Their operations
     # are in the ledger, and are taken up at the next start.
     logging.shutdown()
     os._exit(0)
+
+
+def _release(leadership: Leadership, daemon: Daemon | None) -> None:
+    leadership.release(at_rest=daemon is None or daemon.at_rest())
 
 
 def _begin_anew() -> None:
@@ -219,8 +225,8 @@ class Daemon:
         """Have a cycle run soon; many calls before it starts make one cycle."""
         self._cycles.wake()
 
-    async def run(self) -> None:
-        """Serve and cycle until a signal asks to end, or another engine is to lead."""
+    async def run(self, release: Callable[[], None]) -> None:
+        """Serve and cycle until a signal asks to end, or another engine is to lead; ``release``: of its lease."""
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
@@ -230,7 +236,8 @@ class Daemon:
             ended.set()
 
         if self.controllers is not None:
-            self.controllers.on_hand_over(partial(loop.call_soon_threadsafe, hand_over))
+            later = partial(loop.call_later, _ANSWER_S, hand_over)
+            self.controllers.on_hand_over(lambda: loop.call_soon_threadsafe(later))
         await self.service.open()
         self.proposer.warm_up()
         adopted = self.executor.adopt()
@@ -250,6 +257,8 @@ class Daemon:
         ended.clear()
         await self._let_end(ended)
         self.executor.close()
+        # The next one need not wait for the last connections. No request is answered from here on.
+        await asyncio.to_thread(release)
         self.proposer.close()
         await self.service.close()
 
@@ -262,6 +271,7 @@ class Daemon:
         while not self._ends_at_rest() and time.monotonic() < deadline and not told_again.is_set():
             await asyncio.sleep(_LOOK_S)
         self.hands_over &= not told_again.is_set()
+        self.context.acts.end(now=True)
         left = len(self.executor.busy())
         log.info("ending%s", f"; operations on {left} vjobs are taken up at the next start" if left else "")
 

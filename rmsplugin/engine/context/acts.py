@@ -52,10 +52,10 @@ class Acts:
             with self._lock:
                 self._under_way -= 1
 
-    def end(self) -> bool:
-        """Begin none any more, if none is under way. Returns whether it is so."""
+    def end(self, *, now: bool = False) -> bool:
+        """Begin none any more, if none is under way, or else ``now``. Returns whether it is so."""
         with self._lock:
-            self._ended = self._ended or not self._under_way
+            self._ended = self._ended or now or not self._under_way
             return self._ended
 
     def at_rest(self) -> bool:

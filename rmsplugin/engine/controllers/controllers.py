@@ -92,9 +92,13 @@ class Controllers:
             for each in self._others:
                 found += differences(self._about, each)
                 found += self._clocks(each)
-        if self._writes is not None and (problem := self._writes.problem()):
+        if problem := self.shared_problem():
             found.append(problem)
         return found
+
+    def shared_problem(self) -> str:
+        """What is wrong with the shared directory, in a sentence; empty if nothing is, or if there is none."""
+        return "" if self._writes is None else self._writes.problem()
 
     def _clocks(self, other: Standing) -> list[str]:
         own = self._own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
@@ -31,11 +32,14 @@ from rmsplugin.engine.serve.schedule_view import schedule_views
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
+from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
 T = TypeVar("T")
 
+#: Who asks how the engine is must be told when its disk, or a file server, hangs; in seconds.
+_LEDGER_S = 5.0
 _LAST_EXIT_CODE = 255
 _LAST_SIGNAL = 127
 _MOST_RESTARTS = (1 << 32) - 1
@@ -484,8 +488,16 @@ class Routes:
             "problems": report.problems,
             "quiet": quiet.sentence if quiet else None,
             "held": [views.held_view(held) for held in self._cycle.brake.held],
-            **await self._do(asked, read_pause_and_plan),
+            **await self._within(_LEDGER_S, self._do(asked, read_pause_and_plan)),
         }
+
+    async def _within(self, seconds: float, reading: Awaitable[Reply]) -> Reply:
+        """What is read, or UnavailableError with the reason as far as it is known: a file server may hang."""
+        try:
+            return await asyncio.wait_for(reading, seconds)
+        except TimeoutError:
+            problem = "" if self._controllers is None else self._controllers.shared_problem()
+            raise UnavailableError(f"the ledger does not answer{': ' * bool(problem)}{problem}") from None
 
 
 def _runs(answer: Reply) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.parse import quote
 
 import pytest
 from jsonschema import Draft202012Validator
+from patience import PATIENCE_S
 from scenarios.world import World
 from unit.api_forms import route_of
 from unit.hosts import Hosts
@@ -25,10 +27,12 @@ from rmsplugin.adapters.rms.base import Readings
 from rmsplugin.api.routes import ROUTES, Key, Route, path_of
 from rmsplugin.decision.reservation import Reservation, Reservations
 from rmsplugin.engine.context.machines import state_path
+from rmsplugin.engine.controllers.shared_writes import SharedWrites
 from rmsplugin.engine.ledger.checkpoints import CheckpointVM
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
+from rmsplugin.engine.serve import routes
 from rmsplugin.model.vjob import VJobState
 
 NAME = pwd.getpwuid(ME).pw_name
@@ -238,3 +242,33 @@ def test_a_request_takes_the_values_that_its_route_describes_and_no_others(
     for value in wrong_values(key, in_path=not in_body):
         assert asked(asked_often, route, key, value)[0] == 400, f"{key.name}={value!r}"
     assert wrong_values(key, in_path=not in_body), "nothing was tried"
+
+
+def test_a_ledger_that_does_not_answer_is_said_with_the_reason(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(_: Path) -> float:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(routes, "_LEDGER_S", 0.1)
+    writes = SharedWrites(tmp_path, is_full)
+    writes.try_one()
+    monkeypatch.setattr(served.service._answers, "_controllers", Hosts("head").leader(writes))
+    writing, done = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with served.ledger.transaction():
+            writing.set()
+            done.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert writing.wait(PATIENCE_S)
+    try:
+        status, answer = served.ask("GET", "/v1/status")
+        assert status == 503 and "the ledger does not answer: the shared directory" in answer["error"]
+        assert "cannot be written: No space left" in answer["error"]
+    finally:
+        done.set()
+        thread.join()
+    assert served.ask("GET", "/v1/status")[0] == 200

@@ -153,3 +153,10 @@ def test_an_engine_that_ends_begins_no_act_once_none_is_under_way() -> None:
     threading.Thread(target=begin, daemon=True).start()
     assert not begun.wait(0.1), "a refusal would be taken for a failure, and written down"
     assert acts.end() and acts.at_rest()
+
+
+def test_an_engine_that_waits_no_more_begins_no_act_while_others_are_under_way() -> None:
+    acts = Acts()
+    with acts.one():
+        assert acts.end(now=True) and not acts.at_rest()
+    assert acts.at_rest()
