@@ -25,6 +25,7 @@ from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, Opened, open_lease
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.adapters.nodes.passages import passages_of
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
@@ -359,7 +360,7 @@ def open_context(
         ledger = Ledger(path, clock=steady.now, exclusive=True)
     steady.not_before(ledger.newest_time())
     private, public = shared_root_keys(settings, state_dir)
-    hypervisor: Platform = led(open_platform(settings))
+    hypervisor: Platform = led(open_platform(settings, passages_of(settings, epoch)))
     guests = led(SshGuests(private))
     return Context(
         settings=settings,

@@ -83,7 +83,8 @@ def _answer(peer: bool, config_path: str | None, words: list[str]) -> int:
         raise
     except (OSError, RmspluginError) as error:
         return _fail(AgentError.of(error))
-    _report(answer)
+    if answer is not None:
+        _report(answer)
     return 0
 
 
@@ -119,7 +120,7 @@ def _words(arguments: list[str]) -> tuple[bool, str | None, list[str]]:
         raise AgentError("failed", f"not a command of the node agent: {error}") from None
 
 
-def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply:
+def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply | None:
     verb, *rest = words or [""]
     shared = rest[-1:] == ["--shared"]
     if shared:
@@ -229,7 +230,7 @@ def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:
 
 
 #: Verb and number of words after it -> the call.
-_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
+_CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None]] = {
     ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0]), options.guard),
     ("put-seed", 1): lambda agent, rest, options: agent.put_seed(VMName(rest[0])),
     ("make-overlay", 2): lambda agent, rest, options: agent.make_overlay(VMName(rest[0]), rest[1]),
@@ -266,6 +267,8 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
     ("refuse-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).refuse(VMName(rest[0])),
     # Its epoch was taken before the call.
     ("obey", 0): lambda agent, rest, options: {},
+    ("platform", 0): lambda agent, rest, options: agent.let_through(_report, look=False),
+    ("look-at-platform", 0): lambda agent, rest, options: agent.let_through(_report, look=True),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),
     ("check", 0): lambda agent, rest, options: agent.check(),
 }
@@ -273,6 +276,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply]] = {
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 #: The verbs that change nothing.
 _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
+_LOOKS |= {"look-at-platform"}
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
 _GUARDED = frozenset({"put-config", "use-template"})

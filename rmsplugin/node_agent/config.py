@@ -38,6 +38,7 @@ class AgentConfig(NamedTuple):
     templates_number: int
     filters_path: str
     platform: str = defaults.PLATFORM
+    lets_through: bool = False  # engines reach the platform through the agent
 
     @property
     def store(self) -> Path:
@@ -112,7 +113,14 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         templates_number=int(start.get("template_number", 16)),
         filters_path=_absolute(network.get("filter_dir", "/run/rmsplugin-filters")),
         platform=str(document.get("hypervisor", {}).get("platform", defaults.PLATFORM)),
+        lets_through=_lets_through(document),
     )
+
+
+def _lets_through(document: dict[str, Any]) -> bool:
+    """As ``Settings.through_agents``."""
+    connect = document.get("hypervisor", {}).get("connect", "auto")
+    return connect == "agent" or (connect == "auto" and "shared_dir" in document.get("cluster", {}))
 
 
 def _files_of(image: dict[str, str]) -> tuple[str, ...]:

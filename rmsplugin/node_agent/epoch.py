@@ -68,6 +68,16 @@ def highest(path: str) -> int:
 
 
 @contextmanager
+def obeyed(path: str, epoch: int) -> Iterator[bool]:
+    """Whether an engine of this epoch is obeyed; no higher one begins to be until the context ends."""
+    if not os.path.exists(path):
+        yield True  # nobody but engines of the first epoch has ever acted
+        return
+    with _locked(path, fcntl.LOCK_SH) as descriptor:
+        yield epoch >= _read(descriptor, path)
+
+
+@contextmanager
 def _locked(path: str, how: int) -> Iterator[int]:
     """The open file, locked: with a lock, a client of NFS asks the server for what others have written."""
     flags = os.O_RDWR | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY

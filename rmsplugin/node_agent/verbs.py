@@ -69,6 +69,25 @@ class Agent:
         if on_shared_store and (directory := self._config.shared_store) and store.marker_of(directory) is not None:
             epoch.obey(epoch.of_store(directory), of_engine)
 
+    def let_through(self, report: Report, *, look: bool) -> None:
+        """Pass on, between standard streams and the platform, what an engine says that is obeyed, until it is not.
+
+        ``look``: nothing can be changed there, and each engine is let through.
+        """
+        if not self._config.lets_through:
+            raise AgentError("failed", "the settings of this node let no engine through: see hypervisor.connect")
+        from contextlib import nullcontext
+
+        from rmsplugin.node_agent import passage  # here: the other verbs start faster without it
+
+        with passage.reach(self._platform.sockets(look=look)) as reached:
+            report({"through": 1})
+            if self._turn is None:
+                passage.pass_on(reached, lambda: nullcontext(True))
+            else:
+                own, path = self._turn[0], epoch.of_node(self._config.vm_dir)
+                passage.pass_on(reached, lambda: epoch.obeyed(path, own))
+
     def still_wanted(self) -> None:
         """Go on with a call that has waited: somebody listens, and the turn of the engine is not over.
 

@@ -80,6 +80,12 @@ class Settings(Section):
         return self.hosts.get(name) or Hosts()  # type: ignore[call-arg]
 
     @property
+    def through_agents(self) -> bool:
+        """Whether the platform is reached through the nodes' agents, which refuse an engine whose turn is over."""
+        connect = self.hypervisor.connect
+        return connect == "agent" or (connect == "auto" and self.cluster.shared_dir is not None)
+
+    @property
     def hosts_partitions(self) -> tuple[str, ...]:
         """The hosts partitions, each once, in the order of the vjob partitions."""
         return tuple(dict.fromkeys(self.partition[name].hosts for name in self.slurm.partitions))

@@ -19,6 +19,12 @@ class Hypervisor(Section):
 
     platform: Literal["libvirt"] = Field("libvirt", description="the platform that runs the VMs on the nodes")
     uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
+    connect: Literal["auto", "agent", "uri"] = Field(
+        "auto",
+        description="`agent`: the engine reaches a node's libvirt through the node's agent, which closes this way to "
+        "an engine whose turn is over; `uri`: as `uri` says, and nothing closes it; `auto`: `agent` with "
+        "cluster.shared_dir, else `uri`",
+    )
     migrate_host: str = Field(
         "{node}",
         pattern=r"^[A-Za-z0-9.-]*\{node\}[A-Za-z0-9.-]*$",

@@ -37,6 +37,7 @@ BENCHMARKS = {
     "w": "grouping",
     "x": "grouped_scale",
     "y": "serving",
+    "z": "passing",
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from patience import PATIENCE_S
 from socket_channel import served_by
 
-from rmsplugin.adapters.nodes import ssh
+from rmsplugin.adapters.nodes import answers
 from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
 from rmsplugin.adapters.nodes.served import SERVED, NotServedError, Served
 from rmsplugin.adapters.nodes.ssh import NodeAgents
@@ -45,7 +45,7 @@ class LocalAgents(NodeAgents):
         done = subprocess.run([*command, *words], env=environment, capture_output=True, input=content, timeout=30)
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
         if "error" in answer:
-            raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])
+            raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
         return answer
 
 
@@ -73,7 +73,7 @@ class ServedAgents(LocalAgents):
             self._begin()
             answer = self._served.call(words, content, Patience(PATIENCE_S), words[0])
         if "error" in answer:
-            raise ssh._ERROR_KINDS[answer["kind"]](answer["error"])
+            raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
         return answer
 
     def close(self) -> None:

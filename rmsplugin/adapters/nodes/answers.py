@@ -9,13 +9,52 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.adapters.nodes.ssh_link import Patience
-from rmsplugin.errors import OperationFailedError
+from rmsplugin.errors import (
+    CorruptStateError,
+    DeposedError,
+    NoSpaceError,
+    NoStoreError,
+    NotFoundError,
+    OperationFailedError,
+    RmspluginError,
+)
+from rmsplugin.model.epochs import FIRST_EPOCH
 
 if TYPE_CHECKING:
     import paramiko
 
 #: More than a line of an agent's can have (all saved states of a node), and than all its progress lines together.
 _LINE_MAX, _ANSWER_MAX = 4 << 20, 64 << 20
+
+
+class ExistsError(OperationFailedError):
+    """Another state of the VM is at the destination of a copy."""
+
+
+ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
+    "not_found": NotFoundError,
+    "no_store": NoStoreError,
+    "no_space": NoSpaceError,
+    "corrupt": CorruptStateError,
+    "exists": ExistsError,
+    "deposed": DeposedError,
+    "failed": OperationFailedError,
+}
+#: The words of an agent that does not know a verb.
+_UNKNOWN_VERB = "not a command of the node agent"
+
+
+def with_epoch(epoch: int) -> list[str]:
+    """The words by which a call gives its epoch. The first one is left out: older releases know no epochs."""
+    return ["--epoch", str(epoch)] if epoch > FIRST_EPOCH else []
+
+
+def error_of(node: str, answer: Mapping[str, Any]) -> RmspluginError:
+    """The error that an agent's answer tells."""
+    message = f"{node}: {answer['error']}"
+    if str(answer["error"]).startswith(_UNKNOWN_VERB):
+        message += "; install the engine's release of rmsplugin there"
+    return ERROR_KINDS.get(str(answer.get("kind")), OperationFailedError)(message)
 
 
 def read_answer(

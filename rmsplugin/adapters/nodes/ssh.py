@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from rmsplugin.adapters.nodes.answers import read_answer
+from rmsplugin.adapters.nodes.answers import ExistsError, error_of, read_answer, with_epoch
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -27,37 +27,10 @@ from rmsplugin.adapters.nodes.served_link import ServedLink
 from rmsplugin.adapters.nodes.ssh_link import Patience, Target
 from rmsplugin.adapters.platform.base import Progress
 from rmsplugin.adapters.ssh_library import paramiko
-from rmsplugin.errors import (
-    CorruptStateError,
-    DeposedError,
-    NoSpaceError,
-    NoStoreError,
-    NotFoundError,
-    OperationFailedError,
-    RmspluginError,
-    TimedOutError,
-    UnavailableError,
-)
+from rmsplugin.errors import TimedOutError, UnavailableError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
-
-class _ExistsError(OperationFailedError):
-    """Another state of the VM is at the destination of a copy."""
-
-
-_ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
-    "not_found": NotFoundError,
-    "no_store": NoStoreError,
-    "no_space": NoSpaceError,
-    "corrupt": CorruptStateError,
-    "exists": _ExistsError,
-    "deposed": DeposedError,
-    "failed": OperationFailedError,
-}
-
 _LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send", "await-guest"})
-#: The words of an agent that does not know a verb.
-_UNKNOWN_VERB = "not a command of the node agent"
 
 
 class NodeAgents:
@@ -163,7 +136,7 @@ class NodeAgents:
         words = ["send", vm, destination, str(digest.size_bytes), digest.blake2b, *_of(checkpoint)]
         try:
             self._call(source, words, timeout_s=timeout_s, advance=advance)
-        except _ExistsError:
+        except ExistsError:
             # A node may not remove files on another node; the engine may.
             self.drop_state(destination, vm, checkpoint=checkpoint)
             self._call(source, words, timeout_s=timeout_s, advance=advance)
@@ -321,16 +294,11 @@ class NodeAgents:
         with link.slot(words[0] in _LONG_CALLS, timeout_s):
             answer = self._ask(link, self._in_full(words, shared), content, patience or Patience(timeout_s), advance)
         if "error" in answer:
-            message = f"{node}: {answer['error']}"
-            if str(answer["error"]).startswith(_UNKNOWN_VERB):
-                message += "; install the engine's release of rmsplugin there"
-            raise _ERROR_KINDS.get(str(answer.get("kind")), OperationFailedError)(message)
+            raise error_of(node, answer)
         return answer
 
     def _in_full(self, words: list[str], shared: bool) -> list[str]:
-        """The words of a call. The first epoch is left out: agents of older releases know no epochs."""
-        epoch = ["--epoch", str(self._epoch)] if self._epoch > FIRST_EPOCH else []
-        return [*words, *epoch, *(["--shared"] if shared else [])]
+        return [*words, *with_epoch(self._epoch), *(["--shared"] if shared else [])]
 
     @staticmethod
     def _ask(

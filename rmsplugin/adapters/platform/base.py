@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -128,6 +129,29 @@ class HostInfo:
     filters: frozenset[str] | str = frozenset()  # its network filters; a text is the reason why it can have none
     account_uid: int | None = None  # the account of QEMU; None: unknown
     confined_by: str | None = None  # QEMU's confinement to its files: "apparmor", "selinux", "" none; None: unknown
+
+
+class WaysThroughAgents(Protocol):
+    """The ways to the platform of each node through its agent, which lets no engine pass whose turn is over."""
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether nothing can be changed on them."""
+        ...
+
+    def path(self, node: str) -> AbstractContextManager[str]:
+        """The path of a socket whose first connection is the node's platform; it is only there within the context.
+
+        Raises:
+            DeposedError: the turn of the engine is over.
+            OperationFailedError: the node lets nobody through.
+            UnavailableError: the node, its agent or its platform does not answer.
+        """
+        ...
+
+    def close(self) -> None:
+        """End all connections."""
+        ...
 
 
 class Platform(Protocol):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.adapters.platform.base import Platform, WaysThroughAgents
 from rmsplugin.adapters.platform.checks_base import PlatformChecks
 from rmsplugin.settings import Settings
 
 
-def _libvirt(settings: Settings) -> Platform:
+def _libvirt(settings: Settings, ways: WaysThroughAgents | None) -> Platform:
     from rmsplugin.adapters.platform.libvirt import opening  # here: no other platform needs its packages
 
-    return opening.open_platform(settings.hypervisor)
+    return opening.open_platform(settings.hypervisor, ways)
 
 
 def _checks_of_libvirt(settings: Settings) -> PlatformChecks:
@@ -22,15 +22,18 @@ def _checks_of_libvirt(settings: Settings) -> PlatformChecks:
 
 
 #: The function that opens each platform, by its name in the settings. Nothing is connected to before the first call.
-PLATFORMS: Mapping[str, Callable[[Settings], Platform]] = {"libvirt": _libvirt}
+PLATFORMS: Mapping[str, Callable[[Settings, WaysThroughAgents | None], Platform]] = {"libvirt": _libvirt}
 
 #: The function that makes the rules of each platform for ``rmsplugin check``.
 CHECKS: Mapping[str, Callable[[Settings], PlatformChecks]] = {"libvirt": _checks_of_libvirt}
 
 
-def open_platform(settings: Settings) -> Platform:
-    """The platform that the settings name, on all nodes of the site."""
-    return PLATFORMS[settings.hypervisor.platform](settings)
+def open_platform(settings: Settings, ways: WaysThroughAgents | None) -> Platform:
+    """The platform that the settings name, on all nodes of the site.
+
+    ``ways``: the ways to it through the nodes' agents; None: its own way.
+    """
+    return PLATFORMS[settings.hypervisor.platform](settings, ways)
 
 
 def platform_checks(settings: Settings) -> PlatformChecks:

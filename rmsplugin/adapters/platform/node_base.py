@@ -153,6 +153,13 @@ class Rooms(Protocol):
 class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
     """All that a node asks."""
 
+    def sockets(self, *, look: bool) -> tuple[str, ...]:
+        """The sockets on this node at which the platform obeys; the first one counts on which somebody listens.
+
+        ``look``: those at which it only tells.
+        """
+        ...
+
     def make_overlay(self, base: str, overlay: Path) -> None:
         """Make the disk of a VM, a new file, on the base of its image. Raises OperationFailedError."""
         ...

@@ -62,6 +62,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:
+    from rmsplugin.adapters.nodes.passages import passages_of
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.adapters.platform.factory import open_platform
     from rmsplugin.cli.check import probe
@@ -85,7 +86,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
         cluster = probe_cluster(settings)
         found += [] if cluster is None else judge_cluster(cluster)
         agent = settings.nodes
-        hypervisor = open_platform(settings)
+        hypervisor = open_platform(settings, passages_of(settings, epoch=None))
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
         try:
             nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)

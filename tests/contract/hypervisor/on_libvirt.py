@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from contract.hypervisor.worlds import (
     MACHINE,
@@ -31,26 +32,67 @@ from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Converge, VMSpec
 from rmsplugin.model.epochs import FIRST_EPOCH
 
+if TYPE_CHECKING:
+    from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
+    from rmsplugin.adapters.platform.libvirt.ways import Way
+
 VM_DIR = "/var/lib/rmsplugin/vm"
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 class LibvirtWorld:
     def __init__(self, directory: Path) -> None:
-        from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
+        from rmsplugin.adapters.platform.libvirt.ways import ByUri
 
         self.directory = directory
         etc = directory / "hosts/head/etc/rmsplugin"
-        self.hypervisor = LibvirtPlatform(
-            f"qemu+tls://{{node}}/system?pkipath={etc}/pki",
+        self.hypervisor = self._by(ByUri(f"qemu+tls://{{node}}/system?pkipath={etc}/pki"))
+        self.nodes = self._agents(FIRST_EPOCH)
+        set_up_stores(self.nodes)
+
+    @staticmethod
+    def _by(way: Way) -> LibvirtPlatform:
+        from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
+
+        return LibvirtPlatform(
+            way,
             domain_type="qemu",
             machine_type=MACHINE,
             # A busy machine may take seconds to answer; a silent one is given up in time all the same.
             connect_timeout_s=8,
             call_timeout_s=8,
         )
-        self.nodes = self._agents(FIRST_EPOCH)
-        set_up_stores(self.nodes)
+
+    @contextlib.contextmanager
+    def of_epoch(self, epoch: int) -> Iterator[tuple[LibvirtPlatform, NodeAgents]]:
+        """The platform and the agents as an engine of this epoch has them; nodes know of none afterwards."""
+        from rmsplugin.adapters.nodes.passages import Passages
+        from rmsplugin.adapters.nodes.ssh_link import Target
+        from rmsplugin.adapters.platform.libvirt.ways import ThroughAgents
+
+        etc = self.directory / "hosts/head/etc/rmsplugin"
+        passages = Passages(Target("root", f"{etc}/agent_key", f"{etc}/known_hosts", 8), epoch)
+        with contextlib.closing(self._agents(epoch)) as agents:
+            platform = self._by(ThroughAgents(passages))
+            try:
+                yield platform, agents
+            finally:
+                platform.close()
+                for node in (A, B):
+                    self.on(node, "rm", "-f", f"{VM_DIR}/.epoch")
+
+    @contextlib.contextmanager
+    def letting_through(self) -> Iterator[None]:
+        """Nodes let engines through to their platforms."""
+        files = [self.directory / "hosts" / node / "etc/rmsplugin/rmsplugin.toml" for node in (A, B)]
+        before = [file.read_text() for file in files]
+        for file, text in zip(files, before, strict=True):
+            file.write_text(text.replace("[hypervisor]\n", '[hypervisor]\nconnect = "agent"\n'))
+        try:
+            yield
+        finally:
+            for file, text in zip(files, before, strict=True):
+                file.write_text(text)
 
     def _agents(self, epoch: int) -> NodeAgents:
         etc = self.directory / "hosts/head/etc/rmsplugin"

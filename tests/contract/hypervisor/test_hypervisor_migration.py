@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from contract.hypervisor.steps import (
     the_other_half,
 )
 from contract.hypervisor.worlds import (
+    MEMORY_MIB,
     SLACK_S,
     VM,
     A,
@@ -30,9 +32,10 @@ from contract.hypervisor.worlds import (
 )
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.platform.base import Converge, VMPower
+from rmsplugin.adapters.platform.base import Converge, Platform, VMPower
 from rmsplugin.errors import (
     CorruptStateError,
+    DeposedError,
     OperationFailedError,
     TimedOutError,
     UnavailableError,
@@ -73,6 +76,56 @@ def test_a_deposed_engine_creates_nothing(world: World) -> None:
         assert (power(world, A), power(world, B)) == (None, None)
         world.hypervisor.restore(B, replace(ours, epoch=5), state, timeout_s=60)
         assert power(world, B) is VMPower.PAUSED
+
+
+@only_libvirt
+def test_a_deposed_engine_reaches_no_vm_through_the_agents(world: World) -> None:
+    """Its connections end within a second, and it gets no new ones; the engine after it does all that it tried."""
+    assert isinstance(world, LibvirtWorld)
+    have_up(world)
+    state = world.state_path(VM)
+
+    def acts(platform: Platform) -> list[Callable[[], object]]:
+        return [
+            lambda: platform.unpause(A, VM, timeout_s=20),
+            lambda: platform.pause(A, VM, timeout_s=20),
+            lambda: platform.set_memory(A, VM, MEMORY_MIB - 8, timeout_s=20),
+            lambda: platform.migrate(VM, A, B, timeout_s=20, epoch=4),
+            lambda: platform.checkpoint(A, VM, f"{state}.checkpoint", timeout_s=20),
+            lambda: platform.save(A, VM, state, timeout_s=20),
+            lambda: platform.abort_job(A, VM),
+            lambda: platform.stop(A, VM, timeout_s=20),
+        ]
+
+    with world.letting_through(), world.of_epoch(4) as (deposed, _), world.of_epoch(5) as (platform, agents):
+        assert (list(deposed.list_vms(A)), list(deposed.list_vms(B))) == ([VM], [])
+        kept = deposed._nodes.link(A)._current
+        assert kept is not None and kept.usable()
+        for node in (A, B):
+            agents.obey(node)
+        obeyed = time.monotonic()
+        eventually(lambda: not kept.usable())
+        assert time.monotonic() - obeyed < 1.0
+        for act in acts(deposed):
+            with pytest.raises((DeposedError, UnavailableError)):
+                act()
+            assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+        assert not world.exists(A, state)
+        with pytest.raises(DeposedError, match=r"turn of this engine \(epoch 4\) is over"):
+            deposed.list_vms(A)
+        platform.pause(A, VM, timeout_s=20)
+        assert power(world, A) is VMPower.PAUSED
+        for act in acts(deposed)[:1]:
+            with pytest.raises(DeposedError):
+                act()
+        assert power(world, A) is VMPower.PAUSED
+        platform.unpause(A, VM, timeout_s=20)
+        platform.migrate(VM, A, B, timeout_s=60, epoch=5)
+        assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+        platform.save(B, VM, state, timeout_s=60)
+        platform.restore(B, spec(epoch=5), state, timeout_s=60)
+        platform.stop(B, VM, timeout_s=20)
+        assert power(world, B) is None
 
 
 @pytest.mark.needs("migrate")

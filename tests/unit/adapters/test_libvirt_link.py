@@ -31,7 +31,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.fixture
 def link() -> Link:
-    return Link("n1", "test:///default", 10.0)
+    return Link("n1", lambda: libvirt.open("test:///default"), 10.0)
 
 
 def names(link: Link) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
 from rmsplugin.adapters.platform.libvirt.values import power
+from rmsplugin.adapters.platform.libvirt.ways import ByUri
 from rmsplugin.errors import TimedOutError
 
 VMS = [f"vjob{job}-0" for job in range(1, 6)]
@@ -64,7 +65,7 @@ def busy(nodes: LibvirtNodes) -> set[str]:
 
 
 def test_locked_vm_lets_others_look_busy_no_longer_than_one_listing(node: Libvirt) -> None:
-    nodes = LibvirtNodes("test:///default", 1.0, 1.0)
+    nodes = LibvirtNodes(ByUri("test:///default"), 1.0, 1.0)
     node.locked = {"vjob2-0"}
     assert busy(nodes) >= node.locked
     for _ in range(3):
@@ -76,7 +77,7 @@ def test_locked_vm_lets_others_look_busy_no_longer_than_one_listing(node: Libvir
 
 
 def test_vm_that_was_locked_is_busy_no_longer(node: Libvirt) -> None:
-    nodes = LibvirtNodes("test:///default", 1.0, 1.0)
+    nodes = LibvirtNodes(ByUri("test:///default"), 1.0, 1.0)
     node.locked = {"vjob1-0", "vjob3-0"}
     for _ in range(3):
         busy(nodes)

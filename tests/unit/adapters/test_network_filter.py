@@ -13,6 +13,7 @@ from lxml import etree
 from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER
 from rmsplugin.adapters.platform.libvirt.network_filter import FILTER_XML, NetworkFilters, filter_of, offered_filters
 from rmsplugin.adapters.platform.libvirt.nodes import LibvirtNodes
+from rmsplugin.adapters.platform.libvirt.ways import ByUri
 from rmsplugin.errors import NotFoundError, OperationFailedError, UnavailableError
 
 
@@ -76,7 +77,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
 
 @pytest.fixture
 def filters() -> NetworkFilters:
-    return NetworkFilters(LibvirtNodes("test://{node}", 1, 1))
+    return NetworkFilters(LibvirtNodes(ByUri("test://{node}"), 1, 1))
 
 
 def test_ours_is_defined_once_on_a_node_and_again_when_somebody_has_changed_it(

@@ -135,7 +135,7 @@ def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     monkeypatch.setattr(cluster, "obey", obey)
     monkeypatch.setattr(turn, "_PARALLEL", 1)
     monkeypatch.setattr(daemon, "open_rms", lambda *_, **__: cluster)
-    monkeypatch.setattr(daemon, "open_platform", lambda _: SimpleNamespace(capabilities=frozenset()))
+    monkeypatch.setattr(daemon, "open_platform", lambda *_: SimpleNamespace(capabilities=frozenset()))
     monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: agents.append(options) or cluster)
     monkeypatch.setattr(daemon, "take_over", copy)
     context = daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led()))

@@ -22,9 +22,12 @@ from typing import Generic, TypeVar
 import libvirt
 
 from rmsplugin.adapters.platform.libvirt.errors import translate
-from rmsplugin.errors import RmspluginError, TimedOutError, UnavailableError
+from rmsplugin.errors import DeposedError, RmspluginError, TimedOutError, UnavailableError
 
 T = TypeVar("T")
+
+#: Makes a connection to libvirt; blocks.
+Connect = Callable[[], libvirt.virConnect]
 
 #: A silent peer is given up after interval * (count + 1) seconds.
 _KEEPALIVE_INTERVAL_S = 5
@@ -100,9 +103,9 @@ class Call(Generic[T]):
 class Connection:
     """A connection that closes itself when it is retired and no call uses it any more."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, connect: Connect) -> None:
         """Connect; blocks."""
-        self._conn: libvirt.virConnect = libvirt.open(uri)
+        self._conn: libvirt.virConnect = connect()
         self._users = 0
         self._retired = False
         self._lock = threading.Lock()
@@ -148,10 +151,10 @@ class Connection:
 class Link:
     """The kept connection to one node, made when needed and made anew when broken."""
 
-    def __init__(self, node: str, uri: str, connect_timeout_s: float) -> None:
+    def __init__(self, node: str, connect: Connect, connect_timeout_s: float) -> None:
         """Connect to nothing yet."""
         self.node = node
-        self._uri = uri
+        self._connect = connect
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._current: Connection | None = None
@@ -165,6 +168,7 @@ class Link:
 
         Raises:
             UnavailableError: no connection.
+        DeposedError: the way to the node is closed to this engine.
             TimedOutError: no answer in time; the connection is given up.
             RmspluginError: our error for libvirt's.
         """
@@ -191,7 +195,7 @@ class Link:
         """
 
         def call_on_spare() -> T:
-            connection = self._take_spare() or Connection(self._uri)
+            connection = self._take_spare() or Connection(self._connect)
             try:
                 value = connection.use(function)
             except BaseException:
@@ -226,7 +230,7 @@ class Link:
             connections: list[Connection] = []
             try:
                 for link in (self, other):
-                    connections.append(Connection(link._uri))
+                    connections.append(Connection(link._connect))
                 here, there = connections
                 return here.use(lambda conn: there.use(lambda destination: function(conn, destination)))
             finally:
@@ -260,9 +264,11 @@ class Link:
             opening = self._open()
         timeout_s = min(self._connect_timeout_s, deadline - time.monotonic())
         if not opening.wait(timeout_s):
-            raise UnavailableError(f"the hypervisor of {self.node} does not answer: no connection to {self._uri}")
+            raise UnavailableError(f"the hypervisor of {self.node} does not answer: no connection in time")
         try:
             connection = opening.result()
+        except DeposedError:
+            raise
         except RmspluginError as error:
             raise UnavailableError(str(error)) from None
         finally:
@@ -285,6 +291,6 @@ class Link:
             if len(self._stuck) >= _STUCK_OPENS:
                 raise UnavailableError(f"the hypervisor of {self.node} does not answer: connections to it hang")
             self._stuck.append(opening)
-        uri = self._uri
-        self._opening = Call(f"connecting to {self.node}", lambda: Connection(uri))
+        connect = self._connect
+        self._opening = Call(f"connecting to {self.node}", lambda: Connection(connect))
         return self._opening

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import libvirt
@@ -12,6 +13,7 @@ from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.platform.libvirt.errors import NOT_THERE
 from rmsplugin.adapters.platform.libvirt.link import Link
 from rmsplugin.adapters.platform.libvirt.values import exists, operation, power, statistics
+from rmsplugin.adapters.platform.libvirt.ways import Way
 from rmsplugin.errors import TimedOutError
 from rmsplugin.model.vm_names import parse_vm_name
 
@@ -21,16 +23,16 @@ T = TypeVar("T")
 class LibvirtNodes:
     """The libvirtd of each node, to which a connection is made when it is needed."""
 
-    def __init__(self, uri_template: str, connect_timeout_s: float, call_timeout_s: float) -> None:
+    def __init__(self, way: Way, connect_timeout_s: float, call_timeout_s: float) -> None:
         """Connect to nothing yet.
 
         Args:
-            uri_template: the URI of the libvirtd of ``{node}``.
+            way: the way to the libvirtd of each node.
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of a question.
         """
         self.call_timeout_s = call_timeout_s
-        self._uri_template = uri_template
+        self._way = way
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, Link] = {}
         self._silent: dict[str, list[str]] = {}  # by node, VMs that delayed the question for jobs: the last one first
@@ -40,7 +42,7 @@ class LibvirtNodes:
         """The way to the libvirtd of a node."""
         with self._lock:
             if node not in self._links:
-                self._links[node] = Link(node, self._uri_template.format(node=node), self._connect_timeout_s)
+                self._links[node] = Link(node, partial(self._way.open, node), self._connect_timeout_s)
             return self._links[node]
 
     def query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:
@@ -53,6 +55,7 @@ class LibvirtNodes:
             links, self._links = list(self._links.values()), {}
         for link in links:
             link.close()
+        self._way.close()
 
     def find(self, node: str, name: str) -> VMPower | None:
         """The VM's power; None if it does not exist. Raises UnavailableError."""

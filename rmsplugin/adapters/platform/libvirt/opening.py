@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from rmsplugin.adapters.platform.base import WaysThroughAgents
 from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
+from rmsplugin.adapters.platform.libvirt.ways import ByUri, ThroughAgents
 from rmsplugin.settings.nodes import Hypervisor
 
 
-def open_platform(wanted: Hypervisor) -> LibvirtPlatform:
-    """Libvirt on all nodes, by the section [hypervisor] of the settings; connects to nothing yet."""
+def open_platform(wanted: Hypervisor, ways: WaysThroughAgents | None) -> LibvirtPlatform:
+    """Libvirt on all nodes, by the section [hypervisor] of the settings; connects to nothing yet.
+
+    ``ways``: the ways through the nodes' agents; None: libvirt's own way.
+    """
     return LibvirtPlatform(
-        wanted.uri,
+        ThroughAgents(ways) if ways is not None else ByUri(wanted.uri),
         wanted.migrate_host,
         domain_type=wanted.domain_type,
         machine_type=wanted.machine,

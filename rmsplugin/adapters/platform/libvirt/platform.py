@@ -46,6 +46,7 @@ from rmsplugin.adapters.platform.libvirt.values import (
 )
 from rmsplugin.adapters.platform.libvirt.vms import HALF, LibvirtVMs
 from rmsplugin.adapters.platform.libvirt.waiting import Waiting, wait
+from rmsplugin.adapters.platform.libvirt.ways import Way
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,
@@ -69,7 +70,7 @@ class LibvirtPlatform:
 
     def __init__(
         self,
-        uri_template: str,
+        way: Way,
         migrate_host_template: str = "{node}",
         *,
         domain_type: DomainType = "auto",
@@ -84,7 +85,7 @@ class LibvirtPlatform:
         """Connect to nothing yet.
 
         Args:
-            uri_template: the URI of the libvirtd of ``{node}``.
+            way: the way to the libvirtd of each node.
             migrate_host_template: the name or address to which a VM's memory is sent when it migrates to ``{node}``.
             domain_type: ``auto`` = kvm where libvirt offers it.
             machine_type: of new VMs, with its version; the same on all nodes, else nothing can be moved. VMs that are
@@ -96,7 +97,7 @@ class LibvirtPlatform:
             connect_timeout_s: bound of a connection.
             call_timeout_s: bound of the calls that take no ``timeout_s``.
         """
-        self._nodes = LibvirtNodes(uri_template, connect_timeout_s, call_timeout_s)
+        self._nodes = LibvirtNodes(way, connect_timeout_s, call_timeout_s)
         self._vms = LibvirtVMs(self._nodes)
         self._waiting = Waiting(self._nodes, self._vms)
         manner = Manner(migrate_host_template, migrate_tls, migrate_converge, migrate_emulated)

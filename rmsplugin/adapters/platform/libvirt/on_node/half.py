@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 class LibvirtOnNode:
     """Implements ``node_base.PlatformOnNode``."""
 
+    def sockets(self, *, look: bool) -> tuple[str, ...]:
+        """See ``PlatformOnNode``: libvirtd's, or virtproxyd's, comes first, as for libvirt's own clients."""
+        return tuple(f"/run/libvirt/{name}{'-ro' if look else ''}" for name in ("libvirt-sock", "virtqemud-sock"))
+
     def is_whole(self, state: Path) -> bool:
         """See ``SavedStates``."""
         from rmsplugin.adapters.platform.libvirt.on_node import formats
