@@ -11,6 +11,7 @@ from rmsplugin.cli.check.node_facts import NodeFacts
 from rmsplugin.engine.controllers.controllers import CLOCKS_S, differences, host_of
 from rmsplugin.engine.controllers.shared_writes import SLOW_S
 from rmsplugin.finding import Finding, error, ok, warning
+from rmsplugin.settings import Settings
 
 #: munge refuses a credential when clocks differ by its lifetime, 300 s.
 _CLOCKS_ERROR_S = 60.0
@@ -34,6 +35,21 @@ def judge_cluster(facts: ClusterFacts) -> Iterator[Finding]:
         yield from _clocks(facts.standing)
     if facts.shared is not None:
         yield from _shared(facts.shared, facts.standing)
+
+
+def judge_way(settings: Settings) -> Iterator[Finding]:
+    """Judge whether the way to the nodes' VMs is closed to an engine that another one has followed."""
+    if settings.cluster.shared_dir is None:
+        return
+    if settings.through_agents:
+        yield ok("hypervisor.connect", "engines reach VMs through the nodes' agents, which refuse one that is followed")
+    else:
+        yield warning(
+            "hypervisor.connect",
+            "is uri: an engine that is stopped, and goes on when another one leads, may still pause, save, move or end "
+            "VMs for a moment",
+            "remove connect from [hypervisor] in the settings of all hosts",
+        )
 
 
 def judge_epochs(facts: ClusterFacts, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:

@@ -66,7 +66,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
     from rmsplugin.adapters.nodes.ssh import NodeAgents
     from rmsplugin.adapters.platform.factory import open_platform
     from rmsplugin.cli.check import probe
-    from rmsplugin.cli.check.cluster import judge_cluster, judge_epochs
+    from rmsplugin.cli.check.cluster import judge_cluster, judge_epochs, judge_way
     from rmsplugin.cli.check.cluster_probe import probe_cluster
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
@@ -85,6 +85,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
         show("the other controllers")
         cluster = probe_cluster(settings)
         found += [] if cluster is None else judge_cluster(cluster)
+        found += judge_way(settings)
         agent = settings.nodes
         hypervisor = open_platform(settings, passages_of(settings, epoch=None))
         agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))

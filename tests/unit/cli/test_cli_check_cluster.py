@@ -19,7 +19,7 @@ from rmsplugin.adapters.coordination.servers import ServerFact
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.nodes.base import NodeCheck
 from rmsplugin.cli.check import cluster_probe
-from rmsplugin.cli.check.cluster import judge_cluster, judge_epochs
+from rmsplugin.cli.check.cluster import judge_cluster, judge_epochs, judge_way
 from rmsplugin.cli.check.cluster_facts import ClusterFacts, SharedFacts
 from rmsplugin.cli.check.cluster_probe import file_system_of, probe_cluster
 from rmsplugin.cli.check.node_facts import NodeFacts
@@ -56,6 +56,23 @@ def test_a_cluster_in_order_has_no_fault_and_says_what_it_is() -> None:
     ):
         assert words in said
     assert "munge" not in said, "the leader asks itself"
+
+
+@pytest.mark.parametrize(
+    ("shared_dir", "connect", "level"),
+    [
+        (None, "auto", None),
+        ("/shared", "auto", Level.OK),
+        ("/shared", "agent", Level.OK),
+        ("/shared", "uri", Level.WARNING),
+    ],
+)
+def test_the_way_to_vms_is_closed_to_an_engine_that_is_followed(
+    shared_dir: str | None, connect: str, level: Level | None
+) -> None:
+    several = {"coordination": "zookeeper", "servers": ["zoo1:2181"], "shared_dir": shared_dir}
+    found = list(judge_way(settings(cluster=several, hypervisor={"connect": connect})))
+    assert [finding.level for finding in found] == ([] if level is None else [level])
 
 
 def test_one_that_stands_by_and_has_asked_the_leader_has_the_same_key_of_munge() -> None:

@@ -138,6 +138,7 @@ def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     monkeypatch.setattr(daemon, "open_platform", lambda *_: SimpleNamespace(capabilities=frozenset()))
     monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: agents.append(options) or cluster)
     monkeypatch.setattr(daemon, "take_over", copy)
+    (tmp_path / "state").mkdir()
     context = daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led()))
     assert order == ["n1 obeys", "n2 obeys", "copy"]
     assert context.epoch == 7 and agents == [{"epoch": 7}]
