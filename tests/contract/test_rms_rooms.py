@@ -50,8 +50,7 @@ def test_a_node_that_a_snapshot_shows_as_busy_has_its_job_in_it(world: World, mo
 
     def room_starts_after_first_look(*words: str, **options: Any) -> str:
         text = run(*words, **options)
-        jobs_are_read = words[0] == "squeue" and "-O" not in words
-        if not rooms and (jobs_are_read or words[:3] == ("scontrol", "show", "node")):
+        if not rooms and (words[0] == "squeue" or "show node" in options.get("text", "")):
             rooms.append(0)
             rooms[0] = world.room("n1")
             world.wait_for(rooms[0], JobState.RUNNING)

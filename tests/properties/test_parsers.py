@@ -161,9 +161,7 @@ def _head() -> bytes:
 def _jobs(data: bytes) -> object:
     """A job's name is its user's and may hold anything; the rest of a row is Slurm's."""
     name = data.decode(errors="replace")
-    [row] = slurm_text.job_rows(
-        "\x1f".join([TOKEN, *list(ROW.values())[:-1], name]) + "\n", TOKEN, {}, "gate", 1700000000
-    )
+    [row] = slurm_text.job_rows("\x1f".join([*list(ROW.values())[:-1], name, TOKEN]) + "\n", TOKEN, "gate", 1700000000)
     assert row.job.name == name
     return row
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 
-from rmsplugin.adapters.rms import slurm_priority, slurm_records, slurm_scripts, slurm_text
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities, RmsSnapshot
+from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
+from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.adapters.rms.slurm_text import JobRow
-from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 
-_TIMES_ASKED = 3
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
 #: A reservation without an end lasts 365 days in Slurm; it is renewed when less than this is left.
 _RENEW_S = 180 * 86400
 
 #: Questions that one scontrol is asked, on its standard input: most of a short one's time is the start of a process.
-_QUESTIONS = ("show config", "show partition", "show reservation")
+_QUESTIONS = ("show node", "show config", "show partition", "show reservation")
 
 # `sleep` replaces the shell, so that none is waited for when the room ends. --export=NIL leaves no PATH.
 _ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
@@ -52,6 +51,7 @@ class SlurmCli:
             permit: see ``SlurmCommands``.
         """
         self._run = SlurmCommands(bin_dir, timeout_s, prefix, permit).run
+        self._priorities = SlurmPriorities(lambda *words: self._run(*words))
         self._gate = gate
         self._gate_reservation = gate_reservation
         #: The directory of slurmctld's state, as the last snapshot found it.
@@ -71,21 +71,18 @@ class SlurmCli:
     def snapshot_with(self, read_jobs: Callable[[], tuple[RmsJob, ...]]) -> RmsSnapshot:
         """Return a snapshot of the jobs that ``read_jobs`` gives, and of the rest by the commands.
 
-        Two questions run at a time: most of one's time is the start of a process, and its way there and back.
+        Jobs are read after nodes (``RmsSnapshot``), so the two questions do not run at the same time.
         """
-        with ThreadPoolExecutor(1, thread_name_prefix="slurm") as beside:
-            rest = beside.submit(self._all_but_jobs)
-            nodes = slurm_records.nodes(self._run("scontrol", "show", "node", "-o"))
-            jobs = read_jobs()
-            rest_told = rest.result()
-            configuration = slurm_records.configuration(rest_told)
-            priorities = self._priorities(configuration, jobs, beside)
+        told = self._all_but_jobs()
+        jobs = read_jobs()
+        configuration = slurm_records.configuration(told)
+        priorities = self._priorities.read(configuration, jobs)
         self._state_dir = configuration.get("StateSaveLocation", "")
         return RmsSnapshot(
             jobs=jobs,
-            nodes=nodes,
-            partitions=slurm_records.partitions(rest_told),
-            reservations=slurm_records.reservations(rest_told),
+            nodes=slurm_records.nodes(told),
+            partitions=slurm_records.partitions(told),
+            reservations=slurm_records.reservations(told),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
@@ -99,34 +96,9 @@ class SlurmCli:
         )
 
     def _all_but_jobs(self) -> str:
-        """Configuration, partitions and reservations, as one process tells them one after the other."""
+        """Nodes, configuration, partitions and reservations, as one process tells them one after the other."""
         text = "".join(f"{question}\n" for question in _QUESTIONS)
         return slurm_records.answers(self._run("scontrol", "-a", "-o", text=text, questions=len(_QUESTIONS)))
-
-    def _priorities(
-        self, configuration: Mapping[str, str], jobs: Collection[RmsJob], beside: Executor
-    ) -> RmsPriorities:
-        """Read the priorities by two processes, however long the queue; facts that they do not give are unknown.
-
-        No process if there are rooms at most, and only one if no job is pending: sprio has lines only for pending jobs.
-        """
-        weights = slurm_priority.weights(configuration)
-        if weights is None:
-            return RmsPriorities()
-        parts, shares = "", None
-        if weights.share and any(job.state is not JobState.ENDED and job.name != ROOM_NAME for job in jobs):
-            shares = beside.submit(self._said, "sshare", "-a", "-h", "-P", "-o", slurm_priority.SHARE_FORMAT)
-        if any(job.state is JobState.PENDING for job in jobs):
-            parts = self._said("sprio", "-h", "-o", slurm_priority.PARTS_FORMAT)
-        told = shares.result() if shares else ""
-        return RmsPriorities(weights, slurm_priority.parts(parts), slurm_priority.shares(told))
-
-    def _said(self, *words: str) -> str:
-        """The output of a command; empty if it fails, for whatever reason: a cycle goes on without it."""
-        try:
-            return self._run(*words)
-        except RmspluginError:
-            return ""
 
     def version(self) -> str:
         """Release of the running Slurm, such as "22.05.8". Raises UnavailableError."""
@@ -331,25 +303,13 @@ class SlurmCli:
         raise NotFoundError(f"Slurm has no job {display_id}")
 
     def _rows(self, *jobs: int) -> list[JobRow]:
-        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError, UnavailableError.
-
-        Slurm is asked twice, and may requeue a job in between. Its former and its present facts are not put together:
-        that would be a job with a new time of submission that was never requeued, which is another user's.
-        """
+        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError, UnavailableError."""
         which = ("-j", ",".join(map(str, jobs))) if jobs else ()
         token = secrets.token_hex(16)
         # Without -r squeue has one line for all waiting elements of an array, including those that are split off.
         select = ("-h", "-a", "-r", "--states=all", *which)
-        for _ in range(_TIMES_ASKED):
-            more = slurm_text.more_fields(self._run("squeue", *select, "-O", slurm_text.MORE_FORMAT))
-            text = self._run("squeue", *select, "-o", slurm_text.squeue_format(token))
-            rows = slurm_text.job_rows(text, token, more, self._gate, int(time.time()))
-            requeued = slurm_text.requeued_between(rows, more)
-            if not requeued:
-                return rows
-        raise UnavailableError(
-            f"Slurm requeued jobs while squeue was asked about them: {', '.join(map(str, requeued))}"
-        )
+        text = self._run("squeue", *select, "-O", slurm_text.squeue_format(token))
+        return slurm_text.job_rows(text, token, self._gate, int(time.time()))
 
     def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:
         """The rows, of all jobs or of one array, as the limits of arrays leave them eligible."""

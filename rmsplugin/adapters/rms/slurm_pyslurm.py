@@ -22,7 +22,6 @@ from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_commands import meaning
-from rmsplugin.adapters.rms.slurm_text import More
 from rmsplugin.model.hostlist import expand
 
 log = logging.getLogger(__name__)
@@ -83,9 +82,7 @@ class SlurmPyslurm:
         rows: list[slurm_text.JobRow] = []
         limits: dict[int, int] = {}
         for job in self._pyslurm.Jobs.load().values():
-            times = (job.eligible_time or 0, job.preempt_time or 0, job.accrue_time or 0)
-            more = More(job.requeue_count or 0, *times)
-            rows += (slurm_text.job_row(fields, more, self._commands.gate, now) for fields in _fields(job))
+            rows += (slurm_text.job_row(fields, self._commands.gate, now) for fields in _fields(job))
             if job.array_tasks_parallel:
                 limits[job.array_id] = job.array_tasks_parallel
         return tuple(row.job for row in slurm_text.within_array_limits(slurm_text.with_split(rows), limits))
@@ -148,6 +145,10 @@ def _fields(job: Any) -> Iterator[Mapping[str, str]]:
         "required_nodes": job.required_nodes or "",
         "batch_host": job.batch_host or "",
         "licenses": ",".join(job.licenses or ()),
+        "restarts": str(job.requeue_count or 0),
+        "eligible_time": str(job.eligible_time or 0),
+        "preempt_time": str(job.preempt_time or 0),
+        "accrue_time": str(job.accrue_time or 0),
         "name": job.name or "",
     }
     if not job.array_id:

@@ -22,7 +22,7 @@ _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 # Slurm writes the author and the time of the reason behind it; the comments of admins may follow.
 _REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|\s*$)|\s*$)")
 _NONE = ("", "(null)", "N/A", "n/a")
-_RECORDS = ("PartitionName=", "ReservationName=")
+_RECORDS = ("NodeName=", "PartitionName=", "ReservationName=")
 _PROMPT = re.compile(r"^(?:scontrol: )+", re.MULTILINE)
 
 
@@ -35,7 +35,7 @@ def answers(text: str) -> str:
 
 
 def nodes(text: str) -> dict[str, RmsNode]:
-    """Read the output of ``scontrol show node -o``."""
+    """Read the output of ``scontrol show node -o``, among other records or alone."""
     found = {}
     for line, record in _records(text, "NodeName"):
         reason = _REASON.search(line)

@@ -21,50 +21,40 @@ _ENDED = {
 _PENDING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 _UNDER_WAY = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
-#: The main fields asked of squeue, in this order. The name is the user's and may hold any text: it stands last.
+#: The fields asked of squeue, in this order, by its words for them. The name is the user's and may hold any text: it
+#: stands last.
 JOB_FIELDS = {
-    "display_id": "%i",
-    "job_id": "%A",
-    "array_id": "%F",
-    "task": "%K",
-    "partition": "%P",
-    "user": "%u",
-    "uid": "%U",
-    "gid": "%G",
-    "word": "%T",
-    "reason": "%r",
-    "priority": "%Q",
-    "nice": "%y",
-    "account": "%a",
-    "cpus": "%C",
-    "memory": "%m",
-    "submit": "%V",
-    "start": "%S",
-    "end": "%e",
-    "limit": "%l",
-    "dependency": "%E",
-    "nodes": "%N",
-    "required_nodes": "%n",
-    "batch_host": "%B",
-    "licenses": "%W",
-    "name": "%j",
+    "display_id": "JobArrayID",
+    "job_id": "JobID",
+    "array_id": "ArrayJobID",
+    "task": "ArrayTaskID",
+    "partition": "Partition",
+    "user": "UserName",
+    "uid": "UserID",
+    "gid": "GroupID",
+    "word": "State",
+    "reason": "Reason",
+    "priority": "PriorityLong",
+    "nice": "Nice",
+    "account": "Account",
+    "cpus": "NumCPUs",
+    "memory": "MinMemory",
+    "submit": "SubmitTime",
+    "start": "StartTime",
+    "end": "EndTime",
+    "limit": "TimeLimit",
+    "dependency": "Dependency",
+    "nodes": "NodeList",
+    "required_nodes": "ReqNodes",
+    "batch_host": "BatchHost",
+    "licenses": "Licenses",
+    "restarts": "RestartCnt",
+    "eligible_time": "EligibleTime",  # its begin time, or the time from which it was eligible; a word if it is not
+    "preempt_time": "PreemptTime",
+    "accrue_time": "AccrueTime",
+    "name": "Name",
 }
 _SEPARATOR = "\x1f"  # in no field except, maybe, the name
-
-#: The fields that squeue prints only in columns of a fixed width; all of them are Slurm's own.
-MORE_FIELDS = ("JobID", "RestartCnt", "EligibleTime", "PreemptTime", "AccrueTime", "SubmitTime")
-MORE_FORMAT = ",".join(f"{name}:22" for name in MORE_FIELDS)
-
-
-@dataclass(frozen=True, slots=True)
-class More:
-    """The fields of ``MORE_FIELDS`` for one job."""
-
-    restarts: int = 0
-    eligible_time: int = 0  # its begin time, or the time from which it was eligible; 0 if it is not
-    preempt_time: int = 0
-    accrue_time: int = 0
-    submit_time: int = 0  # tells whether they are about the same run of the job as another answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,43 +73,41 @@ class JobRow:
 
 
 def squeue_format(token: str) -> str:
-    """Return the format of squeue that ``job_rows`` reads.
+    """Return the format (``-O``) of squeue that ``job_rows`` reads. A width of 0 is as much as a value has.
 
     Args:
-        token: begins each row. Job names may hold any text, also line ends; an unguessable token cannot be forged.
+        token: ends each row. Job names may hold any text, also line ends; an unguessable token cannot be forged.
     """
-    return _SEPARATOR.join((token, *JOB_FIELDS.values()))
+    return ",".join(f"{word}:0{_SEPARATOR}" for word in JOB_FIELDS.values()) + token
 
 
-def job_rows(text: str, token: str, more: Mapping[int, More], gate: str, now: int) -> list[JobRow]:
+def job_rows(text: str, token: str, gate: str, now: int) -> list[JobRow]:
     """Read the output of ``squeue -r`` with ``squeue_format``, run with TZ=UTC and SLURM_TIME_FORMAT=%s.
 
     Args:
         text: the output.
         token: the token of the format.
-        more: the fields of ``MORE_FIELDS``, by job id.
         gate: name of the gate's licence.
         now: seconds since the epoch.
     """
     rows = []
-    for part in text.split(f"{token}{_SEPARATOR}")[1:]:
-        values = part.removesuffix("\n").split(_SEPARATOR, len(JOB_FIELDS) - 1)
-        fields = dict(zip(JOB_FIELDS, values, strict=True))
-        rows.append(job_row(fields, more.get(int(fields["job_id"])), gate, now))
+    for part in text.split(f"{_SEPARATOR}{token}\n")[:-1]:
+        values = part.split(_SEPARATOR, len(JOB_FIELDS) - 1)
+        rows.append(job_row(dict(zip(JOB_FIELDS, values, strict=True)), gate, now))
     return list(with_split(rows))
 
 
-def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -> JobRow:
-    """Read the fields of ``JOB_FIELDS`` as squeue prints them; without ``more`` nothing is taken for sure."""
+def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
+    """Read the fields of ``JOB_FIELDS`` as squeue prints them."""
     word, submitted = fields["word"], epoch(fields["submit"])
     state = _state(word, epoch(fields["end"]), now)
     pending = state is JobState.PENDING
     held = pending and fields["priority"] == "0"
     gated, licenses = without_gate(fields["licenses"], gate)
-    known = more or More()
+    restarts, eligible_time = int(fields["restarts"]), epoch(fields["eligible_time"])
     # That delay is Slurm's own, and ``open_gate`` lifts it.
-    delayed = pending and known.restarts > 0 and now < known.eligible_time <= submitted + _REQUEUE_DELAY_S
-    waits = bool(fields["dependency"].removeprefix("(null)")) or (known.eligible_time > now and not delayed)
+    delayed = pending and restarts > 0 and now < eligible_time <= submitted + _REQUEUE_DELAY_S
+    waits = bool(fields["dependency"].removeprefix("(null)")) or (eligible_time > now and not delayed)
     job = RmsJob(
         display_id=fields["display_id"],
         job_id=int(fields["job_id"]),
@@ -139,18 +127,18 @@ def job_row(fields: Mapping[str, str], more: More | None, gate: str, now: int) -
         priority=int(fields["priority"]),
         nice=int(fields["nice"]),
         account=fields["account"].removeprefix("(null)"),
-        accrue_time=known.accrue_time,
+        accrue_time=epoch(fields["accrue_time"]),
         submit_time=submitted,
-        eligible=pending and not held and not waits and more is not None,
+        eligible=pending and not held and not waits,
         nodes=expand(fields["nodes"]) or (expand(fields["required_nodes"]) if pending else ()),
         batch_host=fields["batch_host"].removeprefix("n/a"),
-        restarts=known.restarts,
+        restarts=restarts,
         licenses=licenses,
         time_limit_s=limit_s(fields["limit"]),
         # For a pending job both are guesses of the scheduler; the limit of a suspended one stands still.
         start_time=0 if pending else epoch(fields["start"]),
         end_time=0 if pending or state is JobState.SUSPENDED else epoch(fields["end"]),
-        preempt_time=known.preempt_time,
+        preempt_time=epoch(fields["preempt_time"]),
     )
     return JobRow(job, int(fields["array_id"]), fields["task"].removeprefix("N/A"), delayed)
 
@@ -246,22 +234,6 @@ def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
         for job_id, array_id, limit in found
         if limit and seen[job_id] == 1 and (job_id, array_id) in known
     }
-
-
-def requeued_between(rows: Iterable[JobRow], more: Mapping[int, More]) -> list[int]:
-    """The jobs for which ``more`` has the state before a requeue that ``rows`` know of, or the other way round."""
-    both = ((row.job, more[row.job.job_id]) for row in rows if row.job.job_id in more)
-    return sorted({job.job_id for job, known in both if job.submit_time != known.submit_time})
-
-
-def more_fields(text: str) -> dict[int, More]:
-    """Read the output of ``squeue -O`` with ``MORE_FORMAT``, by job id."""
-    found = {}
-    for line in text.splitlines():
-        if line.strip():
-            job_id, restarts, *times = line.split()
-            found[int(job_id)] = More(int(restarts), *map(epoch, times))
-    return found
 
 
 def _memory_mib(text: str) -> int:

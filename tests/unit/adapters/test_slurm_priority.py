@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rmsplugin.adapters.rms import slurm_priority
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsPriorities
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.priority import Parts, Weights
 
@@ -112,7 +114,7 @@ def says(options: Mapping[str, Any]) -> str:
         ([job(JobState.RUNNING)], {"sshare"}),
         ([job(JobState.RUNNING, ROOM_NAME), job(JobState.SUSPENDED)], {"sshare"}),
         ([job(JobState.ENDED), job(JobState.PENDING)], {"sshare", "sprio"}),
-        ([job(JobState.PENDING, ROOM_NAME)], {"sprio"}),
+        ([job(JobState.PENDING, ROOM_NAME)], set()),
     ],
     ids=["none", "ended", "a room", "running", "suspended", "pending", "a room that is pending"],
 )
@@ -145,3 +147,92 @@ def test_a_cycle_goes_on_where_shares_and_parts_cannot_be_read(
     monkeypatch.setattr(commands, "_run", run)
     found = commands.snapshot_with(lambda: (job(JobState.PENDING),)).priorities
     assert (found.weights is not None, dict(found.parts), dict(found.shares)) == (True, {}, {})
+
+
+class Slurm:
+    """Slurm with parts that no two answers have in common; it computes priorities each five minutes."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.configuration = CONFIGURATION | {"PriorityCalcPeriod": "00:05:00"}
+        self.asked: list[str] = []
+        self.fails = ""
+        self.read = SlurmPriorities(self.run, lambda: self.now).read
+
+    def run(self, program: str, *arguments: str) -> str:
+        self.asked.append(program)
+        if program == self.fails:
+            raise UnavailableError("Connection refused")
+        return f"7|100|0|{len(self.asked)}|0|0|0|0|0|0|" if program == "sprio" else "users|alice||0.5"
+
+    def looks(self, *jobs: RmsJob) -> set[str]:
+        """The programs that are started for one look at these jobs."""
+        self.asked.clear()
+        self.last = self.read(self.configuration, jobs)
+        return set(self.asked)
+
+
+BOTH = {"sshare", "sprio"}
+
+
+def test_what_slurm_cannot_have_changed_is_not_asked_for_again() -> None:
+    slurm = Slurm()
+    assert slurm.looks(job(JobState.PENDING), job(JobState.RUNNING, ROOM_NAME)) == BOTH
+    first = slurm.last
+    assert (first.share("users", "alice", "vjob"), set(first.parts)) == (0.5, {7})
+    slurm.now += 59
+    assert slurm.looks(job(JobState.PENDING)) == set()
+    assert slurm.last == first
+    slurm.now += 2
+    assert slurm.looks(job(JobState.PENDING)) == BOTH, "shares are no older than a fifth of Slurm's period"
+    assert slurm.looks(job(JobState.RUNNING)) == {"sshare"}
+    assert slurm.looks(job(JobState.RUNNING)) == set()
+    assert slurm.looks(job(JobState.RUNNING, ROOM_NAME)) == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"job_id": 8},
+        {"priority": 5},
+        {"nice": 1},
+        {"state": JobState.SUSPENDED},
+        {"eligible": False},
+        {"accrue_time": 5},
+        {"account": "others"},
+        {"user": "bob"},
+        {"partition": "urgent"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_job_that_has_changed_is_asked_about(change: dict[str, Any]) -> None:
+    slurm, before = Slurm(), job(JobState.PENDING)
+    assert slurm.looks(before) == BOTH
+    assert "sshare" in slurm.looks(replace(before, **change))
+    assert "sshare" in slurm.looks(before), "what was known is of the changed one"
+    assert "sshare" in slurm.looks(before, replace(before, **change))
+
+
+def test_weights_that_have_changed_have_changed_all_parts() -> None:
+    slurm = Slurm()
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+    slurm.configuration["PriorityWeightAge"] = "2000"
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+
+
+@pytest.mark.parametrize("period", ["", "00:00:00", "NONE"])
+def test_where_slurm_computes_at_no_known_time_it_is_always_asked(period: str) -> None:
+    slurm = Slurm()
+    slurm.configuration["PriorityCalcPeriod"] = period
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+
+
+@pytest.mark.parametrize("program", sorted(BOTH))
+def test_an_answer_that_is_missing_is_asked_for_again(program: str) -> None:
+    slurm = Slurm()
+    slurm.fails = program
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+    slurm.fails = ""
+    assert slurm.looks(job(JobState.PENDING)) == BOTH
+    assert slurm.looks(job(JobState.PENDING)) == set()

@@ -1,4 +1,4 @@
-"""How Slurm's commands are asked for what a cycle reads: two at a time, and no more of them than it takes."""
+"""How Slurm's commands are asked for what a cycle reads: no more of them than it takes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ CONFIGURATION = {
 }
 
 
+NODE = "NodeName=n1 CPUTot=2 RealMemory=2048 State=IDLE+DRAIN Reason=PreemptMode = GANG [root@1]"
 PARTITION = "PartitionName=vjob State=UP Nodes=front1 PreemptMode=REQUEUE PriorityTier=1 GraceTime=0"
 RESERVATION = "ReservationName=rmsplugin_gate StartTime=1 EndTime=2 Licenses=vjobgate:1 Users=slurm Flags=SPEC_NODES"
 
@@ -59,24 +60,17 @@ def pending() -> RmsJob:
     )
 
 
-def test_a_cycle_asks_slurm_two_questions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of a pair is answered once the other one was asked, too."""
-    commands = SlurmCli()
-    together = {words: threading.Barrier(2, timeout=PATIENCE_S) for words in ("jobs", "priorities")}
+def test_both_parts_of_priorities_are_asked_for_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is answered once the other one was asked, too."""
+    commands, together = SlurmCli(), threading.Barrier(2, timeout=PATIENCE_S)
 
     def run(*words: str, **options: Any) -> str:
-        if "show reservation" in options.get("text", ""):
-            together["jobs"].wait()
         if words[0] in ("sprio", "sshare"):
-            together["priorities"].wait()
+            together.wait()
         return says(options)
 
-    def read_jobs() -> tuple[RmsJob, ...]:
-        together["jobs"].wait()
-        return (pending(),)
-
     monkeypatch.setattr(commands, "_run", run)
-    assert len(commands.snapshot_with(read_jobs).jobs) == 1
+    assert len(commands.snapshot_with(lambda: (pending(),)).jobs) == 1
 
 
 def test_a_script_is_read_where_slurmctld_keeps_it_and_asked_for_where_it_does_not(
@@ -102,11 +96,10 @@ def test_a_script_is_read_where_slurmctld_keeps_it_and_asked_for_where_it_does_n
 @pytest.mark.parametrize(
     "echo", ["scontrol: {}\n", "scontrol: "], ids=["with readline, which repeats the question", "without"]
 )
-def test_one_process_tells_configuration_partitions_and_reservations(
-    echo: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_process_tells_all_but_jobs(echo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     commands, asked = SlurmCli(), []
     answers = {
+        "show node": f"{NODE}\n",
         "show config": configuration(),
         "show partition": f"{PARTITION}\n",
         "show reservation": f"{RESERVATION}\n",
@@ -120,7 +113,8 @@ def test_one_process_tells_configuration_partitions_and_reservations(
 
     monkeypatch.setattr(commands, "_run", run)
     found = commands.snapshot_with(lambda: ())
-    assert sorted(asked) == [("scontrol", "-a", "-o"), ("scontrol", "show", "node", "-o")]
+    assert asked == [("scontrol", "-a", "-o")]
+    assert {name: (each.cpus, each.reason) for name, each in found.nodes.items()} == {"n1": (2, "PreemptMode = GANG")}
     assert (found.preempt_mode, found.version) == ("OFF", "22.05.8")
     assert {name: each.nodes for name, each in found.partitions.items()} == {"vjob": ("front1",)}
     assert {name: each.end_time for name, each in found.reservations.items()} == {"rmsplugin_gate": 2}

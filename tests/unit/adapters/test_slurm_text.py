@@ -8,13 +8,10 @@ import pytest
 
 from rmsplugin.adapters.rms import slurm_text
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.adapters.rms.slurm_cli import SlurmCli
-from rmsplugin.adapters.rms.slurm_text import JobRow, More
-from rmsplugin.errors import UnavailableError
+from rmsplugin.adapters.rms.slurm_text import JobRow
 
 NOW = 1795253000
 TOKEN = "5f1c"
-ELIGIBLE = More(eligible_time=NOW - 100)
 
 
 def squeue(**fields: str) -> str:
@@ -44,24 +41,29 @@ def squeue(**fields: str) -> str:
         "required_nodes": "",
         "batch_host": "n/a",
         "licenses": "vjobgate",
+        "restarts": "0",
+        "eligible_time": str(NOW - 100),
+        "preempt_time": "N/A",
+        "accrue_time": "N/A",
         "name": "t.sh",
     }
     assert list(usual) == list(slurm_text.JOB_FIELDS)
-    return "\x1f".join([TOKEN, *{**usual, **fields}.values()]) + "\n"
+    return "".join(f"{value}\x1f" for value in {**usual, **fields}.values()) + f"{TOKEN}\n"
 
 
-def rows(text: str, more: More = ELIGIBLE) -> list[JobRow]:
-    return slurm_text.job_rows(text, TOKEN, dict.fromkeys(range(100), more), "vjobgate", NOW)
+def rows(text: str) -> list[JobRow]:
+    return slurm_text.job_rows(text, TOKEN, "vjobgate", NOW)
 
 
-def read(text: str, more: More = ELIGIBLE) -> JobRow:
-    (row,) = rows(text, more)
+def read(text: str) -> JobRow:
+    (row,) = rows(text)
     return row
 
 
 def test_format() -> None:
     asked = slurm_text.squeue_format(TOKEN).replace("\x1f", " ")
-    assert asked == "5f1c %i %A %F %K %P %u %U %G %T %r %Q %y %a %C %m %V %S %e %l %E %N %n %B %W %j"
+    assert asked.startswith("JobArrayID:0 ,JobID:0 ,ArrayJobID:0 ,ArrayTaskID:0 ,")
+    assert asked.endswith(",AccrueTime:0 ,Name:0 5f1c")
 
 
 def test_gated_job() -> None:
@@ -118,11 +120,13 @@ def test_running_job() -> None:
             start=str(NOW - 50),
             end=str(NOW + 3550),
             limit="1:00:00",
-        ),
-        More(restarts=2, eligible_time=NOW - 100, preempt_time=NOW - 5),
+            restarts="2",
+            preempt_time=str(NOW - 5),
+            accrue_time=str(NOW - 99),
+        )
     ).job
     assert (job.state, job.gated, job.held, job.eligible, job.restarts) == (JobState.RUNNING, False, False, False, 2)
-    assert (job.nodes, job.batch_host) == (("n1", "n2"), "n1")
+    assert (job.nodes, job.batch_host, job.accrue_time) == (("n1", "n2"), "n1", NOW - 99)
     assert (job.start_time, job.end_time, job.time_limit_s, job.preempt_time) == (NOW - 50, NOW + 3550, 3600, NOW - 5)
 
 
@@ -157,7 +161,7 @@ def test_states(word: str, state: JobState) -> None:
 
 
 def test_held_job() -> None:
-    job = read(squeue(priority="0", reason="JobHeldUser"), More()).job
+    job = read(squeue(priority="0", reason="JobHeldUser", eligible_time="N/A")).job
     assert (job.held, job.gated, job.eligible, job.reason) == (True, True, False, "JobHeldUser")
 
 
@@ -180,8 +184,8 @@ def test_completing_after_a_requeue(end: str) -> None:
 
 @pytest.mark.parametrize("reason", ["BeginTime", "Licenses", "None"])
 def test_begin_time_whatever_the_reason(reason: str) -> None:
-    assert not read(squeue(reason=reason), More(eligible_time=NOW + 1)).job.eligible
-    assert read(squeue(reason=reason), More(eligible_time=NOW)).job.eligible
+    assert not read(squeue(reason=reason, eligible_time=str(NOW + 1))).job.eligible
+    assert read(squeue(reason=reason, eligible_time=str(NOW))).job.eligible
 
 
 def test_the_guess_of_the_scheduler_is_no_begin_time() -> None:
@@ -189,24 +193,21 @@ def test_the_guess_of_the_scheduler_is_no_begin_time() -> None:
 
 
 def test_slurms_delay_after_a_requeue_counts_for_nothing() -> None:
-    requeued = squeue(submit=str(NOW), reason="BeginTime")
-    row = read(requeued, More(restarts=1, eligible_time=NOW + 121))
+    def submitted_anew(restarts: int, eligible_in_s: int) -> JobRow:
+        times = {"submit": str(NOW), "eligible_time": str(NOW + eligible_in_s)}
+        return read(squeue(reason="BeginTime", restarts=str(restarts), **times))
+
+    row = submitted_anew(1, 121)
     assert (row.delayed, row.job.eligible) == (True, True)
-    row = read(requeued, More(restarts=1, eligible_time=NOW))
+    row = submitted_anew(1, 0)
     assert (row.delayed, row.job.eligible) == (False, True)
-    for own in (More(restarts=0, eligible_time=NOW + 121), More(restarts=1, eligible_time=NOW + 600)):
-        row = read(requeued, own)
+    for row in (submitted_anew(0, 121), submitted_anew(1, 600)):
         assert (row.delayed, row.job.eligible) == (False, False)
 
 
 @pytest.mark.parametrize("left", ["afterok:11(unfulfilled)", "afterok:11(failed)", "singleton(unfulfilled)"])
 def test_dependency(left: str) -> None:
     assert not read(squeue(dependency=left, reason="Dependency")).job.eligible
-
-
-def test_a_job_that_only_one_of_two_readings_has_is_not_eligible_yet() -> None:
-    (row,) = slurm_text.job_rows(squeue(), TOKEN, {}, "vjobgate", NOW)
-    assert (row.job.state, row.job.eligible) == (JobState.PENDING, False)
 
 
 # --- arrays ---
@@ -274,52 +275,6 @@ def test_array_limits_cannot_be_forged_by_a_name_of_several_lines() -> None:
     assert slurm_text.array_limits(RECORDS + forged.format(999), known) == {20: 1}
     assert slurm_text.array_limits(RECORDS + forged.format(12), known) == {20: 1}
     assert slurm_text.array_limits(forged.format(20) + RECORDS, known) == {}
-
-
-def test_more_fields() -> None:
-    text = (
-        f"{'40':22}{'0':22}{NOW:<22}{'N/A':22}{NOW - 9:<22}{NOW - 11:<22}\n"
-        f"{'44':22}{'2':22}{'N/A':22}{NOW + 1:<22}{'N/A':22}{NOW - 12:<22}\n"
-        f"{'45':22}{'0':22}{'Unknown':22}{'N/A':22}{'N/A':22}{NOW - 13:<22}\n"
-    )
-    assert slurm_text.more_fields(text) == {
-        40: More(0, NOW, 0, NOW - 9, NOW - 11),
-        44: More(2, 0, NOW + 1, 0, NOW - 12),
-        45: More(submit_time=NOW - 13),
-    }
-
-
-class Requeued:
-    """Slurm with one job, which it requeues between answers of squeue: before those that are named."""
-
-    def __init__(self, *requeues: int) -> None:
-        self._requeues, self._answers = requeues, 0
-
-    def run(self, *words: str) -> str:
-        restarts = sum(self._answers >= requeue for requeue in self._requeues)
-        self._answers += 1
-        submitted = NOW - 100 + restarts
-        if words[-2] == "-O":
-            return f"{'12':22}{restarts:<22}{NOW - 100:<22}{'N/A':22}{'N/A':22}{submitted:<22}\n"
-        return squeue(submit=str(submitted)).replace(TOKEN, words[-1].partition("\x1f")[0])
-
-
-@pytest.mark.parametrize(("requeues", "restarts"), [((), 0), ((0,), 1), ((1,), 1), ((1, 3), 2)])
-def test_a_job_is_as_it_is_before_a_requeue_or_behind_it(
-    requeues: tuple[int, ...], restarts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both in one, it would be a job that was submitted at another time and never requeued: another one's."""
-    commands = SlurmCli()
-    monkeypatch.setattr(commands, "_run", Requeued(*requeues).run)
-    job = commands.job(12)
-    assert (job.restarts, job.submit_time) == (restarts, NOW - 100 + restarts)
-
-
-def test_a_job_that_is_requeued_again_and_again_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    commands = SlurmCli()
-    monkeypatch.setattr(commands, "_run", Requeued(1, 3, 5).run)
-    with pytest.raises(UnavailableError, match=r"^Slurm requeued jobs while squeue was asked about them: 12$"):
-        commands.job(12)
 
 
 @pytest.mark.parametrize(
