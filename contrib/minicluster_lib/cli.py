@@ -121,7 +121,7 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     )
     up.add_argument("--cycle-s", type=float, default=2.0, help="period of the engine (default: %(default)s)")
     up.add_argument(
-        "--watch-s", type=float, default=0.5, help="pause between its looks at Slurm's queue (default: %(default)s)"
+        "--watch-s", type=float, default=1.0, help="pause between its looks at Slurm's queue (default: %(default)s)"
     )
     up.add_argument(
         "--observed-memory",

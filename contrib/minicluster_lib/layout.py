@@ -86,7 +86,7 @@ class Cluster:
     cpus: int = 2
     memory_mib: int = 2048
     cycle_s: float = 2.0
-    watch_s: float = 0.5
+    watch_s: float = 1.0
     engine: bool = True
     observed_memory: bool = False
     network_filter: str = ""

@@ -70,6 +70,8 @@ T = TypeVar("T")
 
 #: Seconds between two checks whether a batch job was submitted.
 _SUBMISSIONS_S = 0.03
+#: Seconds between two checks whether Slurm has told of a change in its queue.
+_PULSE_S = 0.2
 #: Seconds between two checks whether wrappers that are to go on were heard of.
 _WRAPPERS_S = 1.0
 #: Seconds between two checks whether the host's clock was set.
@@ -177,7 +179,7 @@ class Daemon:
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
-            Periodic("watch", queue.ask_slurm, settings.engine.watch_s, most=MOST),
+            Periodic("watch", queue.ask_slurm, _PULSE_S),
             Periodic(
                 "submissions", queue.ask_slurm_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST
             ),
@@ -339,6 +341,7 @@ def open_context(
             slurm.adapter,
             bin_dir=slurm.bin_dir,
             timeout_s=slurm.command_timeout_s,
+            watch_s=settings.engine.watch_s,
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
             permit=acts.one if may_lose else nullcontext,

@@ -60,9 +60,9 @@ class Engine(Section):
     )
     cycle_s: Seconds = Field(30.0, description="seconds between two cycles; events start one at once")
     watch_s: Seconds = Field(
-        0.5,
-        description="seconds between two looks at Slurm's queue; more where a look takes long. A job that "
-        "arrives or ends starts a cycle at once, if such cycles have taken less than a fifth of "
+        1.0,
+        description="seconds between two looks at Slurm's queue, in whole seconds, at least 1; more where a look takes "
+        "long. A job that arrives or ends starts a cycle at once, if such cycles have taken less than a fifth of "
         "the time (of which up to 3 s are saved up). A submitted vjob is seen within 0.03 s where "
         "the engine can see Slurm's StateSaveLocation",
     )

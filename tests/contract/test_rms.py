@@ -154,21 +154,22 @@ def test_batch_script(world: World) -> None:
 
 
 def test_pulse(world: World) -> None:
-    def changed(act: Callable[[], object]) -> bool:
-        before = world.rms.pulse(["plain"])
+    """What has happened shows some seconds later at the latest."""
+
+    def changes(act: Callable[[], object], partition: str = "plain") -> bool:
+        world.stays(lambda: True)
+        before = world.rms.pulse([partition])
         act()
-        return world.rms.pulse(["plain"]) != before
+        return not world.stays(lambda: world.rms.pulse([partition]) == before)
 
     first = world.submit()
-    assert not changed(lambda: world.stays(lambda: True))
+    assert not changes(lambda: None)
     second = world.started()
-    assert changed(world.submit)
-    assert changed(lambda: world.hold_as_user(first))
-    assert changed(lambda: world.release_as_user(first))
-    assert changed(lambda: world.rms.suspend(second))
-    before = world.rms.pulse(["vmhosts"])
-    world.rms.cancel(second)
-    assert world.rms.pulse(["vmhosts"]) == before
+    assert changes(world.submit)
+    assert changes(lambda: world.hold_as_user(first))
+    assert changes(lambda: world.release_as_user(first))
+    assert changes(lambda: world.rms.suspend(second))
+    assert not changes(lambda: world.rms.cancel(second), "vmhosts")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from rmsplugin.settings.deciding import Decision
 LEDGER = "/var/lib/rmsplugin/ledger.sqlite"
 #: Of the cluster, as `minicluster` makes it for the test: its nodes, its cycle, PreemptExemptTime and the window.
 SIZE = ("--cpus-per-node", "2", "--memory-per-node", "2048")
-PERIODS = ("--cycle-s", "1", "--watch-s", "0.5")
+PERIODS = ("--cycle-s", "1", "--watch-s", "1")
 TIMES = ("--cycle", "1", "--exempt", "10", "--demand-window", "6")
 
 

@@ -1,8 +1,11 @@
-"""A cycle in which nothing has changed asks the ledger nothing: it has read all that there is."""
+"""A cycle in which nothing has changed asks the ledger nothing, and Slurm one question."""
 
 from __future__ import annotations
 
-from scenarios.world import World
+import pytest
+from scenarios.world import CPUS, World
+
+from rmsplugin.model.vjob import VJobState
 
 
 def statements(world: World, ticks: int) -> list[str]:
@@ -23,3 +26,19 @@ def test_with_nothing_changed_the_ledger_is_neither_read_nor_written(world: Worl
     assert statements(world, 5) == []
     world.rms.finish(jobs[0])
     assert statements(world, 10), "what has changed is read and written"
+
+
+@pytest.mark.parametrize(("running", "waiting"), [(0, 0), (1, 0), (3, 1)], ids=["idle", "running", "waiting"])
+def test_with_nothing_changed_slurm_is_looked_at_once(running: int, waiting: int, world: World) -> None:
+    """tests/unit/adapters/test_slurm_questions.py counts the processes of such a look."""
+    assert len(world.sizes) == 3
+    whole = {"cpus": CPUS, "time_limit_s": 86400.0}
+    jobs = [world.running(**whole) for _ in range(running)]
+    jobs += [world.submit(vms=1, **whole) for _ in range(waiting)]
+    for _ in range(12):
+        world.tick(3)
+    world.rms.calls.clear()
+    for _ in range(5):
+        world.tick(3)
+    assert world.states(*jobs) == [*running * [VJobState.RUNNING], *waiting * [VJobState.WAITING]]
+    assert world.rms.calls == 5 * [("snapshot", "")]

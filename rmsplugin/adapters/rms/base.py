@@ -206,7 +206,8 @@ class Rms(Protocol):
     def pulse(self, partitions: Iterable[str]) -> str:
         """A value that changes when a job of these partitions arrives, moves on, is held, released or preempted.
 
-        Cheap enough to be asked for every few seconds. Raises UnavailableError.
+        It is as the RMS told it last, of itself, about a second ago; a busy one tells it less often. So to ask for it
+        costs nothing. Raises UnavailableError.
         """
         ...
 

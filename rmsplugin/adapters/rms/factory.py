@@ -17,6 +17,7 @@ def open_rms(
     bin_dir: str = "",
     timeout_s: float = 30.0,
     *,
+    watch_s: float = 1.0,
     gate: str = "vjobgate",
     gate_reservation: str = "rmsplugin_gate",
     permit: Permit = nullcontext,
@@ -27,6 +28,7 @@ def open_rms(
         kind: ``auto`` takes pyslurm if it imports and was made for the running release of Slurm, else the commands.
         bin_dir: directory of the commands; empty: PATH.
         timeout_s: bound of one command.
+        watch_s: pause between two looks at the queue, for ``pulse``.
         gate: name of the gate's licence.
         gate_reservation: name of the reservation that takes the licence away from all jobs.
         permit: see ``SlurmCommands``.
@@ -34,7 +36,9 @@ def open_rms(
     Raises:
         SettingsError: the settings ask for pyslurm, and it cannot be used.
     """
-    commands = SlurmCli(bin_dir, timeout_s, gate=gate, gate_reservation=gate_reservation, permit=permit)
+    commands = SlurmCli(
+        bin_dir, timeout_s, watch_s=watch_s, gate=gate, gate_reservation=gate_reservation, permit=permit
+    )
     if kind == "cli":
         return commands
     try:

@@ -12,6 +12,7 @@ from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
 from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
+from rmsplugin.adapters.rms.slurm_queue_feed import QueueFeed
 from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 
@@ -35,6 +36,7 @@ class SlurmCli:
         bin_dir: str = "",
         timeout_s: float = 30.0,
         *,
+        watch_s: float = 1.0,
         gate: str = "vjobgate",
         gate_reservation: str = "rmsplugin_gate",
         prefix: Sequence[str] = (),
@@ -45,12 +47,15 @@ class SlurmCli:
         Args:
             bin_dir: directory of the commands; empty: PATH.
             timeout_s: bound of one command.
+            watch_s: pause between two looks at the queue, for ``pulse``.
             gate: name of the gate's licence.
             gate_reservation: name of the reservation that takes the licence away from all jobs.
             prefix: words before each command, to run it elsewhere.
             permit: see ``SlurmCommands``.
         """
-        self._run = SlurmCommands(bin_dir, timeout_s, prefix, permit).run
+        commands = SlurmCommands(bin_dir, timeout_s, prefix, permit)
+        self._run = commands.run
+        self._queue = QueueFeed(commands, watch_s, timeout_s)
         self._priorities = SlurmPriorities(lambda *words: self._run(*words))
         self._gate = gate
         self._gate_reservation = gate_reservation
@@ -112,12 +117,8 @@ class SlurmCli:
             return ()
 
     def pulse(self, partitions: Iterable[str]) -> str:
-        """See ``Rms.pulse``. One process, and a line for each array."""
-        text = self._run(
-            *("squeue", "-h", "-a", f"--partition={','.join(partitions)}"),
-            *("-O", "JobArrayID:64,StateCompact:8,PreemptTime:24,Reason:40"),
-        )
-        return slurm_text.pulse(text)
+        """See ``Rms.pulse``. One squeue tells it again and again, with a line for each array."""
+        return self._queue.latest(tuple(partitions))
 
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""

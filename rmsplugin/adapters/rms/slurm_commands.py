@@ -66,12 +66,7 @@ class SlurmCommands:
             RefusedError: Slurm refuses for any other reason.
         """
         path, timeout_s = os.path.join(self._bin_dir, program), self._timeout_s * questions
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
-        command = [path, *arguments]
-        if self._prefix:  # the prefix may have an environment of its own
-            command = [*self._prefix, "env", *(f"{name}={value}" for name, value in _VARIABLES.items()), *command]
-        else:
-            environment |= _VARIABLES
+        command, environment = self._command([path, *arguments])
         try:
             with self._permit():
                 done = subprocess.run(
@@ -97,6 +92,37 @@ class SlurmCommands:
         if done.returncode != 0 or (message and not done.stdout):
             raise meaning(message or f"{program} ended with status {done.returncode}")
         return done.stdout.decode("utf-8", "replace")
+
+    def follow(self, program: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command that tells something again and again: its output and its errors, each line at once.
+
+        It only asks, so it needs no permit. It ends by itself, at its next line, when its output is not read any more.
+
+        Raises:
+            UnavailableError: it cannot be started.
+        """
+        # The standard library of C keeps back what goes to a pipe until there is much of it.
+        command, environment = self._command(["stdbuf", "-oL", os.path.join(self._bin_dir, program), *arguments])
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except OSError as error:
+            raise UnavailableError(f"{error.filename or program} cannot be run: {error.strerror}") from None
+
+    def _command(self, words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The words of a process for this command, and its environment."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(_UNWANTED_VARIABLES)}
+        if self._prefix:  # the prefix may have an environment of its own
+            variables = (f"{name}={value}" for name, value in _VARIABLES.items())
+            return [*self._prefix, "env", *variables, *words], environment
+        return list(words), environment | _VARIABLES
 
 
 def _signal(status: int) -> int:

@@ -1,6 +1,6 @@
 """Queue watch: notices that users submit, hold or cancel jobs, since Slurm does not tell the engine.
 
-Slurm is asked now and then. A submitted batch job is noticed sooner: slurmctld keeps its script in one of ten
+Slurm tells its queue now and then. A submitted batch job is noticed sooner: slurmctld keeps its script in one of ten
 directories of its state. Reading when these directories changed costs Slurm nothing, and the first line of the script
 says whether the job is a vjob.
 """
@@ -18,7 +18,7 @@ from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.observe.allowance import Allowance
 from rmsplugin.errors import RmspluginError
 
-#: The share of all time that questions about Slurm's queue may take: a busy slurmctld is asked less often.
+#: The share of all time that looks for submitted jobs may take.
 MOST = 0.1
 #: The share of all time that cycles caused by the queue may take, and the most that a quiet time saves up, in seconds.
 #: The first of a thousand arrivals is served at once, and all of them together cause no storm of cycles.
@@ -63,7 +63,7 @@ class QueueWatch:
         self._submitted = _Submitted(monotonic)
 
     def ask_slurm(self) -> None:
-        """Ask Slurm."""
+        """Wake the engine if the queue has changed, as Slurm told it last."""
         with self._lock:
             try:
                 pulse = self._rms.pulse(self._partitions)

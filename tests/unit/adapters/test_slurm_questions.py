@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 
 CONFIGURATION = {
@@ -58,6 +60,46 @@ def pending() -> RmsJob:
         batch_host="",
         restarts=0,
     )
+
+
+def row(job: RmsJob, form: str) -> str:
+    """What squeue prints of the job in this format."""
+    *words, token = form.split("\x1f")
+    known = {"State": job.state.value, "Name": job.name, "JobID": str(job.job_id), "MinMemory": "96M"}
+    values = (known.get(word.strip(",").partition(":")[0], "0") for word in words)
+    return "".join(f"{value}\x1f" for value in values) + f"{token}\n"
+
+
+ROOM = replace(pending(), state=JobState.RUNNING, name=ROOM_NAME)
+RUNNING = replace(pending(), job_id=8, state=JobState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "more"),
+    [((ROOM,), {}), ((ROOM, RUNNING), {"sshare": 2}), ((ROOM, RUNNING, pending()), {"sshare": 2, "sprio": 2})],
+    ids=["idle", "running", "waiting"],
+)
+def test_the_processes_of_forty_cycles(
+    jobs: tuple[RmsJob, ...], more: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process costs a controller more than all that the engine does in a cycle in which nothing has changed.
+
+    A cycle looks at Slurm once if nothing has changed (tests/scenarios/test_idle_cycles.py). Here it does each 3 s.
+    """
+    commands, started, now = SlurmCli(), Counter[str](), 0.0
+
+    def run(*words: str, **options: Any) -> str:
+        started[words[0]] += 1
+        if words[0] == "squeue":
+            return "".join(row(job, words[-1]) for job in jobs)
+        return says(options, PriorityCalcPeriod="00:05:00")
+
+    monkeypatch.setattr(commands, "_run", run)
+    monkeypatch.setattr(commands._priorities, "_monotonic", lambda: now)
+    for cycle in range(40):
+        now = 3.0 * cycle
+        assert len(commands.snapshot().jobs) == len(jobs)
+    assert started == {"scontrol": 40, "squeue": 40, **more}
 
 
 def test_both_parts_of_priorities_are_asked_for_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
