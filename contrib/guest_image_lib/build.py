@@ -284,6 +284,7 @@ def install_modules(unpacked: Path, root: Path, work: Path) -> None:
     boot = closure(BOOT_MODULES, dependencies, builtin)
     for path in sorted({*boot, *closure(LATER_MODULES, dependencies, builtin)}):
         (target / _plain_name(path)).write_bytes(_plain(modules / path))
+    _lighten(sorted(target.glob("*.ko")))
     (target / "boot.list").write_text("".join(f"{_plain_name(path)}\n" for path in boot))
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         (target / name).write_text("")
@@ -304,6 +305,15 @@ def only(directory: Path, pattern: str) -> Path:
     if len(found) != 1:
         raise BuildError(f"the package is not made as expected: {len(found)} files match {directory.name}/{pattern}")
     return found[0]
+
+
+def _lighten(modules: Iterable[Path]) -> None:
+    """Take out of modules what costs an emulated guest time as it loads them, and serves nobody there.
+
+    BTF describes types to programs of BPF. The signature, which follows the ELF file and goes with it, is worth no more
+    than the image around it, which has none. The symbols stay: an oops names functions by them.
+    """
+    run(["strip", "--strip-debug", *(f"--remove-section={name}" for name in (".BTF", ".BTF.base")), *map(str, modules)])
 
 
 _OPEN = {".xz": lzma.open, ".gz": gzip.open}

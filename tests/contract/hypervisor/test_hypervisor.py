@@ -22,7 +22,9 @@ from contract.hypervisor.steps import (
     the_other_half,
 )
 from contract.hypervisor.worlds import (
+    COMPUTES,
     INSIDE,
+    KERNEL,
     MACHINE,
     MEMORY_MIB,
     SLACK_S,
@@ -37,7 +39,7 @@ from contract.hypervisor.worlds import (
     spec,
 )
 
-from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.platform.base import KernelImage, VMPower
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.hypervisor.machines import InvariantBreachedError
 from rmsplugin.errors import (
@@ -123,7 +125,7 @@ def test_counters_of_a_vm_that_computes_grow_and_hardly_those_of_one_that_stands
 def test_counters_of_a_vm_begin_anew_where_it_migrates_to(world: World) -> None:
     if isinstance(world, SimulatedWorld):
         world.hypervisor.set_demand(VM, 1)
-    boot(world)
+    boot(world, A, spec(image=KernelImage(*KERNEL, COMPUTES)))
     eventually(lambda: busy_s(world) > 4)
     before = busy_s(world)
     world.hypervisor.migrate(VM, A, B, timeout_s=60)

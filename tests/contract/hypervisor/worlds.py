@@ -54,6 +54,8 @@ HUNGRY = (
     "until grep -q 'MemAvailable: *.\\{1,4\\} kB' /proc/meminfo; do sleep 1; done; "
     f'cat {"/bin/busybox " * 60} >/x/y && echo ate all; while :; do sleep 9; done"'
 )
+#: A guest that never has nothing to do.
+COMPUTES = f'{SOONER}rdinit=/bin/sh -- -c "while :; do :; done"'
 #: A guest that says twice a second that it runs, and takes 64 KiB more each time.
 TICKS = (
     f'{SOONER}rdinit=/bin/sh -- -c "mount -t proc proc /proc; cd /lib/modules/*; '

@@ -71,6 +71,20 @@ def test_modules_are_found_where_the_kernel_package_has_them(
     assert (made / "virtio-net.ko").read_bytes() == b"virtio-net"
 
 
+def test_modules_are_without_what_only_costs_time_as_they_are_loaded(tmp_path: Path) -> None:
+    module = tmp_path / "one.ko"
+    sections = "".join(f'asm(".section {name},\\"a\\"; .long 1; .text");' for name in (".BTF", ".BTF.base", ".BTF_ids"))
+    source = f"{sections} static int inner(void) {{ return 1; }} int (*pointer)(void) = inner;"
+    subprocess.run(["gcc", "-g", "-c", "-x", "c", "-", "-o", module], input=source, text=True, check=True)
+    with module.open("ab") as file:
+        file.write(b"signed~Module signature appended~\n")
+    build._lighten([module])
+    listed = subprocess.run(["readelf", "-SsW", module], capture_output=True, text=True, check=True).stdout.split()
+    assert {".text", ".data", ".BTF_ids", "inner"} <= set(listed)
+    assert not {".BTF", ".BTF.base", ".debug_info"} & set(listed)
+    assert b"signature" not in module.read_bytes()
+
+
 def test_a_package_without_a_kernel_is_refused(tmp_path: Path) -> None:
     with pytest.raises(build.BuildError, match="0 files match"):
         build.only(tmp_path, "vmlinuz-*")

@@ -207,6 +207,25 @@ def test_without_a_host_key_of_its_own_a_guest_has_no_ssh_server(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
+    ("host_key", "loaded"), [(IDENTITY["dropbear_host_key"], "nfsv4\n"), ("", "")], ids=["ssh", "no ssh"]
+)
+def test_a_guest_loads_nfs_once_it_is_ready_if_somebody_can_come_to_mount_it(
+    tmp_path: Path, host_key: str, loaded: str
+) -> None:
+    shutil.copy(shutil.which("busybox") or "busybox", tmp_path / "busybox")
+    modprobe = tmp_path / "bin/modprobe"
+    modprobe.parent.mkdir()
+    modprobe.write_text('#!/busybox sh\necho "$@" >>/loaded\n')
+    modprobe.chmod(0o755)
+    (tmp_path / "loaded").touch()
+    with guest(tmp_path, told({**IDENTITY, "dropbear_host_key": host_key})) as (made, process):
+        made.wait_key()
+        made.listen()
+        seen(process)
+    assert (tmp_path / "loaded").read_text() == loaded
+
+
+@pytest.mark.parametrize(
     ("lines", "generator"),
     [({"seed": "not base64"}, "/dev/urandom"), ({}, "/dev/null"), ({"address": "10.9.8.7"}, "/dev/urandom")],
 )

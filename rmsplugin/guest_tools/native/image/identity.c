@@ -202,12 +202,13 @@ int identity_main(int argc, char **argv)
     bool listens = let_listen(pipe, value_of(config, "dropbear_host_key"));
     set_network(config);
     set_name(value_of(config, "hostname"), value_of(config, "address"));
-    if (listens) {
-        await_listening();
-        say("ready");
-    } else
+    if (!listens) {
         say("ready, without a host key: no ssh");
+        return EXIT_SUCCESS;
+    }
+    await_listening();
+    say("ready");
     if (!waits)
-        load_module("nfsv4"); /* wanted soon, but not at once */
+        load_module("nfsv4"); /* wanted soon, but not at once; by nobody where no engine can say what to mount */
     return EXIT_SUCCESS;
 }
