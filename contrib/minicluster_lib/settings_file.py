@@ -15,8 +15,10 @@ MEMORY_OVERHEAD_MIB = 128
 """A guest of 96 MiB was seen to take 222 MiB of its node under TCG."""
 IMAGE_OVERHEAD_MIB = 96
 """What the kernel and the tools of contrib/guest-image take of a VM (docs/decisions/0043)."""
-CMDLINE = "quiet cryptomgr.notests"
-"""An emulated guest takes a fifth of its boot to say what it does and to try its ciphers. Errors are still said."""
+CMDLINE = "quiet cryptomgr.notests initcall_blacklist=tracer_init_tracefs"
+"""An emulated guest takes a fifth of its boot to say what it does and to try its ciphers. Errors are still said.
+
+It takes as long to describe each event of its kernel, and of each module, to root's tracing tools (tracefs)."""
 
 _TEMPLATE = """\
 [engine]
