@@ -131,7 +131,7 @@ def test_a_deposed_engine_reaches_no_vm_through_the_agents(world: World) -> None
 @pytest.mark.needs("migrate")
 @pytest.mark.parametrize("fault", ["ended", "silenced"])
 def test_migration_to_an_unreachable_node(world: World, fault: str) -> None:
-    boot(world)
+    have_up(world)
     with getattr(world, fault)(B), at_most(SLACK_S), pytest.raises(UnavailableError):
         world.hypervisor.migrate(VM, A, B, timeout_s=60)
     assert power(world, A) is VMPower.RUNNING
