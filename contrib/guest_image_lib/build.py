@@ -1,4 +1,4 @@
-"""Build: make vmlinuz and initrd.img from Debian packages."""
+"""Build: make vmlinuz, vmlinux and initrd.img from Debian packages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from guest_image_lib import remembered
 from guest_image_lib.cpio import CpioWriter
+from guest_image_lib.kernel import KernelError, unpacked_kernel
 
 KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
 TOOL_PACKAGES = ("busybox-static", "dropbear-bin", "bash", "util-linux")
@@ -39,6 +40,9 @@ LATER_MODULES = ("nfsv4", "nfsv3", "nfs")
 
 # Characters of UTF-8, without which line editors and `wc -m` see bytes; other locales take megabytes each.
 LOCALE = Path("/usr/lib/locale/C.utf8")
+
+FILES = ("vmlinuz", "vmlinux", "initrd.img")
+"""What an image is: the kernel as Debian has it, the same one unpacked, and the initial file system."""
 
 _UNUSED_AFTER_S = 30 * 86400
 _HERE = Path(__file__).resolve().parent
@@ -127,7 +131,7 @@ def _ask_apt() -> remembered.Versions:
 
 
 def build(output: Path | None, progress: Callable[[str], None]) -> Path:
-    """Build the image, or find it in the cache; return the directory with vmlinuz and initrd.img.
+    """Build the image, or find it in the cache; return the directory with ``FILES``.
 
     Args:
         output: where the files are wanted besides the cache.
@@ -153,7 +157,7 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
     if output is None:
         return image
     output.mkdir(parents=True, exist_ok=True)
-    for name in ("vmlinuz", "initrd.img"):
+    for name in FILES:
         shutil.copyfile(image / name, output / name)
     return output
 
@@ -198,6 +202,10 @@ def _build_in(work: Path, inputs: Inputs) -> None:
     if len(kernels) != 1:
         raise BuildError(f"the packages are not made as expected: {len(kernels)} kernels in {' '.join(packages)}")
     shutil.copyfile(kernels[0], image / "vmlinuz")
+    try:
+        (image / "vmlinux").write_bytes(unpacked_kernel(kernels[0].read_bytes()))
+    except KernelError as error:
+        raise BuildError(f"the kernel of {packages[-1]} cannot be unpacked: {error}") from error
     root = work / "root"
     fill_root(root)
     install_modules(unpacked, root, work)

@@ -13,7 +13,7 @@ from guest_image_lib.debian import build_debian
 _EXAMPLES = """\
 examples:
   contrib/guest-image build                   # into the cache; prints the directory
-  contrib/guest-image build --output images/  # puts vmlinuz and initrd.img there
+  contrib/guest-image build --output images/  # puts vmlinuz, vmlinux and initrd.img there
   contrib/guest-image build-debian            # a qcow2 with Debian and cloud-init; prints its path
 """
 
@@ -27,7 +27,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    one = commands.add_parser("build", help="build vmlinuz and initrd.img, unless the cache has them")
+    one = commands.add_parser("build", help="build vmlinuz, vmlinux and initrd.img, unless the cache has them")
     one.add_argument("--output", type=Path, help="also put the files into this directory")
     debian = commands.add_parser("build-debian", help="build a disk image of Debian with cloud-init, for kind qcow2")
     debian.add_argument("--output", type=Path, help="also put debian.qcow2 into this directory")

@@ -54,7 +54,7 @@ def _boots_under_kvm(image_directory: Path) -> bool:
     command = [
         "qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-accel", "kvm", "-cpu", "host", "-machine", "pc", "-m", "128", "-serial", "stdio",
-        "-kernel", str(image_directory / "vmlinuz"), "-initrd", str(image_directory / "initrd.img"),
+        "-kernel", str(image_directory / "vmlinux"), "-initrd", str(image_directory / "initrd.img"),
         "-append", "console=ttyS0 panic=-1",
     ]  # fmt: skip
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

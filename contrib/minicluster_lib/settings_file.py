@@ -76,7 +76,7 @@ options = "{mount_options}"
 
 [image.default]
 kind = "kernel"
-kernel = "{images}/vmlinuz"
+kernel = "{images}/vmlinux"
 initrd = "{images}/initrd.img"
 cmdline = "{cmdline}"
 waits = true

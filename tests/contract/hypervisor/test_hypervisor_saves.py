@@ -181,7 +181,7 @@ def test_state_of_another_vm_is_refused(world: World) -> None:
 def test_restore_that_qemu_refuses_leaves_nothing(world: World) -> None:
     boot(world)
     saved(world)
-    lost = spec(image=KernelImage("/nowhere/vmlinuz", "/nowhere/initrd"))
+    lost = spec(image=KernelImage("/nowhere/vmlinux", "/nowhere/initrd"))
     with pytest.raises(OperationFailedError):
         world.hypervisor.restore(A, lost, world.state_path(VM), timeout_s=60)
     assert world.hypervisor.list_vms(A) == {}
@@ -197,7 +197,7 @@ def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
     assert world.on(A, "cp", "-r", "/var/lib/rmsplugin-images", "/tmp/images").returncode == 0
     assert world.on(A, "cp", spec().config_path, "/tmp/config").returncode == 0
     moved = spec(
-        image=KernelImage("/tmp/images/vmlinuz", "/tmp/images/initrd.img", "quiet"),
+        image=KernelImage("/tmp/images/vmlinux", "/tmp/images/initrd.img", "quiet"),
         config_path="/tmp/config",
         console_log="/tmp/console",
     )
@@ -206,7 +206,7 @@ def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
         world.hypervisor.restore(A, moved, world.state_path(VM), timeout_s=60)
     world.hypervisor.unpause(A, VM, timeout_s=20)
     arguments = world.on(A, "ps", "axww", "-o", "args").stdout
-    assert all(path in arguments for path in ("/tmp/images/vmlinuz", "/tmp/images/initrd.img", "/tmp/config"))
+    assert all(path in arguments for path in ("/tmp/images/vmlinux", "/tmp/images/initrd.img", "/tmp/config"))
     assert "/var/lib/rmsplugin" not in arguments
     assert world.exists(A, "/tmp/console")
 

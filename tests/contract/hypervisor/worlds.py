@@ -32,7 +32,7 @@ MEMORY_MIB = 112
 INSIDE = os.environ.get(in_head.VARIABLE)
 #: What emulated kernels of all these guests leave undone.
 SOONER = f"{CMDLINE} "
-KERNEL = ("/var/lib/rmsplugin-images/vmlinuz", "/var/lib/rmsplugin-images/initrd.img")
+KERNEL = ("/var/lib/rmsplugin-images/vmlinux", "/var/lib/rmsplugin-images/initrd.img")
 #: A usual guest, and what all that are waited for say first.
 UP = "as init process"
 READY = "rmsplugin-guest: ready"
