@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from contract.newer_release import VERSION, newer_release
 from contract.zookeeper_ensemble import JAR
 from e2e.cluster import PROGRAM, SHARED, Cluster
 from e2e.conftest import minicluster
@@ -36,14 +38,15 @@ def cluster() -> Iterator[Cluster]:
     yield from minicluster("hold", "--fronts", "2")
 
 
-@pytest.fixture
-def ensemble(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
-    """A ZooKeeper server in the head's network, which outlives both engines."""
-    settings = tmp_path / "zoo.cfg"
-    settings.write_text(_ZOO.format(tmp_path / "zookeeper"))
+@pytest.fixture(scope="module")
+def ensemble(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A ZooKeeper server in the head's network, which outlives both engines. A new one would count from low again."""
+    directory = tmp_path_factory.mktemp("zookeeper")
+    settings = directory / "zoo.cfg"
+    settings.write_text(_ZOO.format(directory / "data"))
     guard = ("setpriv", "--pdeathsig", "KILL", *cluster.in_network_of("head"))
     java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), _SERVER, str(settings)]
-    with (tmp_path / "zookeeper.log").open("w") as said:
+    with (directory / "log").open("w") as said:
         server = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     yield
     server.kill()
@@ -53,6 +56,8 @@ def ensemble(cluster: Cluster, tmp_path: Path) -> Iterator[None]:
 def write_settings(cluster: Cluster) -> None:
     """The same settings on all hosts, but for what is an engine's own: its state directory and its address."""
     text = cluster.host_path("head", "/etc/rmsplugin/rmsplugin.toml").read_text()
+    if _CLUSTER in text:
+        return
     url = f'url = "http://{HEAD}:6830'
     assert text.count(url) == text.count("[slurm]\n") == 1
     text = text.replace(f'{url}"', f'{url} http://{OTHER}:6830"\ntrusted_hosts = ["{HEAD}", "{OTHER}"]')
@@ -77,26 +82,35 @@ def make_controller(cluster: Cluster) -> None:
 
 
 class Controller:
-    """The engine on front2."""
+    """An engine on front2, or on the head; ``code``: where a release other than this one is, inside."""
 
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
-        self._log = directory / "front2.log"
-        places = {"HOME": STATE, "XDG_CACHE_HOME": f"{STATE}/cache", "XDG_CONFIG_HOME": f"{STATE}/config"}
+    def __init__(self, cluster: Cluster, directory: Path, host: str = "front2", code: str = "") -> None:
+        state = STATE if host == "front2" else "/var/lib/rmsplugin"
+        self._host, self._log = host, directory / f"{host}{'-newer' if code else ''}.log"
+        places = {"HOME": state, "XDG_CACHE_HOME": f"{state}/cache", "XDG_CONFIG_HOME": f"{state}/config"}
         places["XDG_RUNTIME_DIR"] = "/run/rmsplugin/runtime"
+        places |= {"PYTHONPATH": code} if code else {}
         words = ["env", *(f"{name}={place}" for name, place in places.items()), str(PROGRAM), "engine"]
         with self._log.open("w") as said:
             self.process = subprocess.Popen(
-                cluster.entering(*words, host="front2", user="slurm"),
+                cluster.entering(*words, host=host, user="slurm"),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
             )
 
+    def end(self, cluster: Cluster) -> None:
+        """As `systemctl stop` does."""
+        for pid, words in Machine(cluster).processes(self._host).items():
+            if words[-3:-1] == [str(PROGRAM), "engine"]:
+                os.kill(pid, signal.SIGTERM)
+        self.process.wait(60)
+
     def said(self) -> str:
         return self._log.read_text()
 
     def wait(self, cluster: Cluster, words: str, timeout_s: float) -> None:
-        cluster.wait(f"{words!r} on front2", lambda: words in self.said(), timeout_s, self.said)
+        cluster.wait(f"{words!r} on {self._host}", lambda: words in self.said(), timeout_s, self.said)
 
 
 @pytest.fixture
@@ -135,6 +149,15 @@ def wait_leader(cluster: Cluster, host: str) -> None:
     cluster.wait(f"{host} to lead", leads, 120, lambda: cluster.plugin("status"))
 
 
+def checked(cluster: Cluster, host: str) -> dict[str, str]:
+    """What `rmsplugin check` on that host says of several engines: by subject the last finding. None is an error."""
+    told = cluster.run(str(PROGRAM), "check", "--quick", "--json", host=host)
+    subjects = {"ensemble", "controllers", "clocks", "epochs", "munge", SHARED}
+    found = [each for each in json.loads(told.out)["findings"] if each["subject"] in subjects]
+    assert [each for each in found if each["level"] == "error"] == []
+    return {each["subject"]: each["what"] for each in found}
+
+
 def do(cluster: Cluster, *words: str) -> None:
     told = cluster.plugin(*words)
     assert told.code == 0, shlex.join(words) + told.err
@@ -147,6 +170,12 @@ def accepted(cluster: Cluster, *words: str) -> None:
 
 def test_vjobs_outlive_the_host_of_the_engine_that_leads(cluster: Cluster, controller: Controller) -> None:
     wait_leader(cluster, "head")
+    for host in ("head", "front2"):
+        found = checked(cluster, host)
+        assert found.keys() == {"ensemble", "controllers", "clocks", "epochs", "munge", SHARED}
+        assert found["epochs"].startswith("all 3 nodes that answer obey no engine before epoch")
+        assert "have the same key for nodes" in found["controllers"] and "is the one of all" in found[SHARED]
+        assert ("head" in found["munge"]) == (host == "front2")
     runs, sleeps = count(cluster), count(cluster)
     wait_number(cluster, runs, 2)
     wait_number(cluster, sleeps, 2)
@@ -179,3 +208,56 @@ def test_vjobs_outlive_the_host_of_the_engine_that_leads(cluster: Cluster, contr
     assert cluster.qemus(runs) == [] and len(cluster.qemus(sleeps)) == 1
     accepted(cluster, "resume", str(runs))
     finish(cluster, runs, sleeps)
+
+
+def hand_over(cluster: Cluster, to: str) -> float:
+    """Have the engine on that host lead, once it stands by. Returns after how many seconds it answered."""
+    cluster.wait(f"{to} to stand by", lambda: f"stands by: {to}" in cluster.plugin("status").out, 60)
+    told = cluster.plugin("handover", "--to", to, "--json")
+    assert told.code == 0, told.err
+    answer = json.loads(told.out)
+    assert answer["to"] == to
+    return float(answer["seconds"])
+
+
+def release_that_leads(cluster: Cluster) -> str:
+    return str(json.loads(cluster.plugin("status", "--json").out)["version"])
+
+
+def test_controllers_are_upgraded_one_by_one_while_vjobs_run(
+    cluster: Cluster, controller: Controller, tmp_path: Path
+) -> None:
+    """The last test of this file: the releases before cannot read the ledger after it."""
+    wait_leader(cluster, "head")
+    runs, moves = count(cluster), count(cluster)
+    wait_number(cluster, runs, 2)
+    wait_number(cluster, moves, 2)
+    newer_release(cluster.directory / "shared" / "home")
+    controller.end(cluster)
+    newer = Controller(cluster, tmp_path, "front2", "/home/newer")
+    newer.wait(cluster, "stands by", 60)
+
+    do(cluster, "migrate", str(moves), "--no-wait")
+    took = [hand_over(cluster, "front2")]
+    assert release_that_leads(cluster) == VERSION
+    wait_number(cluster, runs, 2)
+    wait_number(cluster, moves, 2)
+    assert len(cluster.qemus(runs)) == len(cluster.qemus(moves)) == 1
+    cluster.wait("the head to stand by", lambda: "stands by: head" in cluster.plugin("status").out, 60)
+    assert "cannot take over: its release" in cluster.plugin("status").out
+    refused = cluster.plugin("handover")
+    assert refused.code == 1 and "cannot read this ledger: nothing was done" in refused.err
+
+    cluster.kill("head", "engine")
+    head = Controller(cluster, tmp_path, "head", "/home/newer")
+    try:
+        head.wait(cluster, "stands by", 60)
+        took += [hand_over(cluster, "head"), hand_over(cluster, "front2"), hand_over(cluster, "head")]
+        cluster.wait("nothing to be degraded", lambda: "degraded" not in cluster.plugin("status").out, 60)
+        assert max(took) < 8, took  # 1.5 to 1.8 on two cores
+        do(cluster, "suspend", str(runs))
+        do(cluster, "resume", str(runs))
+        finish(cluster, runs, moves)
+    finally:
+        for each in (head, newer):
+            each.end(cluster)
