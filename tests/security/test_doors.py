@@ -108,6 +108,7 @@ def test_a_front_speaks_for_its_own_wrappers_only(site: Site, verb: str) -> None
 _ACTS = (
     ("POST", "/v1/pause"),
     ("POST", "/v1/unpause"),
+    ("POST", "/v1/handover"),
     ("POST", "/v1/nodes/n1/gone"),
     ("POST", "/v1/nodes/n1/back"),
     ("POST", "/v1/nodes/n1/fence"),

@@ -666,13 +666,20 @@ def test_status_shows_what_is_held_back_and_operators_let_it_through(served: Ser
 
 
 @as_root
-def test_only_operators_confirm(served: Served) -> None:
+def test_only_operators_confirm_and_hand_over(served: Served) -> None:
     hold_back(served, 12)
     idler = Idlers(served, 1, 1, "")
     try:
         assert idler.ask("POST", "/v1/confirm") == "HTTP/1.1 403"
+        assert idler.ask("POST", "/v1/handover") == "HTTP/1.1 403"
     finally:
         idler.end()
+
+
+def test_an_engine_that_is_alone_hands_over_to_nobody(served: Served) -> None:
+    status, answer = served.ask("POST", "/v1/handover")
+    assert status == 409 and "this engine is alone" in answer["error"]
+    assert served.ask("GET", "/v1/status")[1]["cluster"] is None
 
 
 def test_states_that_were_put_aside_are_listed_and_dropped(served: Served) -> None:
