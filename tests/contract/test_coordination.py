@@ -292,6 +292,31 @@ def test_without_a_quorum_nobody_acts_and_each_leader_of_the_servers_raises_epoc
         tree.close()
 
 
+def test_the_one_that_is_chosen_leads_next_and_all_say_the_time(ensemble: Ensemble, folder: str) -> None:
+    kind = OnZooKeeper(ensemble.addresses, folder, LONG_S)
+    try:
+        first, second, third = (kind.coordination() for _ in range(3))
+        first.campaign()
+        for each in (second, third):
+            campaign_in_vain(each)
+        first.have_next(third.node)
+        first.campaign()
+        for each in (second, third):
+            assert "engine1 leads" in campaign_in_vain(each)
+        wait_until(lambda: first.members() == ("engine1", "engine3", "engine2"), "the second one makes way")
+        assert all(abs(each.ahead_s or 9.0) < 1 for each in first.standing())
+        epoch = first.epoch
+        first.resign(at_rest=True)
+        campaign_until_leading(third)
+        assert third.epoch > epoch and "engine3 leads" in campaign_in_vain(second)
+        epoch = third.epoch
+        third.resign(at_rest=True)
+        campaign_until_leading(second)
+        assert second.epoch > epoch, "epochs go on growing along the line"
+    finally:
+        kind.close()
+
+
 def test_each_server_says_its_version_and_its_part(ensemble: Ensemble) -> None:
     found = ask_servers(ensemble.addresses)
     assert sorted(each.mode for each in found) == ["follower", "follower", "leader"]
