@@ -149,14 +149,15 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
         return True
     told_to_end = threading.Event()
     before = {number: signal.signal(number, lambda *_: told_to_end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    sdnotify.SystemdNotifier().notify("READY=1\nSTATUS=standing by")
-    leads = leadership.wait(told_to_end)
+    notifier = sdnotify.SystemdNotifier()
+    notifier.notify("READY=1\nSTATUS=standing by")
+    leads = leadership.wait(told_to_end, lambda why: notifier.notify(f"STATUS=waiting: {why}"))
     for number, handler in before.items():
         signal.signal(number, handler)
     if leads:
         leadership.keep(_end_at_once)
         log.info("this engine leads, with epoch %d of the ensemble", leadership.lease.epoch)
-        sdnotify.SystemdNotifier().notify("STATUS=leading")
+        notifier.notify("STATUS=leading")
     return leads
 
 

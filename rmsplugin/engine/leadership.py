@@ -21,8 +21,12 @@ class Leadership:
         self._period_s = period_s
         self._closed = threading.Event()
 
-    def wait(self, told_to_end: threading.Event) -> bool:
+    def wait(self, told_to_end: threading.Event, tell: Callable[[str], object] = lambda why: None) -> bool:
         """Wait until this engine leads, or is told to end. Returns whether it leads.
+
+        Args:
+            told_to_end: set when it is.
+            tell: called with the reason, where it is another one than before.
 
         Raises:
             RefusedError: it can never lead here.
@@ -36,6 +40,7 @@ class Leadership:
                 # Sentences with a count-down differ at each time, and say the same.
                 if said != (said := str(error).partition(",")[0]):
                     log.info("waiting: %s", error)
+                    tell(str(error))
             told_to_end.wait(self._period_s)
         return False
 

@@ -44,8 +44,9 @@ class Lease:
 def test_it_waits_until_it_leads_and_says_once_for_what(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     lease = Lease(refusals=4)
-    assert Leadership(lease, 0.0).wait(threading.Event())
-    assert lease.held()
+    told: list[str] = []
+    assert Leadership(lease, 0.0).wait(threading.Event(), told.append)
+    assert lease.held() and told[0] == "one leads; waits 3 s" and len(told) == 4
     assert len(caplog.messages) == 4, "each sentence that is another one"
     caplog.clear()
     assert Leadership(Lease(refusals=3), 0.0).wait(threading.Event())
