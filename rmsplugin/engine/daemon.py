@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import pwd
@@ -78,6 +79,8 @@ _WRAPPERS_S = 1.0
 _CLOCK_S = 10.0
 #: The answer to who has the lead handed over may take so long: later it would be refused, in seconds.
 _ANSWER_S = 0.2
+#: Seconds between two looks whether a child of the program before has ended.
+_REAP_S = 0.5
 #: Seconds between two tries of a write to the shared directory.
 _SHARED_S = 5.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
@@ -151,7 +154,12 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
     before = {number: signal.signal(number, lambda *_: told_to_end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     notifier = sdnotify.SystemdNotifier()
     notifier.notify("READY=1\nSTATUS=standing by")
+    over = threading.Event()
+    reaper = threading.Thread(target=_reap, args=(over,), name="reaper", daemon=True)
+    reaper.start()
     leads = leadership.wait(told_to_end, lambda why: notifier.notify(f"STATUS=waiting: {why}"))
+    over.set()
+    reaper.join()
     for number, handler in before.items():
         signal.signal(number, handler)
     if leads:
@@ -159,6 +167,13 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
         log.info("this engine leads, with epoch %d of the ensemble", leadership.lease.epoch)
         notifier.notify("STATUS=leading")
     return leads
+
+
+def _reap(over: threading.Event) -> None:
+    """Take the ends of children that the program before has left in this process. There are no others yet."""
+    with contextlib.suppress(ChildProcessError):
+        while not over.wait(_REAP_S):
+            os.waitpid(-1, os.WNOHANG)
 
 
 def _end_at_once(why: str) -> None:

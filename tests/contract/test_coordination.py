@@ -429,10 +429,10 @@ def test_the_lead_is_handed_over_at_once_and_back_and_the_process_stands_by(
     start_controller: Callable[[str], EngineProcess], tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
-        # An act is always under way: the engine asks again as soon as there is an answer.
+        # An act is always under way: the engine asks again as soon as there is an answer. One squeue stays.
         (tmp_path / name).mkdir(mode=0o700)
-        for command in ("scontrol", "squeue"):
-            (tmp_path / name / command).write_text("#!/bin/sh\nsleep 0.3; exit 1\n")
+        for command, does in (("scontrol", "sleep 0.3; exit 1"), ("squeue", "while echo; do sleep 0.2; done")):
+            (tmp_path / name / command).write_text(f"#!/bin/sh\n{does}\n")
             (tmp_path / name / command).chmod(0o755)
     one = start_controller("one")
     wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
@@ -444,6 +444,7 @@ def test_the_lead_is_handed_over_at_once_and_back_and_the_process_stands_by(
         assert engine_in(tmp_path / other.name).events()[-1]["kind"] == "handed-over"
         wait_until(lambda leader=leader: "stands by" in leader.said().rpartition("begins anew")[2], "it stands by")
     assert one.process.poll() is None and two.process.poll() is None
+    wait_until(lambda: not zombies_of(two.process.pid), "children of the program before are taken leave of")
     assert " waits " not in one.said() + two.said(), "nobody waits for one that has ended with nothing under way"
     two.process.terminate()
     assert two.process.wait(PATIENCE_S) == 0, "it has the signals of a program that was just started"
@@ -561,6 +562,17 @@ def test_one_engine_without_any_service_is_of_the_first_epoch_and_a_second_is_re
     finally:
         for engine in engines:
             engine.end()
+
+
+def zombies_of(parent: int) -> list[str]:
+    """The children of a process that have ended, and that it has not asked for."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            name, _, fields = path.read_text().rpartition(")")
+            if fields.split()[:2] == ["Z", str(parent)]:
+                found.append(name)
+    return found
 
 
 def engine_in(directory: Path) -> Engine:
