@@ -49,6 +49,8 @@ _VERIFY_S = 3600.0
 _FENCE_S = 7300.0
 #: A node that does not answer is noticed at the bound of a connection.
 _GONE_S = 120.0
+# Others go to the end of the line first; one that was killed is there until its session has ended, which is a minute at most.
+_MAKE_WAY_S = 90.0
 #: The most rows that the engine tells at once.
 _MOST_ROWS = 10_000
 
@@ -327,7 +329,7 @@ class Engine:
 
     def handover(self, *, to: str = "") -> answers.Handover:
         """Have an engine that stands by lead, that on the host ``to`` or any. The answer comes before it does."""
-        return cast("answers.Handover", self._post("/v1/handover", {"to": to}))
+        return cast("answers.Handover", self._post("/v1/handover", {"to": to}, _MAKE_WAY_S))
 
     def confirm(self, vjobs: Sequence[str]) -> list[str]:
         """What is held back about these vjobs is true. Returns the vjobs on which the next cycle acts."""

@@ -60,4 +60,5 @@ class Hosts:
             writes,
             asked=lambda _: self.servers,
             time_of_day=self.clock,
+            clock=self.clock,
         )

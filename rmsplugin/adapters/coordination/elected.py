@@ -108,6 +108,11 @@ class Elected:
         """The node of its own place in the line; empty if it has none. May be asked by all threads."""
         return self._line.node
 
+    @property
+    def session_s(self) -> float:
+        """The seconds after which an engine of which nothing is heard is in the line no more."""
+        return self._candidate.session_s
+
     def have_next(self, node: str) -> None:
         """As a leader, have those who wait before that node's engine go to the end; empty: as they wait.
 

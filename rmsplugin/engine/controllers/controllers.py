@@ -32,6 +32,7 @@ class Controllers:
         *,
         asked: Callable[[Sequence[str]], list[ServerFact]] = ask_servers,
         time_of_day: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Have seen nothing yet.
 
@@ -42,9 +43,10 @@ class Controllers:
             writes: to the shared directory; None if there is none.
             asked: asks servers.
             time_of_day: the host's clock.
+            clock: one that nobody sets.
         """
         self._elected, self._about, self._addresses, self._asked = elected, about, servers, asked
-        self._writes = writes
+        self._writes, self._clock = writes, clock
         self._since = time_of_day()
         self._others: tuple[Standing, ...] | None = None  # None: not seen yet
         self._own: Standing | None = None
@@ -60,7 +62,7 @@ class Controllers:
         try:
             self._see_others()
         except UnavailableError:
-            self._silent_since = self._silent_since or time.monotonic()
+            self._silent_since = self._silent_since or self._clock()
 
     def _see_others(self) -> tuple[Standing, ...]:
         standing = self._elected.standing()
@@ -83,7 +85,7 @@ class Controllers:
     def _degraded(self) -> list[str]:
         found = []
         if (since := self._silent_since) is not None:
-            silent_s = time.monotonic() - since
+            silent_s = self._clock() - since
             found.append(f"the ensemble has not answered for {silent_s:.0f} s: without it this engine ends soon")
         found += degraded_ensemble(self._servers)
         if self._others is not None:
@@ -126,10 +128,11 @@ class Controllers:
         """
         chosen = self._choose(to)
         self._elected.have_next(chosen.node)
-        deadline = time.monotonic() + _MAKE_WAY_S
+        # One that was killed is in the line until its session has ended.
+        deadline = self._clock() + self._elected.session_s + _MAKE_WAY_S
         try:
             while not (others := self._see_others()) or others[0].node != chosen.node:
-                if time.monotonic() > deadline:
+                if self._clock() > deadline:
                     raise RefusedError(
                         f"{others[0].name if others else 'another engine'} stands before {chosen.name}, and does not "
                         "make way: end it, or let it be the next one"

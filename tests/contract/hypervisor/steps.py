@@ -111,7 +111,7 @@ def finds_no_space(world: World, save: Callable[[], None], checkpoint: int = 0) 
     Nobody can say then what became of the save, until libvirtd is there again.
     """
     before = world.starts_of_libvirtd(A) if isinstance(world, LibvirtWorld) else 0
-    with world.leave_room(A, 20):
+    with world.leave_room(A, 8):
         with pytest.raises((NoSpaceError, UnavailableError)) as failure:
             save()
         if failure.type is UnavailableError:

@@ -221,9 +221,27 @@ def test_nobody_or_a_host_without_an_engine_is_refused() -> None:
         leader.next("")
 
 
+def waits_with(hosts: Hosts, alive: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the leader waits time passes, and these engines are heard of."""
+
+    def sleep(seconds: float) -> None:
+        hosts.clock.now += seconds
+        for name in alive:
+            hosts.engines[name].standing()
+
+    monkeypatch.setattr(controllers.time, "sleep", sleep)  # type: ignore[attr-defined]
+
+
+def test_one_that_was_killed_is_waited_for_until_its_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = Hosts("head", "backup", "third")
+    waits_with(hosts, ["head", "third"], monkeypatch)
+    monkeypatch.setattr(controllers, "_MAKE_WAY_S", 1.0)  # less than a session
+    assert hosts.leader().next("third").name == "third:1"
+
+
 def test_where_one_does_not_make_way_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = Hosts("head", "backup", "third")
-    monkeypatch.setattr(controllers, "_MAKE_WAY_S", 0.0)
+    waits_with(hosts, ["head", "backup", "third"], monkeypatch)
     leader = hosts.leader()
     with pytest.raises(RefusedError, match=r"backup:1 stands before third:1, and does not make way"):
         leader.next("third")
