@@ -49,7 +49,7 @@ _VERIFY_S = 3600.0
 _FENCE_S = 7300.0
 #: A node that does not answer is noticed at the bound of a connection.
 _GONE_S = 120.0
-# Others go to the end of the line first; one that was killed is there until its session has ended, which is a minute at most.
+# Others go to the end of the line first; a killed one is there until its session has ended, which is a minute at most.
 _MAKE_WAY_S = 90.0
 #: The most rows that the engine tells at once.
 _MOST_ROWS = 10_000
