@@ -50,11 +50,11 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Map
     local = ClockedLease(Local(state_dir))
     if cluster.coordination == "local":
         return Opened(local)
+    if shared:
+        local.acquire()
     tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
     host = socket.gethostname()
     place = f"the shared directory {shared}" if shared else f"{host}:{state_dir.resolve()}"
-    if shared:
-        local.acquire()
     candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings), about or {})
     elected = Elected(tree, cluster.path, candidate, steady_s)
     return Opened(BothLeases(ClockedLease(elected), local), elected)

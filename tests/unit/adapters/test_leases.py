@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -148,8 +149,10 @@ def test_an_engine_that_no_ensemble_answers_does_not_lead(tmp_path: Path) -> Non
 def test_with_a_shared_directory_an_engine_has_its_state_directory_from_the_beginning(tmp_path: Path) -> None:
     """Nobody must win the ensemble's election, and then wait for a stopped engine of its own host."""
     lease = open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").lease
+    before = threading.active_count()
     with pytest.raises(UnavailableError, match="another engine runs on"):
         open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b")
+    assert threading.active_count() == before, "who is refused does not try to reach the ensemble for ever"
     lease.release()
     open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").lease.release()
 
