@@ -48,6 +48,8 @@ _MS_BIND = 4096
 _PR_SET_THP_DISABLE = 41
 _MAP_POPULATE = 0x8000  # Python has it since 3.10
 _LAST = 19
+#: So often it is looked for processes that still step back: what changes its own priority is not fought for ever.
+_LOOKS = 10
 _START_S = 5
 # Requests of ioctl for sockets, and flags, of <linux/sockios.h>, <linux/if.h> and <linux/route.h>.
 _SIOCADDRT, _SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x890B, 0x8913, 0x8914
@@ -216,11 +218,19 @@ def _signal_managers(among: list[int], number: int) -> None:
 def _let_go(held: list[int]) -> None:
     """Let the processes go, and those that they have started meanwhile: root's, or children of process 1."""
     _signal_managers(held, signal.SIGCONT)
-    for process in _processes():
-        with contextlib.suppress(OSError):
-            if process in held or os.stat(f"/proc/{process}").st_uid == 0 or _parent_of(process) == 1:
-                for thread in os.listdir(f"/proc/{process}/task"):
-                    _change_priority(int(thread), _LAST, 0)
+    for _ in range(_LOOKS):
+        # What one that still steps back starts after a look steps back, too.
+        if sum(_come_back(process, held) for process in _processes()) == 0:
+            return
+
+
+def _come_back(process: int, held: list[int]) -> bool:
+    """Return whether the process stepped back until now, and was to come back."""
+    with contextlib.suppress(OSError):
+        if process in held or os.stat(f"/proc/{process}").st_uid == 0 or _parent_of(process) == 1:
+            threads = os.listdir(f"/proc/{process}/task")
+            return sum(_change_priority(int(thread), _LAST, 0) for thread in threads) > 0
+    return False
 
 
 def _processes() -> list[int]:
