@@ -89,7 +89,8 @@ def write_at_once(cluster: Cluster, program: str, kinds: Sequence[str]) -> int:
     for job, elements in jobs.items():
         cluster.wait(f"job {job}", lambda job=job: not cluster.run("squeue", "-h", "-j", str(job)).out.strip(), 400)
         rows = cluster.accounted(job, "ExitCode", elements)
-        assert {row["State"] for row in rows} == {"COMPLETED"}, (rows, cluster.describe(job))
+        said = [path.read_text() for path in place.glob(f"slurm-{job}*.out")]
+        assert {row["State"] for row in rows} == {"COMPLETED"}, (said, rows)
     return together
 
 
