@@ -1,0 +1,138 @@
+"""Epoch files: a text that one leader after the other writes on a shared directory, each to a file of its own epoch.
+
+A leader that was stopped, and goes on when another one leads, writes to its own file still: nobody reads that. Two
+things keep a reader from a text that the next leader does not know of:
+
+* A reader takes the file with the highest epoch, and looks again afterwards whether there is a higher one by now.
+* A new leader first writes what it has read under its own epoch (``begin``), and then reads the file before again. If
+  that has changed meanwhile, the leader writes again. From the first write on no reader takes the file before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmsplugin.errors import UnavailableError
+
+#: How many files are kept.
+KEPT = 3
+#: How often a reader tries again when a new leader has begun meanwhile.
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EpochText:
+    """What a leader has written."""
+
+    epoch: int
+    name: str  # the path of the file, for messages
+    text: str
+
+
+class EpochFiles:
+    """The files ``NAME-EPOCH.json`` of one directory."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        """Read nothing yet; the directory is made by the first ``write``."""
+        self._directory, self._name = directory, name
+        self._pattern = re.compile(re.escape(name) + r"-([1-9][0-9]*)\.json")
+
+    def newest(self, *, below: int | None = None) -> EpochText | None:
+        """The text of the highest epoch, of those below ``below`` if that is given; None if there is none.
+
+        Raises:
+            UnavailableError: the directory cannot be read, or leaders follow each other faster than it is read.
+        """
+        with self._saying("read"):
+            for _ in range(_TRIES):
+                self._look_anew()
+                epochs = self._epochs(below)
+                if not epochs:
+                    return None
+                path = self._path(epochs[-1])
+                try:
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                except FileNotFoundError:
+                    continue  # removed by a leader of a higher epoch
+                self._look_anew()
+                if self._epochs(below)[-1:] == epochs[-1:]:
+                    return EpochText(epochs[-1], str(path), text)
+        raise UnavailableError(f"{self._directory}: one leader follows the other; it is read again later")
+
+    def begin(self, epoch: int, first: Callable[[EpochText | None, int], str]) -> str:
+        """Write the first text of a new leader, made of that of the leader before. Returns it.
+
+        Args:
+            epoch: of the new leader.
+            first: makes it of what was read (None: there was none), and of the number of those written before it, which
+                is not 0 if the leader before has written again meanwhile.
+
+        Raises:
+            UnavailableError: see ``newest`` and ``write``. Nothing may be given before it has succeeded.
+        """
+        before, count = self.newest(below=epoch), 0
+        while True:
+            text = first(before, count)
+            self.write(epoch, text)
+            again = self.newest(below=epoch)
+            if again == before:
+                return text
+            before, count = again, count + 1
+
+    def write(self, epoch: int, text: str) -> None:
+        """Write the text of a leader, in place of the one that it wrote before, and remove old leaders' files.
+
+        Raises:
+            UnavailableError: it could not be written; it may be there all the same.
+        """
+        path = self._path(epoch)
+        with self._saying("written"):
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new = self._directory / f".{self._name}-{uuid.uuid4().hex}"
+            try:
+                with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.rename(path)
+            finally:
+                new.unlink(missing_ok=True)
+            descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            for old in self._epochs(epoch)[: 1 - KEPT]:
+                self._path(old).unlink(missing_ok=True)
+
+    def _path(self, epoch: int) -> Path:
+        return self._directory / f"{self._name}-{epoch}.json"
+
+    def _epochs(self, below: int | None) -> list[int]:
+        """The epochs of the files that are there, the lowest first."""
+        try:
+            found = (self._pattern.fullmatch(name) for name in os.listdir(self._directory))
+        except FileNotFoundError:
+            return []
+        epochs = sorted(int(each[1]) for each in found if each)
+        return epochs if below is None else [epoch for epoch in epochs if epoch < below]
+
+    def _look_anew(self) -> None:
+        """Have this host's NFS ask the server for the names: it does after a change of its own in the directory."""
+        name = self._directory / f".{self._name}-{uuid.uuid4().hex}"
+        with contextlib.suppress(FileNotFoundError):
+            os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+            name.unlink()
+
+    @contextlib.contextmanager
+    def _saying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UnavailableError(f"{self._directory} cannot be {what} now: {error.strerror or error}") from None
