@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from rmsplugin.decision.result import Reason, ReasonCode
-from rmsplugin.groups.assignment import Assigned, assign
+from rmsplugin.groups.assignment import assign
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.merging import merge, parameters_of
 from rmsplugin.groups.splitting import Part, split

@@ -21,7 +21,8 @@ from bench.measure import Report, progress
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision
-from rmsplugin.groups.assignment import Assigned, assign
+from rmsplugin.groups.assignment import assign
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import Group, form
 from rmsplugin.groups.proposing import Memory, remembered
 from rmsplugin.groups.splitting import split

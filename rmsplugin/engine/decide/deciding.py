@@ -24,7 +24,7 @@ from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
 from rmsplugin.engine.observe.observation import Observation
-from rmsplugin.groups.assignment import Assigned
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import Formed
 from rmsplugin.groups.proposing import Memory
 from rmsplugin.model.capabilities import Capabilities

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.decide.parameters import most_processes
-from rmsplugin.groups.assignment import Assigned
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import MOST_HOSTS, Formed, form
 from rmsplugin.groups.proposing import Memory, Request, propose_by_groups
 from rmsplugin.model.configuration import Configuration

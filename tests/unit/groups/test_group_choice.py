@@ -5,7 +5,8 @@ from __future__ import annotations
 from unit.queues import Queue, nodes
 
 from rmsplugin.decision.result import Reason, ReasonCode
-from rmsplugin.groups.assignment import Assigned, assign
+from rmsplugin.groups.assignment import assign
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.proposing import Memory, remembered
 from rmsplugin.groups.summary import GroupState, hole_of, summaries
