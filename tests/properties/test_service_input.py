@@ -16,7 +16,7 @@ from hypothesis import Phase, event, example, given, settings
 from hypothesis import strategies as st
 from unit.served import Served, until
 
-from rmsplugin.engine.serve import connections, service
+from rmsplugin.engine.serve import connections, front
 from rmsplugin.model.vjob import VJobState
 
 
@@ -24,7 +24,7 @@ from rmsplugin.model.vjob import VJobState
 def served() -> Iterator[Served]:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         # What never comes is not waited for as long as usual.
-        patch.setattr(service, "_ARRIVAL_S", 0.1)
+        patch.setattr(front, "_ARRIVAL_S", 0.1)
         patch.setattr(connections, "_SILENT_S", 0.2)
         served = Served(Path(name))
         for job_id, state in enumerate(VJobState, start=1):

@@ -92,12 +92,12 @@ class Served:
     @property
     def waiting(self) -> int:
         """How many requests wait for a change."""
-        return len(self.service._waits)
+        return self.service.waiting
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        return len(self.service._connections)
+        return self.service.connections
 
     def connect(self) -> socket.socket:
         """A connection of ours."""

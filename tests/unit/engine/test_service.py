@@ -23,7 +23,7 @@ from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.observe.observation import Observer
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
-from rmsplugin.engine.serve import connections, service
+from rmsplugin.engine.serve import connections, front
 from rmsplugin.engine.serve.connections import ConnectionLimits
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -257,7 +257,7 @@ def test_a_body_that_is_too_large_is_400(served: Served) -> None:
 
 
 def test_a_body_that_never_comes_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_ARRIVAL_S", 0.2)
+    monkeypatch.setattr(front, "_ARRIVAL_S", 0.2)
     with served.connect() as connection:
         connection.sendall(request_bytes("POST", "/v1/jobs/12/finished", b"{}")[:-1])
         status, answer = answer_of(connection)
@@ -445,7 +445,7 @@ def test_users_who_ask_silent_guests_keep_hooks_and_wrappers_from_nothing(
         over.wait(3 * PATIENCE_S)
         raise UnavailableError("it is silent")
 
-    monkeypatch.setattr(service, "_peer_uid", lambda transport: caller[0])
+    monkeypatch.setattr(front, "_peer_uid", lambda transport: caller[0])
     monkeypatch.setattr(served.world.guests, "used", hang)
     with contextlib.ExitStack() as open_connections:
         open_connections.callback(over.set)

@@ -21,7 +21,7 @@ from unit.served import ME, PATIENCE_S, Served, until
 
 from rmsplugin.adapters import munge
 from rmsplugin.client import EngineClient
-from rmsplugin.engine.serve import sealing, service
+from rmsplugin.engine.serve import front, sealing
 from rmsplugin.engine.serve.sealing import CallerIdentity
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -41,7 +41,7 @@ def munged() -> Iterator[Munged]:
 def served(tmp_path: Path, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     for name in ("verify_request", "seal_response"):
         ours = functools.partial(getattr(sealing, name), munge_socket=munged.socket)
-        monkeypatch.setattr(service, name, ours)
+        monkeypatch.setattr(front, name, ours)
     served = Served(tmp_path, tcp=True)
     yield served
     served.close()
@@ -72,13 +72,13 @@ def test_an_answer_that_is_sealed_when_the_lease_has_ended_is_not_given(
 ) -> None:
     """A wrapper that is told to go on runs its script, and the next engine may have begun it anew."""
     served.add_vjob(12, ME, VJobState.RUNNING)
-    seal = service.seal_response
+    seal = front.seal_response
 
     def stopped_meanwhile(identity: CallerIdentity, status: int, body: Any) -> str:
         served.leads = lambda: False
         return seal(identity, status, body)
 
-    monkeypatch.setattr(service, "seal_response", stopped_meanwhile)
+    monkeypatch.setattr(front, "seal_response", stopped_meanwhile)
     with pytest.raises(UnavailableError, match="does not lead any more"):
         client(served, munged).request("POST", "/v1/jobs/12/attached")
 
@@ -100,7 +100,7 @@ def test_a_request_without_a_credential_is_401(served: Served, header: str) -> N
 
 def test_a_munge_that_is_down_is_503(served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = functools.partial(sealing.verify_request, munge_socket="/nowhere")
-    monkeypatch.setattr(service, "verify_request", gone)
+    monkeypatch.setattr(front, "verify_request", gone)
     credential = munged.encode_as(ME, b"x")
     status, answer = plain(served, "GET", "/v1/status", {"Authorization": f"Munge {credential}"})
     assert (status, answer) == (503, {"error": "munge does not answer on the controller"})
@@ -157,7 +157,9 @@ def few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_silent_callers_from_the_network_shut_out_nobody(
     few_descriptors: None, served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served.service._connections, "_unlimited", frozenset())  # nor a user who is not the engine's
+    monkeypatch.setattr(
+        served.service._front._connections, "_unlimited", frozenset()
+    )  # nor a user who is not the engine's
     with contextlib.ExitStack() as silent:
         for host in range(1, 9):
             for _ in range(8):
