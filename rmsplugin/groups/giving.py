@@ -1,0 +1,258 @@
+"""Giving: what the leader of a site gives to the groups next, by Slurm's queue and by what the groups' engines say.
+
+* A vjob that is in no text is given to a group with room for it, in the order of the queue.
+* A vjob that waits in a group without room for it, while another one has some, is wished there (``Place.to``). It is
+  given there when its engine has released it: when that engine has read the very text in which the wish is.
+* A vjob that has begun stays. A vjob that no engine has any more, and Slurm neither, is left out.
+
+No vjob is ever given from one group to another in another way: so no two engines ever have it (I5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rmsplugin.groups.choosing import Queued, Shape, choose
+from rmsplugin.groups.forming import Group
+from rmsplugin.groups.given import Given, Place
+from rmsplugin.groups.summary import Summary
+from rmsplugin.model.rules import Rules, admit
+from rmsplugin.model.vjob import VJobState
+
+#: A vjob of one of these states has begun nothing, or is not known to its engine yet.
+_NOT_BEGUN = (None, VJobState.WAITING)
+#: How many hosts a sentence names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A vjob that Slurm has, and that has not ended. All elements of a job array go together, and are one here.
+
+    Attributes:
+        job_id: its job id, or that of its array.
+        shape: what it demands, or each element of the array.
+        eligible: whether it waits for nothing but the engine.
+    """
+
+    job_id: int
+    shape: Shape
+    eligible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the engine of a group has said last; all of it was so at one instant.
+
+    Attributes:
+        seen: the version of the text that it had read last.
+        released: the vjobs that it has given up by that text.
+        vjobs: the state of each vjob that it has; of an array that of the element that has come furthest.
+        summary: of its group.
+    """
+
+    seen: tuple[int, int]
+    released: frozenset[int]
+    vjobs: Mapping[int, VJobState]
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be given.
+
+    Attributes:
+        vjobs: by job id, its place.
+        hopeful: vjobs that wait, though the summary of the group where they are tells of room for them.
+    """
+
+    vjobs: Mapping[int, Place]
+    hopeful: frozenset[int] = frozenset()
+
+
+def give(
+    given: Given,
+    queue: Sequence[Live],
+    heard: Mapping[str, Heard],
+    refused: Mapping[int, Collection[str]] | None = None,
+) -> Wishes:
+    """Decide what is given next.
+
+    Args:
+        given: the newest text, which this leader wrote.
+        queue: all vjobs that Slurm has, in the order in which they may start, head first.
+        heard: by group, what its engine has said; a group that is silent is not there, and nothing is given to it.
+        refused: by vjob, groups that had no room for it though their summaries told of some.
+    """
+    return _Giving(given, queue, heard, refused or {}).give()
+
+
+class _Giving:
+    def __init__(
+        self,
+        given: Given,
+        queue: Sequence[Live],
+        heard: Mapping[str, Heard],
+        refused: Mapping[int, Collection[str]],
+    ) -> None:
+        self._given, self._queue, self._refused = given, queue, refused
+        self._heard = {name: heard[name] for name in given.groups if name in heard}
+        self._places = dict(given.vjobs)
+
+    def give(self) -> Wishes:
+        self._leave_out_the_ended()
+        self._claim()
+        self._hand_on_the_released()
+        return self._place()
+
+    def _state(self, job_id: int) -> VJobState | None:
+        """The state of a vjob at the engine that owns it; None if that has not met it."""
+        return self._heard[self._places[job_id].group].vjobs.get(job_id)
+
+    def _leave_out_the_ended(self) -> None:
+        live = {vjob.job_id for vjob in self._queue}
+        had = {job_id for each in self._heard.values() for job_id in each.vjobs}
+        for job_id, place in self._given.vjobs.items():
+            if place.group in self._heard and job_id not in live | had:
+                del self._places[job_id]
+
+    def _claim(self) -> None:
+        """Note vjobs that engines have where they are already."""
+        for name, each in self._heard.items():
+            for job_id in each.vjobs:
+                self._places.setdefault(job_id, Place(name))
+
+    def _hand_on_the_released(self) -> None:
+        for job_id, place in self._places.items():
+            owner = self._heard.get(place.group)
+            if place.to is None or owner is None:
+                continue
+            if owner.vjobs.get(job_id) not in _NOT_BEGUN:
+                self._places[job_id] = Place(place.group)  # it has begun before the wish was read
+            elif owner.seen == self._given.version and job_id in owner.released:
+                self._places[job_id] = Place(place.to)
+
+    def _place(self) -> Wishes:
+        """Give those that are in no group, and wish those elsewhere that have no room where they wait."""
+        if not self._heard or (not self._given.vjobs and len(self._heard) < len(self._given.groups)):
+            # Engines may have had vjobs before there were groups: as long as nothing was given, all have to be heard.
+            return Wishes(self._places)
+        groups = [Group(name, tuple(self._given.groups[name])) for name in self._heard]
+        rules = {vjob.shape.rules for vjob in self._queue}
+        told = [_closed(self._heard[group.name].summary, group, rules) for group in groups]
+        asked = list(self._asked())
+        only = {str(each.vjob.job_id): self._others(each.at) for each in asked if each.at}
+        refused = {str(job_id): frozenset(names) for job_id, names in self._refused.items()}
+        found = choose((each.queued for each in asked), groups, told, refused={**refused, **only})
+        hopeful = set()
+        for each in asked:
+            job_id, to = each.vjob.job_id, found[each.queued.name]
+            place = self._places.get(job_id)
+            if place is None:
+                self._places[job_id] = Place(to.group)
+            elif not each.at and to.by_room and each.vjob.eligible:
+                if to.group == place.group:
+                    hopeful.add(job_id)
+                else:
+                    self._places[job_id] = Place(place.group, to.group)
+        return Wishes(self._places, frozenset(hopeful))
+
+    def _others(self, name: str) -> frozenset[str]:
+        return frozenset(self._heard.keys() - {name})
+
+    def _asked(self) -> Iterator[_Asked]:
+        """The vjobs as they are to be chosen for: those that wait for something else come last."""
+        for vjob in sorted(self._queue, key=lambda each: not each.eligible):
+            place, name = self._places.get(vjob.job_id), str(vjob.job_id)
+            if place is None:
+                yield _Asked(vjob, Queued(name, vjob.shape))
+            elif place.to in self._heard:
+                yield _Asked(vjob, Queued(name, vjob.shape, place.to), place.to or "")
+            elif place.group in self._heard and place.to is None:
+                state, group = self._state(vjob.job_id), place.group
+                if state in _NOT_BEGUN:
+                    yield _Asked(vjob, Queued(name, vjob.shape, group))
+                elif state is VJobState.SLEEPING:
+                    yield _Asked(vjob, Queued(name, vjob.shape, group), group)
+                else:
+                    demand = {group: vjob.shape.demand}
+                    yield _Asked(vjob, Queued(name, vjob.shape, group, demand, has_memory=True), group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A vjob for which a group is looked for; ``at``: the group where it stays. Empty: it may go to another one."""
+
+    vjob: Live
+    queued: Queued
+    at: str = ""
+
+
+def _closed(summary: Summary, group: Group, rules: Iterable[Rules]) -> Summary:
+    """The summary, closed to rules that admit no host of the group: its engine knows those of its own vjobs only."""
+    nowhere = frozenset(each for each in rules if not any(admit(each, host) for host in group.hosts))
+    return replace(
+        summary, classes=tuple(replace(each, closed_to=each.closed_to | nowhere) for each in summary.classes)
+    )
+
+
+@dataclass
+class Patience:
+    """For how long vjobs wait in groups whose summaries tell of room for them. Such a group has refused them then.
+
+    Attributes:
+        patience_s: so long may an engine take to start a vjob.
+        forget_s: so long a refusal counts.
+    """
+
+    patience_s: float
+    forget_s: float
+    _since: dict[tuple[int, str], float] = field(default_factory=dict)
+    _refused: dict[tuple[int, str], float] = field(default_factory=dict)
+
+    def refused(self, now: float) -> dict[int, set[str]]:
+        """By vjob, the groups that have refused it."""
+        self._refused = {key: at for key, at in self._refused.items() if now - at < self.forget_s}
+        found: dict[int, set[str]] = {}
+        for job_id, group in self._refused:
+            found.setdefault(job_id, set()).add(group)
+        return found
+
+    def note(self, wishes: Wishes, now: float) -> None:
+        """Note what was decided at this time."""
+        keys = {(job_id, wishes.vjobs[job_id].group) for job_id in wishes.hopeful}
+        self._since = {key: self._since.get(key, now) for key in keys}
+        self._refused |= {key: now for key, at in self._since.items() if now - at >= self.patience_s}
+
+
+def groups_after(
+    given: Given, formed: Mapping[str, tuple[str, ...]], heard: Mapping[str, Heard]
+) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+    """The groups of the next text, and a sentence for each group that does not have the hosts it is to have.
+
+    A group that has vjobs loses no host and does not end: its engine may be starting one there. Such a host goes to
+    its new group when the old one has nothing any more. A group that is silent may have vjobs.
+
+    Args:
+        given: the newest text.
+        formed: the hosts of each group as the settings and Slurm are now.
+        heard: by group, what its engine has said.
+    """
+    empty = {name for name in given.groups if name in heard and not heard[name].vjobs}
+    empty -= {name for place in given.vjobs.values() for name in (place.group, place.to) if name is not None}
+    kept = {host: name for name, hosts in given.groups.items() if name not in empty for host in hosts}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys((*formed, *given.groups)):
+        stays = given.groups.get(name, ()) if name not in empty else ()
+        comes = [host for host in formed.get(name, ()) if kept.get(host, name) == name]
+        if name in formed or stays:
+            found[name] = tuple(dict.fromkeys((*stays, *comes)))
+    return found, tuple(_kept_too_long(found, formed))
+
+
+def _kept_too_long(found: Mapping[str, Sequence[str]], formed: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for name, hosts in found.items():
+        if stay := [host for host in hosts if host not in formed.get(name, ())]:
+            more = f" and {len(stay) - _NAMED} more" if len(stay) > _NAMED else ""
+            yield f"group {name} keeps {', '.join(stay[:_NAMED])}{more} until it has no vjob any more"

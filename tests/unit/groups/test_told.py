@@ -1,0 +1,35 @@
+"""What the engine of a group tells the leader, over JSON and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from unit.groups.summed import heard, summary
+
+from rmsplugin.errors import RefusedError
+from rmsplugin.groups import told
+
+
+def answer(**changes: object) -> dict[str, object]:
+    found = {
+        "group": "a",
+        "epoch": 7,
+        "seen": [4, 2],
+        "released": [9],
+        "summary": told.view(summary("a", [4, 1, 1, 0])),
+        "vjobs": {"12": "running"},
+    }
+    return json.loads(json.dumps({**found, **changes}))
+
+
+def test_what_is_told_is_what_is_heard() -> None:
+    assert told.heard(answer()) == (7, heard("a", [4, 1, 1, 0], seen=(4, 2), released=[9], j12="running"))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seen": None}, {"vjobs": {"12": "flying"}}, {"summary": {}}, {"released": ["x"]}, {"epoch": None}]
+)
+def test_what_is_not_understood_is_refused_in_a_sentence(changes: dict[str, object]) -> None:
+    with pytest.raises(RefusedError, match="does not understand"):
+        told.heard(answer(**changes))
