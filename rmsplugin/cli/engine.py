@@ -11,7 +11,7 @@ from rmsplugin.latency import loading
 
 def add_command(commands: options.Commands) -> None:
     """Add engine to the command line."""
-    options.add_command(
+    command = options.add_command(
         commands,
         "engine",
         "run the engine in the foreground, as engine.user",
@@ -20,11 +20,16 @@ def add_command(commands: options.Commands) -> None:
         The systemd unit contrib/systemd/rmsplugin-engine.service runs this. SIGTERM ends it; VMs and jobs run on, and
         the next engine goes on where this one stopped.
 
+        With --group it is the engine of one group of hosts among others: it sees and acts on the hosts and vjobs only
+        that the leader of the site's managers has given to the group. Managers start such engines; it needs
+        cluster.coordination = "zookeeper" and cluster.shared_dir.
+
         examples:
           rmsplugin engine
           rmsplugin engine --config /etc/rmsplugin/rmsplugin.toml
         """,
     )
+    command.add_argument("--group", default="", metavar="NAME", help="run the engine of this group of hosts only")
 
 
 def _engine(arguments: argparse.Namespace) -> int:
@@ -34,4 +39,4 @@ def _engine(arguments: argparse.Namespace) -> int:
         from rmsplugin.settings import settings_path
 
         settings = read_settings(arguments.config)
-    return daemon.main(settings, settings_path(arguments.config))
+    return daemon.main(settings, settings_path(arguments.config), arguments.group)

@@ -28,6 +28,7 @@ from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
+from rmsplugin.engine.reconcile.giving_up import GivingUp
 from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
@@ -89,6 +90,8 @@ class Cycle:
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
         )
         self.fencing = Fencing(context.settings, context.ledger, context.nodes, context.acts)
+        self._territory = context.territory
+        self._giving_up = None if context.territory is None else GivingUp(context.ledger, context.territory)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
@@ -117,6 +120,9 @@ class Cycle:
 
     def _do_stages(self, report: CycleReport) -> None:
         self._executor.record_ends()
+        if self._territory is not None:
+            self._territory.hear()
+            report.problems += filter(None, [self._territory.problem])
         # Asked before looking: an operation that ends during the look has changed what the look sees.
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
@@ -145,6 +151,9 @@ class Cycle:
                 report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
         jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
         seen = self.seen = replace(seen, changed=changed)
+        if self._giving_up is not None:
+            with report.alone("vjobs that other groups are to have"):
+                report.problems += self._giving_up.give_up(seen, self._executor.busy())
         stop_strays(self._settings, self._ledger, self._hypervisor, self._nodes, seen, jobs, report)
         with report.alone("dead nodes"):
             report.problems += clear_left_behind(

@@ -12,6 +12,7 @@ import stat
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -21,7 +22,8 @@ from typing import TypeVar
 import sdnotify
 
 from rmsplugin import __version__
-from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles
+from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, Opened, open_lease
@@ -58,6 +60,8 @@ from rmsplugin.engine.schedule.timetable import Timetable
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
+from rmsplugin.engine.territory.own_rms import own_rms
+from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR, Territory
 from rmsplugin.engine.turn import obeyed_by_all
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
@@ -77,6 +81,8 @@ _PULSE_S = 0.2
 _WRAPPERS_S = 1.0
 #: Seconds between two checks whether the host's clock was set.
 _CLOCK_S = 10.0
+#: Seconds between two looks whether the leader of the groups has written.
+_LEADER_S = 0.5
 #: The answer to who has the lead handed over may take so long: later it would be refused, in seconds.
 _ANSWER_S = 0.2
 #: Seconds between two looks whether a child of the program before has ended.
@@ -87,16 +93,18 @@ _SHARED_S = 5.0
 _LOOK_S = 0.02
 
 
-def main(settings: Settings, config: Path) -> int:
+def main(settings: Settings, config: Path, group: str = "") -> int:
     """Run the engine in the foreground until SIGTERM or SIGINT. Returns the exit code.
 
     Args:
         settings: as they were read.
         config: the file that they were read from, for the commands that the engine runs.
+        group: whose engine this is; empty: of all groups.
     """
     _log_to_stderr()
     switch_threads_often()
     try:
+        settings = settings.of_group(group) if group else settings
         state_dir = prepare_state_dir(settings)
         shared_dir = settings.cluster.shared_dir
         shared = "" if shared_dir is None else identity_of(shared_dir)
@@ -203,6 +211,7 @@ class Daemon:
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
             Periodic("clock", self._watch_clock, _CLOCK_S),
             *self._watch_controllers(opened),
+            *self._watch_the_leader(),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         self.memory_care = MemoryCare(self.context)
@@ -227,6 +236,17 @@ class Daemon:
         self.controllers = Controllers(opened.elected, about(self._settings), cluster.servers, writes)
         looks = [Periodic("controllers", self.controllers.see, LOOK_S)]
         return looks if writes is None else [*looks, Periodic("shared directory", writes.try_one, _SHARED_S)]
+
+    def _watch_the_leader(self) -> list[Periodic]:
+        """Have a cycle run when the leader of the groups has written; none for an engine that has all groups."""
+        if (territory := self.context.territory) is None:
+            return []
+
+        def wake_if_told() -> None:
+            if territory.news():
+                self.wake()
+
+        return [Periodic("leader's word", wake_if_told, _LEADER_S)]
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""
@@ -363,6 +383,9 @@ def open_context(
             permit=acts.one if may_lose else nullcontext,
         )
     )
+    territory = open_territory(settings)
+    if territory is not None:
+        rms = own_rms(rms, territory, settings)
     shared = shared_ledgers(settings)
     if lease is None or shared is None:
         if lease is not None:
@@ -392,7 +415,18 @@ def open_context(
         root_public_key=public,
         epoch=epoch,
         acts=acts,
+        territory=territory,
     )
+
+
+def open_territory(settings: Settings) -> Territory | None:
+    """What is this engine's own; None for an engine of all groups."""
+    shared = settings.cluster.shared_dir
+    if not settings.territory or shared is None:
+        return None
+    territory = Territory(settings.territory, EpochFiles(shared / SITE_DIR, GIVEN))
+    territory.hear()
+    return territory
 
 
 def _agents(settings: Settings, epoch: int) -> Nodes:
@@ -406,8 +440,7 @@ def shared_root_keys(settings: Settings, state_dir: Path) -> tuple[str, str]:
     if shared is None:
         return root_keys(state_dir)
     if not is_there(shared / ROOT_KEY) and is_there(state_dir / ROOT_KEY):
-        private, public = root_keys(state_dir)
-        _write_keys(shared / ROOT_KEY, private, public)
+        _write_keys(shared / ROOT_KEY, root_keys(state_dir)[0])
     return root_keys(shared)
 
 
@@ -415,20 +448,26 @@ def root_keys(state_dir: Path) -> tuple[str, str]:
     """The engine's own key pair, root in every guest; made at the first start. Returns (private, public)."""
     path = state_dir / ROOT_KEY
     if not is_there(path):
-        keys = generate_keypair()
-        _write_keys(path, keys.private_openssh, keys.public)
-    return path.read_text(), path.with_suffix(".pub").read_text().strip()
+        _write_keys(path, generate_keypair().private_openssh)
+    private = path.read_text()
+    public = public_of(private)
+    if not is_there(path.with_suffix(".pub")):
+        path.with_suffix(".pub").write_text(public + "\n")
+    return private, public
 
 
-def _write_keys(path: Path, private: str, public: str) -> None:
-    temporary = path.with_suffix(".new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+def _write_keys(path: Path, private: str) -> None:
+    """Write the private key, unless the engine of another group is faster."""
+    new = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
         file.write(private)
         file.flush()
         os.fsync(file.fileno())
-    path.with_suffix(".pub").write_text(public + "\n")
-    temporary.rename(path)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
+    finally:
+        new.unlink()
 
 
 def prepare_state_dir(settings: Settings) -> Path:
@@ -446,6 +485,9 @@ def prepare_state_dir(settings: Settings) -> Path:
         found = path.stat()
     except OSError as error:
         raise SettingsError(f"engine.state_dir {path}: {error.strerror}") from None
+    if settings.territory:
+        # Only the manager connects, which runs as the same user and answers for whom it asks.
+        settings.engine.socket.parent.mkdir(mode=0o700, exist_ok=True)
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SettingsError(f"engine.state_dir {path} holds keys: chown it to {user} and chmod 700 it")
     return path

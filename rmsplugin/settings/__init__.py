@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from rmsplugin import defaults
 from rmsplugin.errors import SettingsError
@@ -26,6 +26,11 @@ from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
 
 DEFAULT_PATH = defaults.CONFIG
+#: The directory with what the engine of each group has alone, beside what an engine of all groups has.
+GROUPS_DIR = "groups"
+#: Names that stand for something else where the groups have their places.
+_NO_GROUPS = ("all", ".", "..")
+_GROUP_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 class Settings(Section):
@@ -49,6 +54,7 @@ class Settings(Section):
     schedule: Schedule = Schedule()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
+    _territory: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _has_default_image(self) -> Settings:
@@ -74,6 +80,42 @@ class Settings(Section):
     def _has_each_host_in_one_group(self) -> Settings:
         refuse_two_groups(self.group)
         return self
+
+    @property
+    def territory(self) -> str:
+        """The group whose engine has these settings; empty: an engine of all groups."""
+        return self._territory
+
+    def of_group(self, name: str) -> Settings:
+        """The settings of the engine of one group: it has a place of its own for all that an engine has alone.
+
+        Raises:
+            SettingsError: there can be no such engine.
+        """
+        if not _GROUP_NAME.fullmatch(name) or name in _NO_GROUPS:
+            raise SettingsError(f"{name!r} cannot be the name of a group with an engine: name groups in [group.NAME]")
+        if self.cluster.coordination == "local" or self.cluster.shared_dir is None:
+            raise SettingsError(
+                'the engine of a group needs cluster.coordination = "zookeeper" and cluster.shared_dir; without them, '
+                "one engine has all groups: start it without --group"
+            )
+        if self.nodes.shared or self.nodes.vm_dir_shared:
+            raise SettingsError(
+                "the engine of a group needs directories of the nodes' own: nodes of two groups would refuse each "
+                "other's engines on nodes.shared_store, or with nodes.vm_dir_shared"
+            )
+        engine = {
+            "state_dir": self.engine.state_dir / GROUPS_DIR / name,
+            "socket": self.engine.socket.parent / GROUPS_DIR / f"{name}.sock",
+            "listen": "",
+        }
+        changes: dict[str, Any] = {
+            "engine": self.engine.model_copy(update=engine),
+            "cluster": self.cluster.model_copy(update={"path": f"{self.cluster.path}/{GROUPS_DIR}/{name}"}),
+        }
+        settings = self.model_copy(update=changes)
+        settings._territory = name
+        return settings
 
     def hosts_of(self, name: str) -> Hosts:
         """The rules for borrowing the nodes of a hosts partition; the defaults if the file has no section for it."""

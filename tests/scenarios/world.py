@@ -31,6 +31,7 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.engine.serve.requests import Requests
+from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.configuration import Configuration
@@ -187,7 +188,8 @@ class MortalLedger(Ledger):
     def _look_at_phases(self) -> None:
         """In whatever is committed, and so at any kill, the phases of VMs fit the state of their vjob."""
         entered, self._entered = self._entered, set()
-        for job_id in entered | {number for what, number in self._changed if what == "vjob"}:
+        changed = entered | {number for what, number in self._changed if what == "vjob"}
+        for job_id in self.vjobs_among(changed):  # others were given up
             state, phases = self.vjob(job_id).state, {vm.phase for vm in self.vms(job_id)}
             assert phases <= PHASES[state], f"vjob {job_id} is {state}, and VMs of it are {phases - PHASES[state]}"
 
@@ -342,6 +344,7 @@ class World:
             guests=Mortal("guests", self.guests, life, self.neighbours),
             root_public_key="ssh-ed25519 AAAA",
             clock=Clock(steady.now, self.pass_time, self._wait, steady.ahead_s, steady.problem),
+            territory=self.make_territory(),
         )
         self.executor = self.make_executor()
         self.memory_care = MemoryCare(self.context)
@@ -351,6 +354,10 @@ class World:
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
+
+    def make_territory(self) -> Territory | None:
+        """What this life of the engine has as its own; None: all."""
+        return None
 
     def make_executor(self) -> Executor:
         """What carries out the operations of this life of the engine."""

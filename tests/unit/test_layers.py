@@ -160,7 +160,18 @@ INSTALLED = {
 #: By layer, its packages and modules in their order: each imports only from those before it.
 ORDERS = {
     "engine": (
-        *("ledger", "context", "observe", "capacity", "assess", "execute", "reconcile", "decide", "upkeep"),
+        *(
+            "ledger",
+            "territory",
+            "context",
+            "observe",
+            "capacity",
+            "assess",
+            "execute",
+            "reconcile",
+            "decide",
+            "upkeep",
+        ),
         *("schedule", "cycle", "controllers", "serve", "periodic", "leadership", "shared_dir", "turn", "daemon"),
     ),
     "cli": (

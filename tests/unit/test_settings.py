@@ -336,3 +336,56 @@ def test_settings_are_the_same_where_another_process_reads_them(tmp_path: Path) 
     for text in ("", CLUSTER):
         settings = load(written(tmp_path, VALID + text))
         assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+
+
+SHARING = """
+[cluster]
+coordination = "zookeeper"
+servers = ["c1:2181"]
+shared_dir = "/shared"
+"""
+
+
+def of_all(tmp_path: Path, text: str = VALID + SHARING) -> Settings:
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(text)
+    return load(path)
+
+
+def test_the_engine_of_a_group_has_places_of_its_own(tmp_path: Path) -> None:
+    settings = of_all(tmp_path)
+    left, right = settings.of_group("left"), settings.of_group("right")
+    assert (settings.territory, left.territory) == ("", "left")
+    assert str(left.engine.state_dir) == "/var/lib/rmsplugin/groups/left"
+    assert left.engine.socket == settings.engine.socket.parent / "groups" / "left.sock"
+    assert left.cluster.path == "/rmsplugin/groups/left"
+    for place in ("state_dir", "socket"):
+        assert len({getattr(each.engine, place) for each in (settings, left, right)}) == 3
+    assert left.model_copy(update={"engine": settings.engine, "cluster": settings.cluster}).model_dump() == (
+        settings.model_dump()
+    ), "all else is the site's"
+
+
+def test_the_engine_of_a_group_listens_to_the_manager_only(tmp_path: Path) -> None:
+    listening = VALID.replace("[engine]", '[engine]\nlisten = "10.0.0.1:6830"\nurl = "http://10.0.0.1:6830"')
+    assert of_all(tmp_path, listening + SHARING).of_group("left").engine.listen == ""
+
+
+@pytest.mark.parametrize("name", ["all", ".", "..", "a/b", "", "x" * 65])
+def test_a_name_that_is_no_groups_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match="cannot be the name of a group with an engine"):
+        of_all(tmp_path).of_group(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (VALID, 'needs cluster.coordination = "zookeeper" and cluster.shared_dir'),
+        (VALID + SHARING.replace('shared_dir = "/shared"', ""), "and cluster.shared_dir"),
+        (VALID.replace("[nodes]", '[nodes]\nshared_store = "/states"') + SHARING, "directories of the nodes' own"),
+        (VALID.replace("[nodes]", "[nodes]\nvm_dir_shared = true") + SHARING, "directories of the nodes' own"),
+    ],
+)
+def test_a_site_whose_groups_cannot_have_engines_is_told_why(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        of_all(tmp_path, text).of_group("left")

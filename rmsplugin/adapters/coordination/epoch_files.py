@@ -65,6 +65,16 @@ class EpochFiles:
                     return EpochText(epochs[-1], str(path), text)
         raise UnavailableError(f"{self._directory}: one leader follows the other; it is read again later")
 
+    def mark(self) -> tuple[int, int, int]:
+        """What changes whenever the newest text does; never raises. All 0: there is none, or it cannot be read now."""
+        try:
+            epoch = self._epochs(None)[-1]
+            with open(self._path(epoch), "rb") as file:  # so that NFS asks the server
+                found = os.fstat(file.fileno())
+        except (OSError, IndexError):
+            return 0, 0, 0
+        return epoch, found.st_ino, found.st_mtime_ns
+
     def begin(self, epoch: int, first: Callable[[EpochText | None, int], str]) -> str:
         """Write the first text of a new leader, made of that of the leader before. Returns it.
 

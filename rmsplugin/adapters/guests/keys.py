@@ -30,6 +30,12 @@ def generate_keypair() -> KeyPair:
     return KeyPair(private.decode(), public.decode())
 
 
+def public_of(private_openssh: str) -> str:
+    """The public half of a private key of ours, as of ``KeyPair``. Raises ValueError."""
+    key = serialization.load_ssh_private_key(private_openssh.encode(), None).public_key()
+    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
 def dropbear_key(private_openssh: str) -> bytes:
     """The same private ed25519 key in Dropbear's form; an emulated guest would take 0.2 s to make it from OpenSSH's.
 

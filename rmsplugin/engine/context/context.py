@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.nodes.base import Nodes
@@ -21,6 +21,8 @@ from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.territory.own_rms import own_rms
+from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.settings import Settings
@@ -39,6 +41,7 @@ class Context:
     root_public_key: str  # the engine's own key, root in every guest
     epoch: int = FIRST_EPOCH  # of this engine
     acts: Acts = field(default_factory=Acts)  # at neighbours
+    territory: Territory | None = None  # of the engine of one group; None: all is this engine's
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
     capabilities: Capabilities = field(init=False)  # of the platform
@@ -48,12 +51,17 @@ class Context:
     demanded_cpus: Demanded = field(default_factory=Demanded)
 
     def __post_init__(self) -> None:
-        """Shield the adapters, so that nodes that are gone are asked nothing."""
+        """Shield the adapters, so that nodes that are gone, and those of other groups, are asked nothing."""
         object.__setattr__(self, "suspensions", Suspensions(self.clock.now()))
         object.__setattr__(self, "sightings", Sightings(self.ledger))
         object.__setattr__(self, "capabilities", self.hypervisor.capabilities)
-        object.__setattr__(self, "hypervisor", shielded(self.hypervisor, self.ledger.nodes))
-        object.__setattr__(self, "nodes", shielded(self.nodes, self.ledger.nodes))
+        shield = partial(shielded, book=self.ledger.nodes)
+        if self.territory is not None:
+            self.territory.remember_in(self.ledger)
+            object.__setattr__(self, "rms", own_rms(self.rms, self.territory, self.settings))
+            shield = partial(shield, refuse=self.territory.require_host)
+        object.__setattr__(self, "hypervisor", shield(self.hypervisor))
+        object.__setattr__(self, "nodes", shield(self.nodes))
 
     @cached_property
     def jobs(self) -> JobReader:

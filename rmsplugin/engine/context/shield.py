@@ -1,4 +1,4 @@
-"""Shield: stands between the engine and an adapter, so that nodes that are gone are asked nothing."""
+"""Shield: stands between the engine and an adapter, so that nodes that are gone, and others, are asked nothing."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ T = TypeVar("T")
 _NODES = {"migrate": slice(1, 3), "send": slice(0, 2), "reach": slice(0, 2), "close": slice(0, 0)}
 
 
-def shielded(adapter: T, book: NodeBook) -> T:
-    """The adapter with methods that raise NodeGoneError at once if they are called for a node that is gone."""
-    return adapter if isinstance(adapter, _Shield) else cast(T, _Shield(adapter, book))
+def shielded(adapter: T, book: NodeBook, refuse: Callable[[str], None] = lambda node: None) -> T:
+    """The adapter with methods that raise NodeGoneError at once if they are called for a node that is gone.
+
+    Before, they call ``refuse`` with each node that they are called for; it may raise, too.
+    """
+    return adapter if isinstance(adapter, _Shield) else cast(T, _Shield(adapter, book, refuse))
 
 
 class _Shield:
-    def __init__(self, adapter: object, book: NodeBook) -> None:
+    def __init__(self, adapter: object, book: NodeBook, refuse: Callable[[str], None]) -> None:
         self._adapter = adapter
         self._book = book
+        self._refuse = refuse
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._adapter, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
             gone = self._book.gone()
-            for node in arguments[_NODES.get(name, slice(0, 1))] if gone else ():
+            for node in arguments[_NODES.get(name, slice(0, 1))]:
+                self._refuse(node)
                 if node in gone:
                     raise NodeGoneError(gone[node].sentence)
             return method(*arguments, **options)

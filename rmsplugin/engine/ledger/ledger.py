@@ -21,6 +21,7 @@ from rmsplugin.engine.ledger import records
 from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
+from rmsplugin.engine.ledger.given_book import GivenBook
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
@@ -117,6 +118,8 @@ class Ledger:
         self.schedule = ScheduleBook(self._write, self._rows, clock)
         #: The epochs of the engines that have led.
         self.epochs = EpochBook(self._write, self._rows, clock)
+        #: What the leader of several groups has said, and this group has given up.
+        self.given = GivenBook(self._write, self._rows, clock)
 
     def newest_time(self) -> float:
         """The latest time at which, by the ledger, anything happened; 0 if it has nothing."""
@@ -311,6 +314,20 @@ class Ledger:
             db.execute("delete from samples where time < ?", [before])
             db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
+
+    def has_begun(self, job_id: int) -> bool:
+        """Whether anything of the vjob has ever begun: an operation on it, or a VM."""
+        begun = "operations where job_id = ? union all select 1 from vms where job_id = ?"
+        waits = self.vjob(job_id).state is VJobState.WAITING
+        return not waits or bool(self._rows(f"select 1 from {begun}", [job_id, job_id]))
+
+    def forget_vjob(self, job_id: int) -> None:
+        """Forget a vjob of which nothing has begun, as if it had never been met."""
+        with self._write() as db:
+            assert not self.has_begun(job_id), f"vjob {job_id} has begun"
+            for table in ("vjob_failures", "usage", "vjobs"):
+                db.execute(f"delete from {table} where job_id = ?", [job_id])
+            self._changed.add(("vjob", job_id))
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
         """Move a vjob to another state, with other changes of its row, in one transaction.

@@ -320,6 +320,19 @@ def m023_epoch(db: Database) -> None:
     db.execute("create table epoch (id integer primary key check (id = 1), epoch integer not null)")
 
 
+@migrations()
+def m024_given(db: Database) -> None:
+    """Of a group's engine: the newest word of the leader that it has followed, and the vjobs that it gave up then."""
+    db.execute(
+        """create table given (
+            id integer primary key check (id = 1), epoch integer not null, serial integer not null)"""
+    )
+    db.execute(
+        """create table released (
+            number integer primary key, epoch integer not null, serial integer not null)"""
+    )
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -8,10 +8,10 @@ from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.shared_files import ledgers_in, name_of
 from rmsplugin.errors import LedgerError
 from rmsplugin.model.epochs import FIRST_EPOCH
-from rmsplugin.settings import Settings
+from rmsplugin.settings import GROUPS_DIR, Settings
 
-#: The directory of the ledgers of an engine that leads all groups, in the shared one.
-_LEDGERS = Path("groups", "all")
+#: The name of the directory of the ledgers of an engine that leads all groups.
+ALL = "all"
 #: In the state directory of an engine that has led with a shared ledger: where that is.
 _SHARED = "shared-ledgers"
 
@@ -19,7 +19,7 @@ _SHARED = "shared-ledgers"
 def shared_ledgers(settings: Settings) -> Path | None:
     """The directory with a ledger for each epoch; None if the engine has one ledger, in its state directory."""
     shared = settings.cluster.shared_dir
-    return None if shared is None else shared / _LEDGERS
+    return None if shared is None else shared / GROUPS_DIR / (settings.territory or ALL)
 
 
 def ledger_path(settings: Settings) -> Path:

@@ -91,6 +91,16 @@ def test_a_reader_does_not_take_a_text_when_a_new_leader_has_begun_meanwhile(
     assert content(files) == (8, "a+0")
 
 
+def test_the_mark_changes_with_each_text(files: EpochFiles) -> None:
+    marks = [files.mark()]
+    for epoch, text in ((3, "a"), (3, "a"), (4, "a")):
+        files.write(epoch, text)
+        marks.append(files.mark())
+    files.write(3, "late")
+    assert len(set(marks)) == 4
+    assert files.mark() == marks[-1]
+
+
 def test_a_directory_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     (tmp_path / "site").touch()
     files = EpochFiles(tmp_path / "site", "given")

@@ -1,0 +1,223 @@
+"""Two engines, one for each group of hosts, on one simulated Slurm and one platform; and a leader that gives vjobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from scenarios.neighbours import Neighbours
+from scenarios.world import Life, World
+
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
+from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.territory.territory import Territory
+from rmsplugin.groups.given import Given, Place, read, text_of
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
+
+HOSTS = {"left": ("n1", "n2"), "right": ("n3", "n4")}
+#: What asks Slurm for something about a job.
+_ACTS = {"open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel", "extend_room"}
+
+
+class Recorded(Neighbours):
+    """Tells what an engine asks of its neighbours, before it happens."""
+
+    def __init__(self, neighbours: Neighbours, clock: Callable[[], float], tell: Callable[..., None]) -> None:
+        super().__init__(neighbours._hypervisor, clock)
+        self._tell = tell
+
+    def call(self, kind: str, name: str, method: Any, arguments: Any, options: Any) -> Any:
+        """See Neighbours."""
+        self._tell(kind, name, arguments)
+        return super().call(kind, name, method, arguments, options)
+
+
+class GroupEngine(World):
+    """The engine of one group; what it asks for is checked against what is its own."""
+
+    def __init__(self, site: Site, group: str, directory: Path) -> None:
+        self.site, self.group = site, group
+        world = site.world
+        directory.mkdir()
+        self.sizes, self.settings, self.workers = world.sizes, world.settings, world.workers
+        self.jumped_s = 0.0
+        self._time_lock, self._ledger_path = world._time_lock, directory / "ledger.sqlite"
+        self.files, self.hypervisor, self.rms, self.nodes = world.files, world.hypervisor, world.rms, world.nodes
+        self.guests = world.guests
+        self.neighbours = Recorded(world.neighbours, lambda: self.time, self._asks)
+        self.settled, self.wrappers_answer, self._wakes = 0, True, threading.Event()
+        self._dead_nodes, self.ended_by_epilog = world._dead_nodes, world.ended_by_epilog
+        self.outside: list[str] = []
+        self.life = Life(None)
+        self.start_engine()
+
+    @property
+    def time(self) -> float:  # type: ignore[override]
+        """The same for all."""
+        return self.site.world.time
+
+    def pass_time(self, seconds: float) -> None:
+        """See World."""
+        with self._time_lock:
+            self.site.world.time += seconds
+        self.life.changed()
+
+    def make_territory(self) -> Territory:
+        """See World."""
+        self.territory = Territory(self.group, self.site.files)
+        self.territory.hear()
+        return self.territory
+
+    def _asks(self, kind: str, name: str, arguments: tuple[Any, ...]) -> None:
+        """Check that it asks nothing of other groups' nodes, and for nothing about other groups' jobs."""
+        if kind in ("hypervisor", "agent"):
+            nodes = {each for each in arguments if isinstance(each, str)} & {*self.sizes}
+            if foreign := nodes - {*HOSTS[self.group]}:
+                self.outside.append(f"{name} at {foreign}")
+        if kind == "rms" and name == "request_room" and arguments[0] not in HOSTS[self.group]:
+            self.outside.append(f"a room on {arguments[0]}")
+        if kind == "rms" and name in _ACTS and not self.site.is_of(self.group, arguments[0]):
+            self.outside.append(f"{name} of {arguments[0]}")
+
+
+class Site:
+    """The world, its two engines, and its leader."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        (directory / "none").mkdir()
+        # Its own engine has never run a cycle.
+        self.world = World(
+            directory / "none", nodes=dict.fromkeys([*HOSTS["left"], *HOSTS["right"]], (2, 1024)), **options
+        )
+        self.files = EpochFiles(directory / "site", "given")
+        self.given = Given(1, 0, HOSTS)
+        self.epoch = 0
+        self.lead()
+        self.engines = {name: GroupEngine(self, name, directory / name) for name in HOSTS}
+
+    def close(self) -> None:
+        """End all engines; whatever happened, nothing ran twice, and nobody left its own."""
+        for engine in (*self.engines.values(), self.world):
+            engine.close()
+        assert self.world.hypervisor.violations == []
+
+    # -- the leader ----------------------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        """Have a new leader begin."""
+        self.epoch += 1
+
+        def first(before: EpochText | None, count: int) -> str:
+            if before is None:
+                return text_of(Given(self.epoch, count, HOSTS))
+            return text_of(read(before.text, epoch=before.epoch, name=before.name).begun(self.epoch, count))
+
+        self.given = read(self.files.begin(self.epoch, first), epoch=self.epoch, name="given")
+
+    def say(self, job: int, place: Place) -> None:
+        """Have the leader write."""
+        self.given = self.given.next(vjobs={**self.given.vjobs, job: place})
+        self.files.write(self.epoch, text_of(self.given))
+
+    def give(self, job: int, group: str) -> None:
+        """Give a new vjob to a group."""
+        assert job not in self.given.vjobs
+        self.say(job, Place(group))
+
+    def wish(self, job: int, group: str | None) -> None:
+        """Wish a vjob in another group; None: where it is."""
+        owner = self.given.vjobs[job].group
+        self.say(job, Place(owner, None if group == owner else group))
+
+    def hand_on(self) -> None:
+        """Give to other groups what groups have given up."""
+        for name, engine in self.engines.items():
+            if engine.life.dead or engine.territory.version != self.given.version:
+                continue
+            for job in engine.context.ledger.given.released():
+                place = self.given.vjobs[job]
+                assert place.group == name
+                if place.to is not None and engine.territory.version == self.given.version:
+                    self.say(job, Place(place.to))
+
+    # -- what is checked -----------------------------------------------------------------------------------------
+
+    def is_of(self, group: str, job_id: int) -> bool:
+        """Whether a job is a group's own: a room on its hosts; or given to it, by the leader's word."""
+        job = self.world.rms._find(job_id)
+        if job.request.name == ROOM_NAME:
+            return not {*HOSTS[group]}.isdisjoint(self.world.rms.job(job_id).nodes)
+        place = self.given.vjobs.get(int(job.display_id.partition("_")[0]))
+        return place is not None and place.group == group
+
+    def look(self) -> None:
+        """What holds at any time."""
+        world = self.world
+        assert world.hypervisor.violations == []
+        for name, engine in self.engines.items():
+            assert engine.outside == [], f"the engine of {name} asked for {engine.outside}"
+        for node, vms in world.hypervisor.machines.vms.items():
+            taken_mib = sum(guest.spec.memory_mib for guest in vms.values())
+            assert taken_mib <= world.sizes[node][1], f"I3: {taken_mib} MiB on {node}"
+            for vm in vms:
+                parsed = parse_vm_name(vm)
+                assert parsed is not None
+                assert len(self._powers(vm)) <= 1, f"I1: {vm} runs on {self._powers(vm)}"
+                owner = next(name for name, hosts in HOSTS.items() if node in hosts)
+                assert self.is_of(owner, parsed[0]), f"{vm} is on {node}, and is not of group {owner}"
+        for job, ledgers in self._begun().items():
+            assert len(ledgers) <= 1, f"I5: vjob {job} has begun in {ledgers}"
+
+    def _powers(self, vm: str) -> list[str]:
+        vms = self.world.hypervisor.machines.vms
+        return [node for node, each in vms.items() if vm in each and each[vm].power is VMPower.RUNNING]
+
+    def _begun(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for name, engine in self.engines.items():
+            for vjob in self._ledger(engine).vjobs(ended=True):
+                if vjob.state is not VJobState.WAITING or self._ledger(engine).starts(vjob.job_id):
+                    found.setdefault(vjob.job_id, []).append(name)
+        return found
+
+    def _ledger(self, engine: GroupEngine) -> Ledger:
+        return engine.context.ledger
+
+    def tick(self, *groups: str) -> None:
+        """One cycle of each of these engines, or of all, and what they begin."""
+        for name in groups or tuple(self.engines):
+            self.engines[name].tick()
+            self.look()
+
+    def where(self, job: int) -> dict[str, VJobState]:
+        """The state of a vjob in each ledger that has it."""
+        found = {}
+        for name, engine in self.engines.items():
+            row = engine.context.ledger.vjobs_among([job]).get(job)
+            if row is not None:
+                found[name] = row.state
+        return found
+
+    def until(self, enough: Callable[[], bool], ticks: int = 60) -> None:
+        """Tick, with the leader at work, until it is so."""
+        for _ in range(ticks):
+            self.tick()
+            self.hand_on()
+            if enough():
+                return
+        reports = {name: engine.cycle.report for name, engine in self.engines.items()}
+        raise AssertionError(f"it did not come so: {reports}")
+
+    def booted(self, job: int) -> list[str]:
+        """Where VMs of a vjob were booted."""
+        calls = [call for call in self.world.hypervisor.calls if call[0] == "boot"]
+        return [str(call) for call in calls if f"vjob{job}-" in str(call)]
+
+    def ended(self, job: int) -> bool:
+        """Whether Slurm says that a job has ended."""
+        return self.world.rms.job(job).state is JobState.ENDED
