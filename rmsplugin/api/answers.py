@@ -510,6 +510,62 @@ class GroupsAnswer(TypedDict):
     groups: list[Group]
 
 
+class NodeClass(TypedDict):
+    """The nodes of a group that take VMs and are of one size. Amounts are CPUs, and MiB of memory.
+
+    Attributes:
+        size: what VMs may take of each.
+        nodes: how many there are.
+        free: what is free on all of them together.
+        holes: hundredths of a CPU, MiB, and how many nodes have a hole of that size.
+    """
+
+    size: list[float]
+    nodes: int
+    free: list[float]
+    holes: list[list[int]]
+
+
+class Summary(TypedDict):
+    """A group of VM hosts in a few numbers.
+
+    Attributes:
+        name: its name.
+        state: up, draining or down.
+        nodes: number of its hosts.
+        up: number of those that take VMs.
+        classes: those, by size.
+        largest: the largest hole: CPUs, and MiB.
+    """
+
+    name: str
+    state: Literal["up", "draining", "down"]
+    nodes: int
+    up: int
+    classes: list[NodeClass]
+    largest: list[float]
+
+
+class SummaryAnswer(TypedDict):
+    """What the engine of a group tells the leader.
+
+    Attributes:
+        group: the name of the group.
+        epoch: of its engine.
+        seen: epoch and number of the leader's word that is followed.
+        released: vjobs, and arrays, that it has given up by that word.
+        summary: its room.
+        vjobs: by job id, or id of the array, the state of each that has not ended; that of an array's begun one.
+    """
+
+    group: str
+    epoch: int
+    seen: list[int]
+    released: list[int]
+    summary: Summary
+    vjobs: dict[str, str]
+
+
 class Scheduled(TypedDict):
     """Something that is done at times of day.
 

@@ -47,6 +47,7 @@ class Tag(enum.Enum):
     CONTROL = "what users and operators have done to vjobs"
     ORDERS = "orders of operators to the engine, and about nodes and stores"
     REPORTS = "reports on the past"
+    MANAGERS = "for the managers of groups of VM hosts; no interface for other programs"
     WRAPPERS = "for the wrapper of a vjob and `rmsplugin ssh`; no interface for other programs"
     HOOKS = "for Slurm's hooks; no interface for other programs"
 
@@ -194,6 +195,17 @@ ROUTES: tuple[Route, ...] = (
     ),
     _list_of("nodes", "/v1/nodes", answers.NodesAnswer, "The nodes that may host VMs, and what of them is taken."),
     _list_of("groups", "/v1/groups", answers.GroupsAnswer, "The groups of VM hosts, as last decided about."),
+    Route(
+        "summary",
+        "GET",
+        "/v1/summary",
+        answers.SummaryAnswer,
+        "What the engine of one group tells the leader of all: its room, its vjobs, and those that it has given up.",
+        Who.ENGINE,
+        Tag.MANAGERS,
+        Door.TRUSTED,
+        long=True,
+    ),
     _list_of(
         "vjobs",
         "/v1/vjobs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from scenarios.two_groups import HOSTS, Site
 
 from rmsplugin.adapters.rms.base import ROOM_NAME
 from rmsplugin.engine.ledger.rows import OperationKind, StepState
+from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.groups.given import Place, text_of
+from rmsplugin.groups.giving import Heard
+from rmsplugin.groups.told import heard
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.steps import PlannedStep
 
@@ -261,3 +265,36 @@ def test_a_new_leader_goes_on(site: Site) -> None:
     site.tick("left")
     site.lead()
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
+
+
+def summary(site: Site, group: str) -> tuple[int, Heard]:
+    context, cycle = site.engines[group].context, site.engines[group].cycle
+    return heard(summary_view(context.ledger, context.territory, context.epoch, cycle.deciding.groups))
+
+
+def test_the_leader_is_told_of_the_groups_room_and_its_vjobs(site: Site) -> None:
+    assert summary(site, "left")[1].summary.up == 0, "nothing was decided yet"
+    full(site, "left")
+    job, array = site.world.submit(vms=1, cpus=2), site.world.submit(vms=1, cpus=2, array=range(2))
+    site.give(job, "left")
+    site.give(array, "right")
+    site.until(lambda: S.RUNNING in summary(site, "right")[1].vjobs.values())
+    _, left = summary(site, "left")
+    assert left.vjobs[job] is S.WAITING
+    assert (left.summary.nodes, left.summary.up, left.summary.free.cpus) == (2, 2, 0)
+    ledger = site.engines["right"].context.ledger
+    begun = next(vjob for vjob in ledger.vjobs() if vjob.state is S.RUNNING)
+    waits = {"display_id": f"{array}_7", "state": S.WAITING}
+    for place, submitted in enumerate((begun.submitted - 1, begun.submitted + 1)):
+        ledger.add_vjob(replace(begun, **{**waits, "job_id": 900 + place, "submitted": submitted}))
+    assert summary(site, "right")[1].vjobs == {array: S.RUNNING}, "the array, not its elements"
+    site.wish(job, "right")
+    site.tick("left")
+    _, left = summary(site, "left")
+    assert (left.seen, left.released) == (site.given.version, {job})
+    assert job not in left.vjobs
+
+
+def test_the_engine_of_all_groups_tells_no_leader(site: Site) -> None:
+    with pytest.raises(RefusedError, match="this engine has all groups"):
+        summary_view(site.world.context.ledger, None, 1, None)

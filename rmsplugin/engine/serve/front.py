@@ -27,6 +27,7 @@ from rmsplugin.engine.serve.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.serve.rare_log import RareLog
 from rmsplugin.engine.serve.sealing import AnswerTooLargeError, CallerIdentity, seal_response, verify_request
 from rmsplugin.engine.serve.turns import Turns
+from rmsplugin.engine.serve.vouched import vouched
 from rmsplugin.engine.serve.waits import TooManyError
 from rmsplugin.errors import (
     ForbiddenError,
@@ -105,6 +106,7 @@ class Front:
         *,
         leads: Callable[[], bool] = lambda: True,
         body_max: int = BODY_MAX,
+        behind_a_manager: bool = False,
     ) -> None:
         """Listen to nobody yet.
 
@@ -115,7 +117,9 @@ class Front:
             turns: threads in which long answers are written.
             leads: whether this process may act: asked before each answer.
             body_max: the most bytes of the body of a request.
+            behind_a_manager: whether root and the engine's user say, on the socket, for whom they ask.
         """
+        self._behind_a_manager = behind_a_manager
         self._settings, self._engine_uids, self._answers = settings, engine_uids, answers
         self._turns, self._leads, self._body_max = turns, leads, body_max
         self._sealing = Turns("munge")
@@ -186,12 +190,14 @@ class Front:
     async def _by_peer(self, handled: Handled, request: web.Request) -> web.Response:
         if request.transport is None:
             return _plain(400, "the connection has ended")
-        uid = _peer_uid(request.transport)
+        uid, origin = _peer_uid(request.transport), LOCAL
         try:
             data = await self._read(request)
+            if self._behind_a_manager and uid in self._engine_uids:
+                uid, origin = vouched(request.headers, uid)
         except BadRequestError as error:
             return _plain(400, str(error))
-        status, body = await self._answer(handled, request, data, uid, LOCAL)
+        status, body = await self._answer(handled, request, data, uid, origin)
         text = (
             await self._turns.take((uid, False), lambda: json.dumps(body)) if handled.route.long else json.dumps(body)
         )

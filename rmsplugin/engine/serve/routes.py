@@ -29,9 +29,11 @@ from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.requests import Requests, Several
 from rmsplugin.engine.serve.schedule_view import schedule_views
+from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
+from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -63,9 +65,10 @@ class Routes:
         timetable: Timetable | None,
         controllers: Controllers | None,
         epoch: int,
+        territory: Territory | None = None,
     ) -> None:
         """``slow_turns``: for users' requests that wait for a guest, a node or an operation; ``epoch``: its own."""
-        self._epoch = epoch
+        self._epoch, self._territory = epoch, territory
         self._ledger = ledger
         self._clock = clock
         self._capacities = capacities
@@ -91,6 +94,7 @@ class Routes:
             "status": self._status,
             "nodes": self._nodes,
             "groups": self._groups,
+            "summary": self._summary,
             "vjobs": self._vjobs,
             "vjob": self._vjob,
             "vms": self._vms,
@@ -445,6 +449,10 @@ class Routes:
 
     async def _groups(self, asked: Asked) -> Reply:
         return {"groups": await self._do(asked, lambda: group_views(self._cycle.deciding.groups))}
+
+    async def _summary(self, asked: Asked) -> Reply:
+        decided = self._cycle.deciding.groups
+        return await self._do(asked, lambda: summary_view(self._ledger, self._territory, self._epoch, decided))
 
     async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)

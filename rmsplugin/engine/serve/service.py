@@ -56,9 +56,15 @@ class Service:
             timetable,
             controllers,
             context.epoch,
+            context.territory,
         )
         self._front = Front(
-            context.settings.engine, requests.rights.engine_uids, self._answers, self._turns, leads=leads
+            context.settings.engine,
+            requests.rights.engine_uids,
+            self._answers,
+            self._turns,
+            leads=leads,
+            behind_a_manager=context.territory is not None,
         )
         context.ledger.subscribe(self._waits.changed)
 

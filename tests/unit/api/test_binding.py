@@ -100,7 +100,7 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
     for method, words in refused.items():
         with pytest.raises((NotFoundError, RefusedError)):
             getattr(engine, method)(*words)
-    public = {route.name for route in ROUTES if route.tag not in (Tag.WRAPPERS, Tag.HOOKS)}
+    public = {route.name for route in ROUTES if route.tag not in (Tag.WRAPPERS, Tag.HOOKS, Tag.MANAGERS)}
     assert set(asked) - {"access"} == public - set(refused)
     assert all(inspect.isfunction(getattr(Engine, method)) for method in public)
 

@@ -23,6 +23,7 @@ from unit.api_forms import route_of
 from unit.hosts import Hosts
 from unit.served import ME, Served
 
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.rms.base import Readings
 from rmsplugin.api.routes import ROUTES, Key, Route, path_of
 from rmsplugin.decision.reservation import Reservation, Reservations
@@ -33,6 +34,9 @@ from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
 from rmsplugin.engine.serve import routes
+from rmsplugin.engine.territory.territory import Territory
+from rmsplugin.groups.given import Given, text_of
+from rmsplugin.groups.told import heard
 from rmsplugin.model.vjob import VJobState
 
 NAME = pwd.getpwuid(ME).pw_name
@@ -79,6 +83,7 @@ def test_every_request_is_answered_in_the_form_that_its_route_describes(served: 
     orders(ask, world)
     saved_states(ask, world)
     report(ask)
+    summary(ask, world)
     assert ask.answered == {route.name for route in ROUTES}
 
 
@@ -115,6 +120,22 @@ def monitoring(ask: Teller, world: World) -> None:
     ask("GET", "/v1/schedule")
     ask("GET", "/v1/status")
     assert len(ask("GET", "/v1/openapi.json")["paths"]) == len({route.path for route in ROUTES})
+
+
+def summary(ask: Teller, world: World) -> None:
+    """As the engine of a group would answer."""
+    files = EpochFiles(world._ledger_path.parent / "site", "given")
+    files.write(7, text_of(Given(7, 2, {"left": ("n1", "n2")})))
+    territory = Territory("left", files)
+    territory.hear()
+    territory.remember_in(world.context.ledger)
+    ask.served.service._answers._territory = territory
+    answer = ask("GET", "/v1/summary")
+    assert (answer["group"], answer["seen"], answer["released"]) == ("left", [7, 2], [])
+    assert answer["vjobs"] and answer["summary"]["nodes"] == 2
+    epoch, said = heard(answer)
+    assert (epoch, said.seen) == (world.context.epoch, (7, 2))
+    assert {str(state) for state in said.vjobs.values()} == {*answer["vjobs"].values()}
 
 
 def hooks_and_wrapper(ask: Teller, world: World) -> None:

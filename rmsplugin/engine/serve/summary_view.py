@@ -1,0 +1,51 @@
+"""Summary view: what the engine of a group tells the leader of its groups, all of it as it is at one instant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmsplugin.engine.decide.deciding import DecidedGroups
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.territory.territory import Territory, number_of
+from rmsplugin.errors import RefusedError
+from rmsplugin.groups import told
+from rmsplugin.groups.forming import Group
+from rmsplugin.groups.summary import summaries
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+
+
+def summary_view(
+    ledger: Ledger, territory: Territory | None, epoch: int, decided: DecidedGroups | None
+) -> dict[str, Any]:
+    """The answer to the leader.
+
+    Args:
+        ledger: of the group.
+        territory: what is the group's own.
+        epoch: of this engine.
+        decided: the cluster as it was decided about last; None: nothing was decided yet, so no node takes VMs.
+
+    Raises:
+        RefusedError: this is the engine of all groups.
+    """
+    if territory is None:
+        raise RefusedError("this engine has all groups, and no leader")
+    group = Group(territory.group, tuple(sorted(territory.hosts)))
+    configuration = Configuration((), (), {}) if decided is None else decided.configuration
+    (summary,) = summaries(configuration, [group])
+    with ledger.transaction():
+        seen, released, vjobs = ledger.given.seen(), ledger.given.released(), ledger.vjobs()
+    states: dict[int, VJobState] = {}
+    for vjob in vjobs:
+        number = number_of(vjob.display_id, vjob.job_id)
+        if states.get(number, VJobState.WAITING) is VJobState.WAITING:
+            states[number] = vjob.state
+    return {
+        "group": group.name,
+        "epoch": epoch,
+        "seen": list(seen),
+        "released": sorted(released),
+        "summary": told.view(summary),
+        "vjobs": {str(number): str(state) for number, state in states.items()},
+    }
