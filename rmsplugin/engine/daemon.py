@@ -22,7 +22,6 @@ from typing import TypeVar
 import sdnotify
 
 from rmsplugin import __version__
-from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
@@ -61,7 +60,7 @@ from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
 from rmsplugin.engine.territory.own_rms import own_rms
-from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR, Territory
+from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
@@ -424,7 +423,7 @@ def open_territory(settings: Settings) -> Territory | None:
     shared = settings.cluster.shared_dir
     if not settings.territory or shared is None:
         return None
-    territory = Territory(settings.territory, EpochFiles(shared / SITE_DIR, GIVEN))
+    territory = territory_of(settings.territory, shared)
     territory.hear()
     return territory
 

@@ -267,6 +267,33 @@ def test_a_new_leader_goes_on(site: Site) -> None:
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
 
 
+def test_vms_of_two_groups_have_no_address_in_common(site: Site) -> None:
+    jobs = {group: full(site, group) for group in HOSTS}
+    taken = {
+        group: {vm.address for job in jobs[group] for vm in site.engines[group].context.ledger.vms(job)}
+        for group in HOSTS
+    }
+    assert len(taken["left"] | taken["right"]) == 4
+    left = site.engines["left"]
+    left.start_engine()
+    assert taken["right"] <= left.context.ledger.addresses() and taken["left"] <= left.context.ledger.claims.mine()
+    left.territory.remember_in(left.context.ledger)
+    site.tick()
+    assert site.where(jobs["left"][0]) == {"left": S.RUNNING}
+
+
+def test_an_address_is_used_again_by_the_group_that_had_it(site: Site) -> None:
+    (first, _) = full(site, "left")
+    address = site.engines["left"].context.ledger.vms(first)[0].address
+    full(site, "right")
+    site.world.rms.finish(first)
+    site.until(lambda: site.where(first) == {"left": S.TERMINATED})
+    job = site.world.submit(vms=1, cpus=2)
+    site.give(job, "left")
+    site.until(lambda: site.where(job) == {"left": S.RUNNING})
+    assert site.engines["left"].context.ledger.vms(job)[0].address == address
+
+
 def summary(site: Site, group: str) -> tuple[int, Heard]:
     context, cycle = site.engines[group].context, site.engines[group].cycle
     return heard(summary_view(context.ledger, context.territory, context.epoch, cycle.deciding.groups))

@@ -14,7 +14,7 @@ from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.territory.territory import Territory
+from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.groups.given import Given, Place, read, text_of
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
@@ -69,7 +69,7 @@ class GroupEngine(World):
 
     def make_territory(self) -> Territory:
         """See World."""
-        self.territory = Territory(self.group, self.site.files)
+        self.territory = territory_of(self.group, self.site.directory)
         self.territory.hear()
         return self.territory
 
@@ -89,6 +89,7 @@ class Site:
     """The world, its two engines, and its leader."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
+        self.directory = directory
         (directory / "none").mkdir()
         # Its own engine has never run a cycle.
         self.world = World(
@@ -170,6 +171,8 @@ class Site:
                 assert len(self._powers(vm)) <= 1, f"I1: {vm} runs on {self._powers(vm)}"
                 owner = next(name for name, hosts in HOSTS.items() if node in hosts)
                 assert self.is_of(owner, parsed[0]), f"{vm} is on {node}, and is not of group {owner}"
+        addresses = [vm.address for engine in self.engines.values() for vm in self._ledger(engine).vms()]
+        assert len(addresses) == len(set(addresses)), f"VMs have the same addresses: {sorted(addresses)}"
         for job, ledgers in self._begun().items():
             assert len(ledgers) <= 1, f"I5: vjob {job} has begun in {ledgers}"
 

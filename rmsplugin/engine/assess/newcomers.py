@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 import socket
 import uuid
@@ -91,10 +92,10 @@ def make_vms(
 
     Raises:
         RefusedError: the address pool is used up.
+        UnavailableError: with several groups, addresses cannot be claimed now.
     """
-    taken = ledger.addresses()
     rows = []
-    for index, (host, address) in enumerate(zip(hosts, _free_addresses(settings, taken, len(hosts)), strict=True)):
+    for index, (host, address) in enumerate(zip(hosts, _free_addresses(settings, ledger, len(hosts)), strict=True)):
         keys, demand_mib = generate_keypair(), expected_mib(index)
         rows.append(
             VMRow(
@@ -115,17 +116,18 @@ def make_vms(
     return rows
 
 
-def _free_addresses(settings: Settings, taken: set[str], count: int) -> list[ipaddress.IPv4Address]:
+def _free_addresses(settings: Settings, ledger: Ledger, count: int) -> list[ipaddress.IPv4Address]:
     first, last = settings.network.pool_bounds
+    taken, claims = ledger.addresses(), ledger.claims
     free: list[ipaddress.IPv4Address] = []
-    address = first
-    while len(free) < count:
-        if address > last:
-            raise RefusedError(f"needs {count} addresses, {len(free)} free in network.pool {first}-{last}")
-        if str(address) not in taken:
+    own = sorted(address for each in claims.mine() if first <= (address := ipaddress.IPv4Address(each)) <= last)
+    for address in itertools.chain(own, map(ipaddress.IPv4Address, range(int(first), int(last) + 1))):
+        if str(address) not in taken and claims.claim(str(address)):
+            taken.add(str(address))
             free.append(address)
-        address += 1
-    return free
+        if len(free) == count:
+            return free
+    raise RefusedError(f"needs {count} addresses, {len(free)} free in network.pool {first}-{last}")
 
 
 def _mac(settings: Settings, address: ipaddress.IPv4Address) -> str:

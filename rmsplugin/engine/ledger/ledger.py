@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import sqlite_utils
 
 from rmsplugin.engine.ledger import records
+from rmsplugin.engine.ledger.address_claims import AllMine, Claims
 from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
@@ -120,6 +121,8 @@ class Ledger:
         self.epochs = EpochBook(self._write, self._rows, clock)
         #: What the leader of several groups has said, and this group has given up.
         self.given = GivenBook(self._write, self._rows, clock)
+        #: Whose the addresses of VMs are.
+        self.claims: Claims = AllMine()
 
     def newest_time(self) -> float:
         """The latest time at which, by the ledger, anything happened; 0 if it has nothing."""
@@ -377,8 +380,8 @@ class Ledger:
         return [*map(records.read_vm, rows)]
 
     def addresses(self) -> set[str]:
-        """The addresses that VMs have; no other VM gets one of them."""
-        return {row["address"] for row in self._rows("select address from vms")}
+        """The addresses that VMs have, and those of other groups; no other VM gets one of them."""
+        return {row["address"] for row in self._rows("select address from vms")} | self.claims.others()
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection
+from pathlib import Path
 
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
+from rmsplugin.engine.ledger.address_claims import AddressClaims
 from rmsplugin.engine.ledger.given_book import Version
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.errors import RmspluginError, UnavailableError
+from rmsplugin.errors import LedgerError, RmspluginError, UnavailableError
 from rmsplugin.groups.given import Given, Place, read
 
 #: In the directory that controllers share: that of the site's leader, and the name of the files with its word.
 SITE_DIR, GIVEN = "site", "given"
+#: In the same directory, that of the groups' claims of addresses.
+ADDRESSES_DIR = "addresses"
 
 #: Before any word of a leader.
 _NOTHING = Given(0)
+
+
+def territory_of(group: str, shared_dir: Path) -> Territory:
+    """What is the group's own, by what there is on the directory that controllers share; it is not read yet."""
+    site = shared_dir / SITE_DIR
+    return Territory(group, EpochFiles(site, GIVEN), AddressClaims(site / ADDRESSES_DIR, group))
 
 
 class Territory:
@@ -32,9 +42,10 @@ class Territory:
         problem: why the leader's word is not followed as it is now, in a sentence; empty: it is.
     """
 
-    def __init__(self, group: str, files: EpochFiles) -> None:
-        """Own nothing yet; ``files``: with the leader's word."""
+    def __init__(self, group: str, files: EpochFiles, claims: AddressClaims) -> None:
+        """Own nothing yet; ``files``: with the leader's word; ``claims``: of addresses."""
         self.group = group
+        self._claims = claims
         self.hosts: frozenset[str] = frozenset()
         self.own: frozenset[int] = frozenset()
         self.problem = "the leader's word was not read yet"
@@ -62,7 +73,16 @@ class Territory:
                 self._follow(given)
 
     def remember_in(self, ledger: Ledger) -> None:
-        """From now on the group has this ledger: its vjobs are its own, and no word older than it knows is followed."""
+        """From now on the group has this ledger: its vjobs are its own, and no word older than it knows is followed.
+
+        Raises:
+            UnavailableError: the addresses of its VMs cannot be claimed.
+            LedgerError: another group has one of them.
+        """
+        self._claims.read()
+        if theirs := self._claims.claim_all(vm.address for vm in ledger.vms()):
+            raise LedgerError(f"VMs of group {self.group} have the addresses {', '.join(theirs)}, of other groups")
+        ledger.claims = self._claims
         with self._lock:
             self._ledger = ledger
             if self._given.version < (seen := self._seen()):

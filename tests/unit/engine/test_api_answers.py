@@ -34,7 +34,7 @@ from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
 from rmsplugin.engine.serve import routes
-from rmsplugin.engine.territory.territory import Territory
+from rmsplugin.engine.territory.territory import territory_of
 from rmsplugin.groups.given import Given, text_of
 from rmsplugin.groups.told import heard
 from rmsplugin.model.vjob import VJobState
@@ -124,9 +124,9 @@ def monitoring(ask: Teller, world: World) -> None:
 
 def summary(ask: Teller, world: World) -> None:
     """As the engine of a group would answer."""
-    files = EpochFiles(world._ledger_path.parent / "site", "given")
-    files.write(7, text_of(Given(7, 2, {"left": ("n1", "n2")})))
-    territory = Territory("left", files)
+    shared = world._ledger_path.parent
+    EpochFiles(shared / "site", "given").write(7, text_of(Given(7, 2, {"left": ("n1", "n2")})))
+    territory = territory_of("left", shared)
     territory.hear()
     territory.remember_in(world.context.ledger)
     ask.served.service._answers._territory = territory
