@@ -279,13 +279,13 @@ class SimulatedCluster:
             return (-(partition.priority_tier if partition else 0), -self.priorities.of(each, now), each.job_id)
 
         claimed: set[str] = set()
+        cluster = self._cluster()
         for each in sorted(self._jobs.values(), key=rank):
             if not each.startable(now, self._start_delay_s) or self._is_shut(each):
                 continue
             if self._at_array_limit(each):
                 each.waits_for = "JobArrayTaskLimit"
                 continue
-            cluster = self._cluster()
             place = cluster.place(each)
             if place is None:
                 each.waits_for = "Resources"
@@ -296,6 +296,7 @@ class SimulatedCluster:
             else:
                 each.shown = self.priorities.of(each, now)
                 each.begin(place.node, place.limit_s, now)
+                cluster.arrived(each)
                 if self._duration_s(each) == 0:
                     each.run_script(now)
 
@@ -358,8 +359,10 @@ class SimulatedCluster:
         return each.seen(now, self.priorities.of(each, now), split=split)
 
     def _at_array_limit(self, each: SimulatedJob) -> bool:
-        under_way = sum(other.under_way and other.array_id == each.array_id for other in self._jobs.values())
-        return bool(each.task) and 0 < self._array_limits.get(each.array_id, 0) <= under_way
+        limit = self._array_limits.get(each.array_id, 0) if each.task else 0
+        if limit == 0:
+            return False
+        return limit <= sum(other.under_way and other.array_id == each.array_id for other in self._jobs.values())
 
     def _is_split(self, each: SimulatedJob) -> bool:
         return sum(other.job_id == each.job_id for other in self._jobs.values()) == 1

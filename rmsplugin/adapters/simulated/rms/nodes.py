@@ -41,6 +41,10 @@ class SimulatedNodes:
             found.setdefault(each.node, []).append(each)
         return found
 
+    def arrived(self, job: SimulatedJob) -> None:
+        """Note that the job has just begun on its node."""
+        self._with_node.setdefault(job.node, []).append(job)
+
     def place(self, job: SimulatedJob) -> Place | None:
         """The place where the job can start now; None if there is none."""
         for name in self._allowed(job):
@@ -82,7 +86,9 @@ class SimulatedNodes:
     def _allowed(self, job: SimulatedJob) -> list[str]:
         partition = self.partitions.get(job.request.partition)
         names: Iterable[str] = partition.nodes if partition is not None and partition.up else ()
-        wanted = [name for name in names if job.request.node in ("", name) and name in self.nodes]
+        if job.request.node:
+            names = (job.request.node,) if job.request.node in names else ()
+        wanted = [name for name in names if name in self.nodes]
         return [name for name in wanted if self.nodes[name].up and not self.nodes[name].draining]
 
     def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
