@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
@@ -150,7 +149,7 @@ class Cycle:
             with report.alone("evacuation"):
                 report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
         jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
-        seen = self.seen = replace(seen, changed=changed)
+        seen = self.seen = seen.after_changes(changed)
         if self._giving_up is not None:
             with report.alone("vjobs that other groups are to have"):
                 report.problems += self._giving_up.give_up(seen, self._executor.busy())

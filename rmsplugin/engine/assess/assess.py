@@ -23,6 +23,7 @@ from rmsplugin.engine.assess.queue import (
     ready_demands,
     ready_hosts,
     ready_vms,
+    without,
 )
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
@@ -257,7 +258,7 @@ class _Assessor:
             return here
         allowed = allowed_hosts(self._settings, self._seen, vjob.partition, vjob.geometry)
         rest = self._resting.get("migrate")
-        nodes = allowed - rest if rest else allowed
+        nodes = without(self._seen, allowed, rest) if rest else allowed
         return nodes if here <= nodes else nodes | here  # most vjobs share one set, perhaps of a thousand nodes
 
     def _unsettled(

@@ -18,6 +18,7 @@ from rmsplugin.engine.observe.observation import Allowed, Observation
 from rmsplugin.engine.observe.rooms import hosts_of
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import allowing, confined_to
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 
@@ -81,10 +82,19 @@ def _allowed(settings: Settings, seen: Observation, partition: str, geometry: Ge
     if found is None:
         hosts = hosts_of(settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
-        nodes = constraints.allowed(known)
+        # The object that the rules about these nodes keep: of an equal one each vjob's is compared name by name.
+        nodes = confined_to(allowing(constraints.allowed(known))) or frozenset()
         found = seen.derived.allowed[partition, constraints] = Allowed(
             nodes, "" if nodes else constraints.objection(known)
         )
+    return found
+
+
+def without(seen: Observation, nodes: frozenset[str], rest: frozenset[str]) -> frozenset[str]:
+    """The nodes that do not rest; most vjobs share one set, perhaps of thousands of nodes."""
+    found = seen.derived.awake.get((nodes, rest))
+    if found is None:
+        found = seen.derived.awake[nodes, rest] = nodes - rest
     return found
 
 
@@ -121,7 +131,7 @@ def ready_hosts(
     """The nodes where a waiting vjob's VMs may go: its user and its disks allow them, and they do not rest."""
     nodes = allowed_hosts(settings, seen, waiting.job.partition, waiting.geometry)
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
-        nodes -= rest  # else all vjobs share one set, perhaps of a thousand nodes
+        nodes = without(seen, nodes, rest)
     if waiting.sleeping is not None and is_pinned(settings, waiting.sleeping):
         nodes &= {vm.booted_on for vm in vms if vm is not None}
     return nodes

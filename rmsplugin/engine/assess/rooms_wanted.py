@@ -14,7 +14,7 @@ from rmsplugin.engine.assess.queue import Waiting, candidate
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
-from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle
+from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle, vm_hosts
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -24,15 +24,18 @@ def rooms_wanted(
     capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration
 ) -> frozenset[str]:
     """The nodes whose rooms the vjobs left waiting need, besides coming rooms and the nodes free after a decision."""
-    hosts = capacities.hosts(seen)
     rooms = seen.rooms.by_node
+    idle = {name for name in vm_hosts(capacities.settings, seen.rms) if name not in rooms and _idle(seen, name)}
+    if not idle:
+        return frozenset()
+    hosts = capacities.hosts(seen)
     reserved = capacities.ledger.reservations.read().nodes
     soon = {
         name: host.free if is_coming(rooms.get(name)) else after.free(name)
         for name, host in hosts.items()
         if name not in reserved and (not host.why_not or is_coming(rooms.get(name)))
     }
-    others = {name: host.capacity for name, host in hosts.items() if name not in rooms and _idle(seen, name)}
+    others = {name: host.capacity for name, host in hosts.items() if name in idle}
     resting = capacities.ledger.failures.resting()
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
     return nodes_wanted(candidates, soon, others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
@@ -39,11 +39,13 @@ class Derived:
         allowed: by partition and constraints, the VM hosts that both allow.
         expected: by user, job name and request, the memory in MiB that a new VM is expected to need.
         most_mib: by partition, the most memory that a VM can have on one of its nodes.
+        awake: by nodes, and nodes that rest, the ones that do not rest.
     """
 
     allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict)
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
     most_mib: dict[str, int] = field(default_factory=dict)
+    awake: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,12 @@ class Observation:
                 nodes.setdefault(vm, []).append(node)
         return nodes
 
+    def after_changes(self, changed: frozenset[int]) -> Observation:
+        """The same look, after the engine has requeued or gated these jobs; what was found in it is not found again."""
+        found = replace(self, changed=changed)
+        vars(found).update((name, value) for name, value in vars(self).items() if name in _INDEXES)
+        return found
+
     def where(self, vm: str) -> Sequence[str]:
         """Nodes on which the VM was seen."""
         return self._nodes_of.get(vm, [])
@@ -94,6 +102,10 @@ class Observation:
         """The names of those that were seen running on their hosts."""
         found = {vm.name: self.vms.get(vm.host, {}).get(vm.name) for vm in vms}
         return frozenset(name for name, info in found.items() if info and info.power is VMPower.RUNNING)
+
+
+#: The properties of an observation that go through all jobs or VMs once.
+_INDEXES = frozenset({"jobs", "of_jobs", "_nodes_of"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,21 +135,12 @@ class Observer:
         taken = self._clock.now()
         rms = of_the_rms(self._rms.snapshot(), self._clock.ahead_s())
         self._slurm.seen(rms)
-        answers: dict[str, _Node] = {}
-        unreachable: dict[str, str] = {}
         # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
         left = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
         names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
-            futures = {name: pool.submit(self._look_at, name) for name in names}
-            for name, future in futures.items():
-                try:
-                    answers[name] = future.result()
-                except RmspluginError as error:
-                    unreachable[name] = str(error)
-                except Exception as bug:  # a fault at one node must not hide the others
-                    log.exception("looking at %s", name)
-                    unreachable[name] = f"internal error: {bug!r}"
+        found = self._look_at_all(names)
+        answers = {name: each for name, each in found.items() if isinstance(each, _Node)}
+        unreachable = {name: each for name, each in found.items() if isinstance(each, str)}
         rooms = find_rooms(self._settings, rms, taken)
         reports = self._ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
         faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}
@@ -152,6 +155,24 @@ class Observer:
             statistics=statistics,
             sampled={name: answers[name].sampled for name in statistics},
         )
+
+    def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | str]:
+        """Read the nodes side by side: the part of each, or the reason why there is none, by name and in this order."""
+        left = iter(nodes)  # each thread takes the next one: a future a node costs more than to list its VMs
+        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
+            threads = range(min(_PARALLEL, len(nodes)))
+            parts = list(pool.map(lambda _: {node: self._look_at_or_why_not(node) for node in left}, threads))
+        found = {node: each for part in parts for node, each in part.items()}
+        return {node: found[node] for node in nodes}
+
+    def _look_at_or_why_not(self, node: str) -> _Node | str:
+        try:
+            return self._look_at(node)
+        except RmspluginError as error:
+            return str(error)
+        except Exception as bug:  # a fault at one node must not hide the others
+            log.exception("looking at %s", node)
+            return f"internal error: {bug!r}"
 
     def _look_at(self, node: str) -> _Node:
         """Read one node. A node that lists its VMs, but gives no statistics of them, is seen without statistics.
