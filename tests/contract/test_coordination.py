@@ -7,7 +7,6 @@ processes of their own, which write down when they could act, by the clock of th
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import signal
@@ -24,6 +23,8 @@ from contract.coordinations import KINDS, Engines, OnEnsemble, OnOneHost, OnZooK
 from contract.engine_processes import CODE, EngineProcess, answers, write_settings
 from contract.newer_release import VERSION, newer_release
 from contract.zookeeper_ensemble import JAR, Ensemble, Proxy, running_ensemble
+from journal.check import check
+from journal.journal import Journal
 from patience import PATIENCE_S
 
 import rmsplugin
@@ -205,13 +206,12 @@ def running(folder: str, directory: Path, **servers: tuple[str, ...]) -> Iterato
         for engine in engines:
             engine.process.kill()
             engine.process.wait()
-    turns: dict[int, list[float]] = {}
+    journal = Journal(steady_s)
     for engine in engines:
         for moment, epoch in engine.acts():
-            turns.setdefault(epoch, []).append(moment)
-    in_order = [turns[epoch] for epoch in sorted(turns)]
-    for before, after in itertools.pairwise(in_order):
-        assert max(before) < min(after), "a deposed engine knows by its own clock before the next one leads"
+            journal.lead(engine.name, epoch, moment, begin=moment)
+    found = check(journal.lines())
+    assert found.turns and found.breaches == [], "a deposed engine knows by its own clock before the next one leads"
 
 
 def test_a_killed_leader_is_followed_by_one_of_a_higher_epoch(ensemble: Ensemble, folder: str, tmp_path: Path) -> None:

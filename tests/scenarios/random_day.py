@@ -110,6 +110,9 @@ class Faults(logging.Handler):
 class Day:
     """One day of a world."""
 
+    makes_world: type[InterleavedWorld] = InterleavedWorld
+    makes_watch: type[Watch] = Watch
+
     def __init__(
         self,
         directory: Path,
@@ -125,7 +128,7 @@ class Day:
         options: dict[str, Any] = {"rooms": "elastic", "room_idle_s": 60} if seed % 2 else {}
         if observed:
             options["memory"] = "observed"
-        self.world = InterleavedWorld(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
+        self.world = self.makes_world(directory, Random(seed + 1), urgent=True, shared=seed % 3 == 0, **options)
         self.world.hypervisor.actions.durations_s = dict(_DURATIONS_S)
         if pauses:
             self._decide(policy="slowdown" if seed % 2 else "mixed", pause_limit_s=_PAUSE_LIMITS_S[seed % 3])
@@ -139,7 +142,7 @@ class Day:
                 return propose(configuration, parameters.without_solver())
 
             self.world.propose = cheaply  # type: ignore[method-assign]
-        self.watch = Watch(self.world)
+        self.watch = self.makes_watch(self.world)
         self._left = deque(events)
         self.happened: list[str] = []
         self.cycles = 0

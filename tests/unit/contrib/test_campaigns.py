@@ -22,6 +22,7 @@ NAMES = [
     "instants",
     "examples",
     "day",
+    "faults",
     "fuzz",
 ]
 
