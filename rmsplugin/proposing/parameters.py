@@ -29,8 +29,9 @@ class ProposalParameters:
         decision: tunables of the policy.
         objective: ``cost``: the cheapest plan; ``nodes``: the fewest nodes, then the cheapest plan on so many.
         heuristic: search nothing. ``ffd``: the decision's own sample is the target (First Fit Decreasing; for
-            ``rjsp-exact``, ``mixed`` and load sharing, one near the VMs' places). ``repair``: only VMs that have to are
-            moved; where that is dearer, the sample is the target.
+            ``rjsp-exact``, ``mixed`` and load sharing, one near the VMs' places). ``better-fit``: VMs arrive one after
+            the other beside those that run (RR-7398). ``repair``: only VMs that have to are moved; where that is
+            dearer, the sample is the target.
         search: limits of the search for hosts (limits of the decision are in ``decision``).
         durations: the duration of each kind of action, for the estimate of the makespan.
         previous: the hosts of the last proposal, node by VM name: a start for the search.
@@ -43,7 +44,7 @@ class ProposalParameters:
     policy: str
     decision: Parameters = field(default_factory=Parameters)
     objective: Objective = "cost"
-    heuristic: Literal["ffd", "repair"] | None = None
+    heuristic: Literal["ffd", "better-fit", "repair"] | None = None
     search: Search = field(default_factory=Search)
     durations: Durations = field(default_factory=Durations)
     previous: Mapping[str, str] | None = None

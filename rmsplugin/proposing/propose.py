@@ -18,7 +18,7 @@ from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.plan import Unreachable
-from rmsplugin.planning.target.placement import Placed, place, place_repaired, place_sample
+from rmsplugin.planning.target.placement import Placed, place, place_better_fit, place_repaired, place_sample
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal, sentence
@@ -157,6 +157,8 @@ def _place_without_pauses(
     states, sample, shared = decision.states, decision.placement, parameters.shared_store
     if parameters.heuristic == "ffd":
         return place_sample(source, states, sample, shared)
+    if parameters.heuristic == "better-fit":
+        return place_better_fit(source, states, sample, shared)
     if parameters.heuristic == "repair":
         return place_repaired(source, states, sample, shared, decision.sample_first)
     return place(

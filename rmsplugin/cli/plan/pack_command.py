@@ -25,10 +25,12 @@ def add_command(commands: options.Commands) -> None:
         """
         Solves the VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up.
         The keys `nodes` and `exclude` of vjobs are respected. The lower bound is proven. The file is that of `rmsplugin
-        plan`.
+        plan`. --heuristic better-fit does not search: the VMs arrive in the order of the file, and each may take the
+        place of one that fills its node less.
 
         examples:
           rmsplugin pack --instance cluster.json.gz --json
+          rmsplugin pack --instance cluster.json.gz --heuristic better-fit
 
           echo '{"nodes": [{"name": "n1", "cpu": 2, "memory_mib": 4096},
                            {"name": "n2", "cpu": 2, "memory_mib": 4096}],
@@ -39,6 +41,12 @@ def add_command(commands: options.Commands) -> None:
         """,
     )
     pack.add_argument("--instance", metavar="FILE", required=True, help=INSTANCE)
+    pack.add_argument(
+        "--heuristic",
+        metavar="NAME",
+        choices=("better-fit",),
+        help="better-fit: do not search; VMs arrive one after the other, in the order of the file (RR-7398)",
+    )
     add_search_options(pack)
     pack.add_argument("--json", action="store_true", help="the answer as JSON")
 
@@ -52,7 +60,7 @@ def _pack(arguments: argparse.Namespace) -> int:
         configuration = read(arguments.instance)
         warn_of_unknown_nodes(arguments.command, configuration)
         show("packing")
-        packed = packing.pack_running(configuration, search_of(arguments))
+        packed = packing.pack_running(configuration, search_of(arguments), arguments.heuristic)
     if arguments.json:
         print(json.dumps(packing.document(configuration, packed), indent=1))
     else:

@@ -13,6 +13,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.wording import counted
+from rmsplugin.packing.arriving import pack_arriving
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, Packing, pack
@@ -37,8 +38,8 @@ class Packed:
     seconds: float
 
 
-def pack_running(configuration: Configuration, search: Search) -> Packed:
-    """Pack the VMs that run onto the fewest nodes.
+def pack_running(configuration: Configuration, search: Search, heuristic: str | None = None) -> Packed:
+    """Pack the VMs that run onto the fewest nodes; ``heuristic``: ``better-fit``, or None for the search.
 
     Raises:
         OperationFailedError: there is no packing, or none was found.
@@ -52,7 +53,10 @@ def pack_running(configuration: Configuration, search: Search) -> Packed:
                 items.append(Item(vm, vjob.rules))
                 current[vm.name] = location.node
     started = time.perf_counter()
-    found = pack(items, configuration.nodes, search, current)
+    if heuristic is None:
+        found = pack(items, configuration.nodes, search, current)
+    else:
+        found = pack_arriving(items, configuration.nodes)
     if isinstance(found, NoPacking):
         raise OperationFailedError(f"no packing: {found.explanation}")
     return Packed(found, time.perf_counter() - started)

@@ -23,6 +23,7 @@ from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.builder import build_plan
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.acting import acting, are_alike
+from rmsplugin.planning.target.arriving import better_fit_hosts
 from rmsplugin.planning.target.counts import Named, counts_of, is_viable, with_names
 from rmsplugin.planning.target.fewest import Fewest, fewest_nodes
 from rmsplugin.planning.target.incumbent import Incumbent, Reached
@@ -290,3 +291,19 @@ def place_sample(
     if incumbent.cost is None:
         return build_or_explain(source, problem, sample)
     return _placed(problem, incumbent, fewest_nodes(source, states, sample, None))
+
+
+def place_better_fit(
+    source: Configuration, states: Mapping[str, VJobState], sample: Mapping[str, str], shared_store: bool = False
+) -> Placed | Unreachable:
+    """The other baseline: the target that better-fit makes of the present places (RR-7398, section 2.1.2)."""
+    problem = replacement(source, states, sample, shared_store)
+    running = {name for name, at in problem.fixed.items() if at.state is VMState.RUNNING}
+    hosts = better_fit_hosts(source, states, running)
+    if isinstance(hosts, Unreachable):
+        return hosts
+    incumbent = Incumbent(source)
+    incumbent.offer(_named(problem, hosts))
+    if incumbent.cost is None:
+        return build_or_explain(source, problem, hosts)
+    return _placed(problem, incumbent, fewest_nodes(source, states, hosts, None))

@@ -441,6 +441,39 @@ def test_a_heuristic_takes_the_placement_of_the_decision(capsys: pytest.CaptureF
     assert 0 < answer["plan"]["lower_bound"] <= 4608 and not answer["plan"]["optimal"]
 
 
+#: Figure 1 of RR-7398: d takes the place of a on n1, and a goes to n2, as far as it has room.
+ARRIVAL: dict[str, Any] = {
+    "nodes": [{"name": f"n{i}", "cpu": 10, "memory_mib": 4096} for i in (1, 2, 3)],
+    "vjobs": [
+        {"name": name, "state": "running", "vms": [{"name": name, "cpu": cpu, "memory_mib": 64, "host": host}]}
+        for name, cpu, host in (("a", 1, "n1"), ("b", 8, "n1"), ("c", 9, "n2"))
+    ]
+    + [{"name": "d", "state": "waiting", "vms": [{"name": "d", "cpu": 2, "memory_mib": 64}]}],
+}
+
+
+def test_better_fit_moves_a_smaller_vm_for_one_that_arrives(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = planned(capsys, "--heuristic", "better-fit", instance=ARRIVAL)
+    hosts = {vm: place["host"] for vm, place in answer["target"].items()}
+    assert hosts == {"a": "n2", "b": "n1", "c": "n2", "d": "n1"}
+    assert [action["action"] for action in answer["plan"]["pools"][0]] == ["migrate", "run"]
+    assert (answer["nodes_used"], answer["nodes_lower_bound"]) == (2, 2)
+
+
+def test_better_fit_that_finds_no_room_is_status_1(capsys: pytest.CaptureFixture[str]) -> None:
+    data = copy.deepcopy(ARRIVAL)
+    data["nodes"], data["vjobs"] = data["nodes"][:2], []
+    for name, cpu, host in (("a", 2, "n1"), ("b", 2, "n2"), ("c", 5, "n1"), ("d", 5, "n2")):
+        vm = {"name": name, "cpu": cpu, "memory_mib": 64, "host": host}
+        data["vjobs"].append({"name": name, "state": "running", "vms": [vm]})
+    data["vjobs"].append({"name": "e", "state": "waiting", "vms": [{"name": "e", "cpu": 6, "memory_mib": 64}]})
+    Path("i.json").write_text(json.dumps(data))
+    words = ("plan", "--instance", "i.json", "--heuristic", "better-fit", "--policy", "rjsp-exact")
+    status, out, err = call(capsys, *words)
+    assert (status, out) == (1, "")
+    assert "better-fit finds no node with room for VM e" in err
+
+
 def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) -> None:
     data = {
         "nodes": [{"name": f"n{i}", "cpu": 4, "memory_mib": 4096} for i in (1, 2)],
@@ -478,6 +511,7 @@ def test_fewer_nodes_can_be_the_objective(capsys: pytest.CaptureFixture[str]) ->
         (("--instance", "f", "--dot", ""), "the name of a file is empty"),
         (("--instance", "f", "--json", "--dot", "-"), "both print on standard output"),
         (("--instance", "f", "--heuristic", "ffd", "--objective", "nodes"), "does not search"),
+        (("--instance", "f", "--heuristic", "better-fit", "--objective", "nodes"), "better-fit does not search"),
     ],
 )
 def test_wrong_usage_is_status_2(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], complaint: str) -> None:
@@ -968,6 +1002,12 @@ def test_pack_needs_fewer_nodes_than_ffd_where_that_can_be(capsys: pytest.Captur
     }
     answer = packed(capsys, data)
     assert (answer["nodes_used"], answer["ffd_nodes_used"], answer["optimal"]) == (2, 3, True)
+
+
+def test_pack_by_better_fit_takes_vms_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = packed(capsys, ARRIVAL, "--heuristic", "better-fit")
+    assert answer["assignment"] == {"a": "n1", "b": "n2", "c": "n1"}  # c takes the place of b
+    assert (answer["nodes_used"], answer["lower_bound"], answer["ffd_nodes_used"]) == (2, 2, 2)
 
 
 def test_no_packing_is_status_1_with_the_explanation(capsys: pytest.CaptureFixture[str]) -> None:
