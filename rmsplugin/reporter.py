@@ -12,11 +12,11 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from rmsplugin.child_process import end_with, limit
 from rmsplugin.engine.ledger.history import reading
-from rmsplugin.engine.ledger.whereabouts import ledger_path
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.report import slurm, writing
@@ -65,7 +65,7 @@ def _made(settings: Settings, request: dict[str, Any], progress: _Progress) -> R
     """Return the made report. Raises RmspluginError."""
     now = time.time()
     until = min(request["until"] or now, now)
-    with reading(ledger_path(settings)) as connection:
+    with reading(Path(request["ledger"])) as connection:
         reader = LedgerReader(connection, until, request["owner"])
         since = request["since"]
         chosen = {name: tuple(request[name]) for name in ("users", "accounts", "partitions", "jobs")}

@@ -22,6 +22,7 @@ from typing import TypeVar
 import sdnotify
 
 from rmsplugin import __version__
+from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.lease.base import Lease
@@ -51,6 +52,7 @@ from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.engine.ledger.whereabouts import note_shared, require_taken_back, shared_ledgers
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
+from rmsplugin.engine.parted import Parted
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.schedule.jobs import jobs_of
 from rmsplugin.engine.schedule.programs import Programs
@@ -198,7 +200,7 @@ class Daemon:
         lease, self._settings = opened.lease, settings
         self.hands_over = False
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
-        self.context = open_context(settings, state_dir, lease, deposed=_end_at_once)
+        self.context = open_context(settings, state_dir, lease, tree=opened.tree, deposed=_end_at_once)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
@@ -349,6 +351,7 @@ def open_context(
     state_dir: Path,
     lease: Lease | None = None,
     *,
+    tree: Tree | None = None,
     deposed: Callable[[str], None] = lambda why: None,
 ) -> Context:
     """Open the ledger and the adapters.
@@ -357,6 +360,7 @@ def open_context(
         settings: of the site.
         state_dir: of this engine.
         lease: that of the engine, held, under whose epoch it acts.
+        tree: its session in the ensemble, if there is one.
         deposed: see ``Acts``.
 
     Raises:
@@ -395,8 +399,14 @@ def open_context(
     else:
         epoch = lease.epoch
         agents = led(_agents(settings, epoch))
+        parted = None if tree is None else Parted(settings, shared.parent.parent, tree)
+        change = None
+        if parted is not None:
+            change = parted.for_all() if territory is None else parted.for_a_group(territory)
         obeyed_by_all(settings, rms, agents)
-        path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held)
+        path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held, change=change)
+        if parted is not None and territory is None and change is not None:
+            parted.joined(epoch)
         note_shared(state_dir, shared)
         ledger = Ledger(path, clock=steady.now, exclusive=True)
     steady.not_before(ledger.newest_time())

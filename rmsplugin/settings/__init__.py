@@ -86,6 +86,12 @@ class Settings(Section):
         """The group whose engine has these settings; empty: an engine of all groups."""
         return self._territory
 
+    @property
+    def site_path(self) -> str:
+        """The node of the ensemble with all of the site; that of its groups' engines is below."""
+        own = f"/{GROUPS_DIR}/{self._territory}"
+        return self.cluster.path.removesuffix(own) if self._territory else self.cluster.path
+
     def of_group(self, name: str) -> Settings:
         """The settings of the engine of one group: it has a place of its own for all that an engine has alone.
 

@@ -11,6 +11,8 @@ from scenarios.two_groups import HOSTS, Site
 
 from rmsplugin.adapters.rms.base import ROOM_NAME
 from rmsplugin.engine.ledger.rows import OperationKind, StepState
+from rmsplugin.engine.schedule.jobs import jobs_of
+from rmsplugin.engine.schedule.programs import Programs
 from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.groups.given import Place, text_of
@@ -325,3 +327,16 @@ def test_the_leader_is_told_of_the_groups_room_and_its_vjobs(site: Site) -> None
 def test_the_engine_of_all_groups_tells_no_leader(site: Site) -> None:
     with pytest.raises(RefusedError, match="this engine has all groups"):
         summary_view(site.world.context.ledger, None, 1, None)
+
+
+def test_a_group_has_backups_of_its_own_and_mails_no_report(site: Site, directory: Path) -> None:
+    for group, engine in site.engines.items():
+        settings = engine.settings.model_copy(
+            update={"engine": engine.settings.engine.model_copy(update={"state_dir": directory})}
+        )
+        settings._territory = group
+        context = replace(engine.context, settings=settings)
+        jobs = {job.name: job for job in jobs_of(context, Programs(directory), engine.cycle.gate, lambda: None)}
+        jobs["ledger-backup"].act()
+        assert len(list((directory / "backups" / "groups" / group).iterdir())) == 1
+        assert jobs["report"].off.startswith("the engine of one group mails none")

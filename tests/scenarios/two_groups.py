@@ -40,13 +40,13 @@ class Recorded(Neighbours):
 class GroupEngine(World):
     """The engine of one group; what it asks for is checked against what is its own."""
 
-    def __init__(self, site: Site, group: str, directory: Path) -> None:
+    def __init__(self, site: Site, group: str, ledger: Path) -> None:
         self.site, self.group = site, group
         world = site.world
-        directory.mkdir()
+        ledger.parent.mkdir(exist_ok=True)
         self.sizes, self.settings, self.workers = world.sizes, world.settings, world.workers
         self.jumped_s = 0.0
-        self._time_lock, self._ledger_path = world._time_lock, directory / "ledger.sqlite"
+        self._time_lock, self._ledger_path = world._time_lock, ledger
         self.files, self.hypervisor, self.rms, self.nodes = world.files, world.hypervisor, world.rms, world.nodes
         self.guests = world.guests
         self.neighbours = Recorded(world.neighbours, lambda: self.time, self._asks)
@@ -88,7 +88,8 @@ class GroupEngine(World):
 class Site:
     """The world, its two engines, and its leader."""
 
-    def __init__(self, directory: Path, **options: Any) -> None:
+    def __init__(self, directory: Path, *, is_parted: bool = True, **options: Any) -> None:
+        """``is_parted``: whether the groups have engines from the beginning."""
         self.directory = directory
         (directory / "none").mkdir()
         # Its own engine has never run a cycle.
@@ -99,7 +100,13 @@ class Site:
         self.given = Given(1, 0, HOSTS)
         self.epoch = 0
         self.lead()
-        self.engines = {name: GroupEngine(self, name, directory / name) for name in HOSTS}
+        self.engines: dict[str, GroupEngine] = {}
+        for name in HOSTS if is_parted else ():
+            self.begin(name, directory / name / "ledger.sqlite")
+
+    def begin(self, group: str, ledger: Path) -> None:
+        """Start the engine of a group, with this ledger."""
+        self.engines[group] = GroupEngine(self, group, ledger)
 
     def close(self) -> None:
         """End all engines; whatever happened, nothing ran twice, and nobody left its own."""

@@ -172,7 +172,8 @@ ORDERS = {
             "decide",
             "upkeep",
         ),
-        *("schedule", "cycle", "controllers", "serve", "periodic", "leadership", "shared_dir", "turn", "daemon"),
+        *("schedule", "cycle", "controllers", "serve", "periodic", "leadership", "shared_dir", "turn"),
+        *("parted", "daemon"),
     ),
     "cli": (
         *("shared", "live", "plan", "simulate", "compare", "report", "check", "ledger", "calibrate", "engine"),

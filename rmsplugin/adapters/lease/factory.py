@@ -11,6 +11,7 @@ from pathlib import Path
 from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.local import Local
+from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.both import BothLeases
@@ -27,6 +28,7 @@ class Opened:
 
     lease: Lease
     elected: Elected | None = None  # this engine among others; None: there are no others
+    tree: Tree | None = None  # its session in the ensemble, if there is one
 
 
 def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Mapping[str, str] | None = None) -> Opened:
@@ -57,7 +59,7 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Map
     place = f"the shared directory {shared}" if shared else f"{host}:{state_dir.resolve()}"
     candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings), about or {})
     elected = Elected(tree, cluster.path, candidate, steady_s)
-    return Opened(BothLeases(ClockedLease(elected), local), elected)
+    return Opened(BothLeases(ClockedLease(elected), local), elected, tree)
 
 
 def longest_act_s(settings: Settings) -> float:

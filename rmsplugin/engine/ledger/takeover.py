@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rmsplugin import __version__
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME, damages, open_database, schema_steps
+from rmsplugin.engine.ledger.parting import Change
 from rmsplugin.engine.ledger.shared_files import WAL, copy_ledger, epoch_of, ledgers_in, name_of
 from rmsplugin.errors import DeposedError, LedgerError
 from rmsplugin.model.epochs import FIRST_EPOCH
@@ -29,7 +30,14 @@ _BEGUN = "begun"
 _MAKING = ".making-"
 
 
-def take_over(directory: Path, epoch: int, *, local: Path | None = None, leads: Callable[[], bool]) -> Path:
+def take_over(
+    directory: Path,
+    epoch: int,
+    *,
+    local: Path | None = None,
+    leads: Callable[[], bool],
+    change: Change | None = None,
+) -> Path:
     """Make the ledger of ``epoch`` from the newest one. Returns its path.
 
     Args:
@@ -38,6 +46,7 @@ def take_over(directory: Path, epoch: int, *, local: Path | None = None, leads: 
         local: the ledger with which the engine of this host began before it had a shared directory. It is taken if
             there is no other, and gets another name then.
         leads: whether this engine leads still.
+        change: of the new ledger; one that says with what to begin is for the first ledger only.
 
     Raises:
         LedgerError: the newest ledger is damaged, of a newer release or of a higher epoch, or went away, or somebody
@@ -49,7 +58,11 @@ def take_over(directory: Path, epoch: int, *, local: Path | None = None, leads: 
         making = _empty(directory, epoch)
         # Only now: having made something there, this host's NFS does not believe what it remembers of the directory.
         source = _source(directory, epoch, local)
-        _make(source, making / LEDGER_NAME, epoch)
+        if change is not None and change.begins_with is not None:
+            first = source is None
+            source = next(iter(ledgers_in(change.begins_with)[::-1]), None) if first else source
+            change = change if first and source is not None else None
+        _make(source, making / LEDGER_NAME, epoch, change)
         if not leads():
             raise DeposedError(f"the turn of this engine (epoch {epoch}) was over before it had its ledger")
         made = directory / name_of(epoch)
@@ -94,12 +107,14 @@ def _source(directory: Path, epoch: int, local: Path | None) -> Path | None:
     return local if own else None
 
 
-def _make(source: Path | None, new: Path, epoch: int) -> None:
+def _make(source: Path | None, new: Path, epoch: int, change: Change | None) -> None:
     """Make the ledger ``new``, of the schema of this release."""
     if source is not None:
         copy_ledger(source, new, at_rest=True)
         _check(source, new, epoch)
     with closing(open_database(new, exclusive=True)) as db, db.atomic():
+        if change is not None:
+            change.adapt(db)
         db.execute("insert or replace into epoch (id, epoch) values (1, ?)", [epoch])
     if new.with_name(new.name + WAL).exists():
         raise LedgerError(f"the log of changes of {new} did not go into it")

@@ -16,6 +16,7 @@ from rmsplugin.engine.schedule.report_mail import mail_report
 from rmsplugin.engine.schedule.sweep import Sweep
 from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.errors import UnavailableError
+from rmsplugin.settings import GROUPS_DIR
 
 _NOT_SET = "there are no times for it in [schedule]"
 
@@ -34,6 +35,12 @@ def jobs_of(
     settings, schedule, clock = context.settings, context.settings.schedule, context.clock
     path = context.ledger.path
     backup_dir = backups(settings.cluster.shared_dir or settings.engine.state_dir, schedule.backup_dir)
+    if settings.territory:
+        backup_dir = backup_dir / GROUPS_DIR / settings.territory
+    no_report = "" if schedule.report_to else "schedule.report_to names nobody"
+    no_report = (
+        "the engine of one group mails none: it knows no other group's vjobs" if settings.territory else no_report
+    )
 
     def renew() -> str:
         look = seen()
@@ -63,7 +70,7 @@ def jobs_of(
                 lambda: mail_report(
                     programs, schedule.mail_server, schedule.mail_from, schedule.report_to, schedule.timezone
                 ),
-                "" if schedule.report_to else "schedule.report_to names nobody",
+                no_report,
             ),
             (
                 "calibration",

@@ -24,6 +24,7 @@ from typing import Any
 
 from rmsplugin.child_process import environment
 from rmsplugin.engine.ledger.ledger import Subject
+from rmsplugin.engine.ledger.whereabouts import ledger_path
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -116,7 +117,8 @@ class UserReports:
         except OSError as error:
             raise UnavailableError(f"the engine has no room for a report: {error.strerror}") from None
         report = self._reports[uid] = UserReport(next(self._numbers), uid, file)
-        request = {**question, "owner": owner, "settings": self._settings.model_dump(mode="json")}
+        ledger, settings = str(ledger_path(self._settings)), self._settings.model_dump(mode="json")
+        request = {**question, "owner": owner, "settings": settings, "ledger": ledger}
         report.task = asyncio.get_running_loop().create_task(self._make(report, json.dumps(request).encode()))
         self._tasks.add(report.task)
         report.task.add_done_callback(self._tasks.discard)

@@ -7,7 +7,7 @@ leader wishes; and a vjob of which anything has begun is the group's until it ha
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
@@ -45,7 +45,7 @@ class Territory:
     def __init__(self, group: str, files: EpochFiles, claims: AddressClaims) -> None:
         """Own nothing yet; ``files``: with the leader's word; ``claims``: of addresses."""
         self.group = group
-        self._claims = claims
+        self.claims = claims
         self.hosts: frozenset[str] = frozenset()
         self.own: frozenset[int] = frozenset()
         self.problem = "the leader's word was not read yet"
@@ -79,10 +79,10 @@ class Territory:
             UnavailableError: the addresses of its VMs cannot be claimed.
             LedgerError: another group has one of them.
         """
-        self._claims.read()
-        if theirs := self._claims.claim_all(vm.address for vm in ledger.vms()):
+        self.claims.read()
+        if theirs := self.claims.claim_all(vm.address for vm in ledger.vms()):
             raise LedgerError(f"VMs of group {self.group} have the addresses {', '.join(theirs)}, of other groups")
-        ledger.claims = self._claims
+        ledger.claims = self.claims
         with self._lock:
             self._ledger = ledger
             if self._given.version < (seen := self._seen()):
@@ -100,6 +100,11 @@ class Territory:
     def version(self) -> Version:
         """The version of the word that is followed."""
         return self._given.version
+
+    @property
+    def groups(self) -> Mapping[str, Sequence[str]]:
+        """The hosts of all groups."""
+        return self._given.groups
 
     @property
     def is_told(self) -> bool:
