@@ -1,4 +1,4 @@
-"""Child process: the first steps of a child process of the engine, which end it with the engine and bound it."""
+"""Child process: the first steps of a process that another one of ours starts, which end it with that and bound it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def environment() -> dict[str, str]:
 
 
 def end_with(lifeline: int) -> None:
+    """As ``killed_with``; only the process that started this one decides when it ends."""
+    killed_with(lifeline)
+    # A service manager sends these to all processes of a service: but the engine decides when this process ends.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def killed_with(lifeline: int) -> None:
     """Have the kernel kill this process as soon as no process holds the other end of the lifeline.
 
     Nothing is ever written to the lifeline, so only its end can happen there. PR_SET_PDEATHSIG would act when the
@@ -31,9 +39,6 @@ def end_with(lifeline: int) -> None:
     with contextlib.suppress(BlockingIOError):
         if os.read(lifeline, 1) == b"":  # the engine had ended before
             os._exit(0)
-    # A service manager sends these to all processes of a service: but the engine decides when this process ends.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def limit(memory_mib: int, nice: int) -> None:

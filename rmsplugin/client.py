@@ -33,6 +33,8 @@ SEALED_TYPE = "application/x-munge"
 _CHUNK_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 16 << 10
 _MAX_ANSWER_BYTES = 4 << 20  # a credential holds 1 MiB; a plain list of a large cluster's vjobs a few
+#: No answer has more, with its head.
+MAX_MESSAGE_BYTES = _MAX_HEAD_BYTES + _MAX_ANSWER_BYTES
 _STATUS_LINE = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |$)")
 # The characters that an HTTP request line can carry as they are. Both sides compare the path as it travels, so nobody
 # may re-encode it.
@@ -104,6 +106,11 @@ class EngineClient:
         hosts, ports = (",".join(str(address[part]) for address in self._addresses) for part in (0, 1))
         return [self._unix_path, hosts, ports, str(self._engine_uid), self._munge_socket]
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that are asked first."""
+        return self._addresses[0]
+
     def __str__(self) -> str:
         return self._unix_path or "{}:{}".format(*self._addresses[0])
 
@@ -133,8 +140,6 @@ class EngineClient:
             NotFoundError: 404.
             RefusedError: 400, 409.
         """
-        if not _PATH.fullmatch(path):
-            raise RefusedError(f"not a path of the engine's API: {path!r}")
         data = b"" if body is None else json.dumps(body).encode()
         if connect_s is None:
             connect_s = timeout_s if len(self._addresses) == 1 else _CONNECT_S
@@ -152,12 +157,43 @@ class EngineClient:
 
     def _ask(self, method: str, path: str, data: bytes, timeout_s: float, connect_s: float) -> dict[str, Any]:
         """The answer of the engine at the first address; errors as of ``request``."""
-        headers = {"Content-Type": "application/json"} if data else {}
+        message, nonce = self.prepare(method, path, data)
+        return self.read(self._exchange(message, timeout_s, connect_s), nonce)
+
+    def prepare(
+        self, method: str, path: str, data: bytes, headers: Mapping[str, str] | None = None
+    ) -> tuple[bytes, str]:
+        """A request as it goes over the wire, for those who send it themselves; and the nonce of its answer.
+
+        Raises:
+            RefusedError: no request can have this path.
+            UnavailableError: munged does not answer.
+        """
+        if not _PATH.fullmatch(path):
+            raise RefusedError(f"not a path of the engine's API: {path!r}")
+        own = {"Content-Type": "application/json"} if data else {}
         nonce = ""
         if not self._unix_path:
             nonce = os.urandom(16).hex()
-            headers["Authorization"] = f"{SCHEME} {self._credential(method, path, data, nonce)}"
-        status, content_type, answer = self._exchange(method, path, data, headers, timeout_s, connect_s)
+            own["Authorization"] = f"{SCHEME} {self._credential(method, path, data, nonce)}"
+        # Without http.client: it takes more memory than all other imports of a wrapper.
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            f"Host: {self._addresses[0][0]}",
+            "Connection: close",
+            f"Content-Length: {len(data)}",
+        ]
+        lines += [f"{name}: {value}" for name, value in {**own, **(headers or {})}.items()]
+        return "\r\n".join([*lines, "", ""]).encode("ascii") + data, nonce
+
+    def read(self, received: bytes, nonce: str) -> dict[str, Any]:
+        """The body of an answer: all that came until the connection was closed. Errors as of ``request``."""
+        found = _parse_answer(received)
+        if found is None:
+            raise UnavailableError(f"the engine at {self} cannot be reached: it broke off, or does not speak HTTP")
+        status, content_type, answer = found
+        if len(answer) > _MAX_ANSWER_BYTES:
+            raise OperationFailedError(f"the answer of the engine at {self} is larger than {_MAX_ANSWER_BYTES} bytes")
         if self._unix_path:
             return self._checked(status, _json_object(answer, str(self)))
         if content_type != SEALED_TYPE:
@@ -175,36 +211,22 @@ class EngineClient:
         claim = {"method": method, "path": path, "sha256": _sha256(data), "nonce": nonce}
         return munge.encode(json.dumps(claim).encode(), socket=self._munge_socket)
 
-    def _exchange(
-        self, method: str, path: str, data: bytes, headers: dict[str, str], timeout_s: float, connect_s: float
-    ) -> tuple[int, str, bytes]:
-        # Without http.client: it takes more memory than all other imports of a wrapper.
-        lines = [
-            f"{method} {path} HTTP/1.1",
-            f"Host: {self._addresses[0][0]}",
-            "Connection: close",
-            f"Content-Length: {len(data)}",
-        ]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+    def _exchange(self, message: bytes, timeout_s: float, connect_s: float) -> bytes:
+        """All that comes until the connection is closed, or is too much."""
         connection = self._connected(connect_s)
         try:
             with connection:
                 connection.settimeout(timeout_s)
-                connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
+                connection.sendall(message)
                 received = bytearray()
-                while len(received) <= _MAX_HEAD_BYTES + _MAX_ANSWER_BYTES:
+                while len(received) <= MAX_MESSAGE_BYTES:
                     part = connection.recv(_CHUNK_BYTES)
                     if not part:
                         break
                     received += part
         except OSError as error:
             raise UnavailableError(self._silent(error, timeout_s)) from None
-        answer = _parse_answer(bytes(received))
-        if answer is None:
-            raise UnavailableError(f"the engine at {self} cannot be reached: it broke off, or does not speak HTTP")
-        if len(answer[2]) > _MAX_ANSWER_BYTES:
-            raise OperationFailedError(f"the answer of the engine at {self} is larger than {_MAX_ANSWER_BYTES} bytes")
-        return answer
+        return bytes(received)
 
     def _connected(self, timeout_s: float) -> socket.socket:
         """A connection to the engine. Raises UnreachableError."""

@@ -3,7 +3,8 @@
 * A vjob that is in no text is given to a group with room for it, in the order of the queue.
 * A vjob that waits in a group without room for it, while another one has some, is wished there (``Place.to``). It is
   given there when its engine has released it: when that engine has read the very text in which the wish is.
-* A vjob that has begun stays. A vjob that no engine has any more, and Slurm neither, is left out.
+* A vjob that has begun stays, and so does one that its engine does not release: it has begun before. A vjob that no
+  engine has any more, and Slurm neither, is left out.
 
 No vjob is ever given from one group to another in another way: so no two engines ever have it (I5).
 """
@@ -65,10 +66,12 @@ class Wishes:
     Attributes:
         vjobs: by job id, its place.
         hopeful: vjobs that wait, though the summary of the group where they are tells of room for them.
+        kept: vjobs that were wished elsewhere, and that their engine does not release: they stay from now on.
     """
 
     vjobs: Mapping[int, Place]
     hopeful: frozenset[int] = frozenset()
+    kept: frozenset[int] = frozenset()
 
 
 def give(
@@ -76,16 +79,21 @@ def give(
     queue: Sequence[Live],
     heard: Mapping[str, Heard],
     refused: Mapping[int, Collection[str]] | None = None,
+    *,
+    known: Collection[int] = (),
+    kept: Collection[int] = (),
 ) -> Wishes:
     """Decide what is given next.
 
     Args:
         given: the newest text, which this leader wrote.
-        queue: all vjobs that Slurm has, in the order in which they may start, head first.
+        queue: all vjobs that have not ended, in the order in which they may start, head first.
         heard: by group, what its engine has said; a group that is silent is not there, and nothing is given to it.
         refused: by vjob, groups that had no room for it though their summaries told of some.
+        known: vjobs that have ended, and that Slurm still knows: it may queue them again.
+        kept: vjobs that are wished nowhere else.
     """
-    return _Giving(given, queue, heard, refused or {}).give()
+    return _Giving(given, queue, heard, refused or {}, frozenset(known), kept).give()
 
 
 class _Giving:
@@ -95,8 +103,11 @@ class _Giving:
         queue: Sequence[Live],
         heard: Mapping[str, Heard],
         refused: Mapping[int, Collection[str]],
+        known: frozenset[int],
+        kept: Collection[int],
     ) -> None:
         self._given, self._queue, self._refused = given, queue, refused
+        self._known, self._stay = known, set(kept)
         self._heard = {name: heard[name] for name in given.groups if name in heard}
         self._places = dict(given.vjobs)
 
@@ -111,7 +122,7 @@ class _Giving:
         return self._heard[self._places[job_id].group].vjobs.get(job_id)
 
     def _leave_out_the_ended(self) -> None:
-        live = {vjob.job_id for vjob in self._queue}
+        live = self._known | {vjob.job_id for vjob in self._queue}
         had = {job_id for each in self._heard.values() for job_id in each.vjobs}
         for job_id, place in self._given.vjobs.items():
             if place.group in self._heard and job_id not in live | had:
@@ -130,14 +141,18 @@ class _Giving:
                 continue
             if owner.vjobs.get(job_id) not in _NOT_BEGUN:
                 self._places[job_id] = Place(place.group)  # it has begun before the wish was read
-            elif owner.seen == self._given.version and job_id in owner.released:
-                self._places[job_id] = Place(place.to)
+            elif owner.seen == self._given.version:
+                if job_id in owner.released:
+                    self._places[job_id] = Place(place.to)
+                else:
+                    self._places[job_id] = Place(place.group)
+                    self._stay.add(job_id)
 
     def _place(self) -> Wishes:
         """Give those that are in no group, and wish those elsewhere that have no room where they wait."""
         if not self._heard or (not self._given.vjobs and len(self._heard) < len(self._given.groups)):
             # Engines may have had vjobs before there were groups: as long as nothing was given, all have to be heard.
-            return Wishes(self._places)
+            return self._wishes()
         groups = [Group(name, tuple(self._given.groups[name])) for name in self._heard]
         rules = {vjob.shape.rules for vjob in self._queue}
         told = [_closed(self._heard[group.name].summary, group, rules) for group in groups]
@@ -154,9 +169,12 @@ class _Giving:
             elif not each.at and to.by_room and each.vjob.eligible:
                 if to.group == place.group:
                     hopeful.add(job_id)
-                else:
+                elif job_id not in self._stay:
                     self._places[job_id] = Place(place.group, to.group)
-        return Wishes(self._places, frozenset(hopeful))
+        return self._wishes(hopeful)
+
+    def _wishes(self, hopeful: Collection[int] = ()) -> Wishes:
+        return Wishes(self._places, frozenset(hopeful), frozenset(self._stay & self._places.keys()))
 
     def _others(self, name: str) -> frozenset[str]:
         return frozenset(self._heard.keys() - {name})

@@ -97,8 +97,6 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
             if found.vjobs != text.vjobs:
                 text = text.next(vjobs=found.vjobs)
             assert faults(text) == []
-            again = give(text, queue, heard)
-            assert {j: p.group for j, p in again.vjobs.items()} == {j: p.group for j, p in text.vjobs.items()}
         for job in JOBS:
             assert sum(job in engine.rows for engine in engines.values()) <= 1
 

@@ -19,6 +19,7 @@ class Asked:
     """One request: the caller's uid, and the parsed path, query and body.
 
     ``origin``: the host it comes from. ``powers``: whether root, the engine's user and operators count as such there.
+    ``target`` and ``data``: path with query, and body, as they came.
     """
 
     uid: int
@@ -27,6 +28,8 @@ class Asked:
     body: Body
     origin: Origin = LOCAL
     powers: bool = True
+    target: str = ""
+    data: bytes = b""
 
     @property
     def vjob(self) -> str:

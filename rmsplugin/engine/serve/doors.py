@@ -56,6 +56,38 @@ def read_address(text: str) -> Address:
     return mapped or address
 
 
+class HostNames:
+    """The addresses of hosts, kept for a while. Several threads may call."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        resolve: Callable[[str], frozenset[Address]] | None = None,
+    ) -> None:
+        self._monotonic, self._resolve = monotonic, resolve or _resolve
+        self._names: dict[str, tuple[float, frozenset[Address]]] = {}
+
+    def has(self, origin: Origin, hosts: Iterable[str]) -> bool:
+        """Whether the origin is one of the hosts: names, addresses or networks. May wait for names."""
+        address = origin.address
+        return address is not None and any(self._is_at(address, host) for host in hosts)
+
+    def known(self, host: str) -> frozenset[Address]:
+        """The addresses that a name had when it was resolved not long ago; else none. Waits for nothing."""
+        asked, addresses = self._names.get(host, (0.0, frozenset()))
+        return addresses if self._monotonic() - asked < _FRESH_S else frozenset()
+
+    def _is_at(self, address: Address, host: str) -> bool:
+        if "/" in host:
+            return address in ipaddress.ip_network(host, strict=False)
+        asked, known = self._names.get(host, (-_FRESH_S, frozenset()))
+        age_s = self._monotonic() - asked
+        if age_s >= _FRESH_S or (address not in known and age_s >= _STALE_S):
+            known = self._resolve(host)
+            self._names[host] = (self._monotonic(), known)
+        return address in known
+
+
 class Doors:
     """Knows hosts by their addresses. Several threads may call; a method that may wait for Slurm or names says so."""
 
@@ -74,9 +106,8 @@ class Doors:
         self._jobs = jobs
         self._seen = seen
         self._monotonic = monotonic
-        self._resolve = resolve or _resolve
+        self._names = HostNames(monotonic, resolve)
         self._lock = threading.Lock()
-        self._names: dict[str, tuple[float, frozenset[Address]]] = {}
         self._fronts: dict[str, str] = {}  # by display id
         self._fronts_of: Observation | None = None
         self._read: dict[int, float] = {}
@@ -85,11 +116,11 @@ class Doors:
 
     def trusts(self, origin: Origin) -> bool:
         """Whether root and operators of that host count as such. May wait for names."""
-        return origin.here or self._is_one_of(origin, self._settings.engine.trusted_hosts)
+        return origin.here or self._names.has(origin, self._settings.engine.trusted_hosts)
 
     def has_logins(self, origin: Origin) -> bool:
         """Whether users log in to that host. May wait for names."""
-        return self.trusts(origin) or self._is_one_of(origin, self._settings.engine.login_hosts)
+        return self.trusts(origin) or self._names.has(origin, self._settings.engine.login_hosts)
 
     def require_trusted(self, origin: Origin) -> None:
         """Raise ForbiddenError unless root and operators of that host count as such. May wait for names."""
@@ -123,8 +154,7 @@ class Doors:
     def is_open(self, origin: Origin, display_id: str) -> bool:
         """Whether the job of this vjob is known to run on that host. Waits for nothing."""
         front = self._known_front(display_id)
-        asked, addresses = self._names.get(self._address_of(front), (0.0, frozenset())) if front else (0.0, frozenset())
-        return origin.address in addresses and self._monotonic() - asked < _FRESH_S
+        return bool(front) and origin.address in self._names.known(self._address_of(front))
 
     def require_wrapper(self, origin: Origin, display_id: str) -> None:
         """Return if a request of this vjob's wrapper comes from the front of its job, or from a login host.
@@ -200,21 +230,7 @@ class Doors:
 
     def _is_node(self, origin: Origin, node: str) -> bool:
         others = self._settings.engine.addresses.get(node, ())
-        return self._is_one_of(origin, (self._address_of(node), *others))
-
-    def _is_one_of(self, origin: Origin, hosts: Iterable[str]) -> bool:
-        address = origin.address
-        return address is not None and any(self._is_at(address, host) for host in hosts)
-
-    def _is_at(self, address: Address, host: str) -> bool:
-        if "/" in host:
-            return address in ipaddress.ip_network(host, strict=False)
-        asked, known = self._names.get(host, (-_FRESH_S, frozenset()))
-        age_s = self._monotonic() - asked
-        if age_s >= _FRESH_S or (address not in known and age_s >= _STALE_S):
-            known = self._resolve(host)
-            self._names[host] = (self._monotonic(), known)
-        return address in known
+        return self._names.has(origin, (self._address_of(node), *others))
 
 
 _AS_SLURM_SAYS = " as Slurm has it (NodeAddr); see engine.addresses in the settings"

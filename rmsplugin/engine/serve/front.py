@@ -253,7 +253,7 @@ class Front:
             self._connections.asked(transport, uid if ours else (uid, origin.address))
             query = Query.parse(request.raw_path, handled.query)
             body = Body.parse(data, handled.body)
-            asked = Asked(uid, request.match_info, query, body, origin)
+            asked = Asked(uid, request.match_info, query, body, origin, target=request.raw_path, data=data)
             admitted = await self._answers.admitted(handled.route, asked)
             self._refuse_unless_leading()
             answer = await handled.answer(admitted)
@@ -261,7 +261,8 @@ class Front:
             self._refuse_unless_leading()
             return 200, answer
         except RmspluginError as error:
-            return _status(error), {"error": str(error)}
+            # An error that another engine has answered with keeps its status.
+            return error.status or _status(error), {"error": str(error)}
         except Exception:
             log.exception("%s %s", request.method, request.path)
             return 500, {"error": "internal error; see the engine's log"}

@@ -54,7 +54,7 @@ def test_a_vjob_that_has_room_where_it_waits_stays_though_another_group_has_less
 
 
 def test_the_room_that_one_is_wished_to_is_not_promised_to_another() -> None:
-    groups = {"a": heard("a", FULL, j1="waiting", j2="waiting"), "b": heard("b", [1, 0])}
+    groups = {"a": heard("a", FULL, seen=(0, 9), j1="waiting", j2="waiting"), "b": heard("b", [1, 0])}
     before = given(j1=Place("a", "b"), j2=Place("a"))
     assert give(before, [live(1), live(2)], groups).vjobs == {1: Place("a", "b"), 2: Place("a")}
 
@@ -71,15 +71,27 @@ def test_a_wish_is_given_only_when_the_owner_has_released_by_this_very_text() ->
     before = given(j1=Place("a", "b"))
     groups = {"a": heard("a", FULL, seen=(1, 0), released=[1]), "b": heard("b", EMPTY)}
     assert give(before, [live(1)], groups).vjobs == {1: Place("b")}
-    for seen, released in (((0, 9), [1]), ((1, 0), [])):
-        early = groups | {"a": heard("a", FULL, seen=seen, released=released)}
-        assert give(before, [live(1)], early).vjobs == before.vjobs
+    early = groups | {"a": heard("a", FULL, seen=(0, 9), released=[1])}
+    assert give(before, [live(1)], early).vjobs == before.vjobs
     assert give(before, [live(1)], {"b": groups["b"]}).vjobs == before.vjobs, "the owner is silent"
 
 
 def test_a_wish_ends_when_the_vjob_has_begun() -> None:
     groups = {"a": heard("a", FULL, j1="running"), "b": heard("b", EMPTY)}
     assert give(given(j1=Place("a", "b")), [live(1)], groups).vjobs == {1: Place("a")}
+
+
+def test_one_that_its_engine_does_not_release_stays_and_is_wished_nowhere_again() -> None:
+    groups = {"a": heard("a", FULL, j1="waiting"), "b": heard("b", EMPTY)}
+    found = give(given(j1=Place("a", "b")), [live(1)], groups)
+    assert found == Wishes({1: Place("a")}, kept=frozenset({1}))
+    assert give(given(j1=Place("a")), [live(1)], groups, kept=found.kept) == found
+    assert give(given(j1=Place("a")), [], groups | {"a": heard("a", FULL)}, kept=found.kept) == Wishes({})
+
+
+def test_one_that_slurm_may_queue_again_keeps_its_group() -> None:
+    before, groups = given(j1=Place("a")), {"a": heard("a", EMPTY)}
+    assert give(before, [], groups, known=[1]).vjobs == before.vjobs
 
 
 def test_a_vjob_is_left_out_when_neither_slurm_nor_its_engine_has_it() -> None:
