@@ -166,6 +166,7 @@ class VJobsPage(TypedDict):
         next: ``after`` of the next page; null: there is none.
         ended: how many vjobs of this page have ended; not told of vjobs asked for by name.
         older: ``before`` of the page of older vjobs that have ended; null: there is none.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     vjobs: list[VJob]
@@ -173,6 +174,7 @@ class VJobsPage(TypedDict):
     next: int | None
     ended: NotRequired[int]
     older: NotRequired[int | None]
+    silent: NotRequired[list[str]]
 
 
 class VM(TypedDict):
@@ -211,10 +213,12 @@ class VMsPage(TypedDict):
     Attributes:
         vms: those of this page; all VMs of a vjob are on one page.
         next: ``after`` of the next page; null: there is none.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     vms: list[VM]
     next: int | None
+    silent: NotRequired[list[str]]
 
 
 class Usage(TypedDict):
@@ -453,9 +457,11 @@ class NodesAnswer(TypedDict):
 
     Attributes:
         nodes: the nodes; none before the engine's first look.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     nodes: list[Node]
+    silent: NotRequired[list[str]]
 
 
 class Group(TypedDict):
@@ -505,9 +511,11 @@ class GroupsAnswer(TypedDict):
 
     Attributes:
         groups: the groups; none before the first decision of an engine.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     groups: list[Group]
+    silent: NotRequired[list[str]]
 
 
 class NodeClass(TypedDict):
@@ -597,9 +605,11 @@ class ScheduleAnswer(TypedDict):
 
     Attributes:
         schedule: jobs, then windows of quiet hours.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     schedule: list[Scheduled]
+    silent: NotRequired[list[str]]
 
 
 class Pause(TypedDict):
@@ -711,9 +721,11 @@ class CyclesAnswer(TypedDict):
 
     Attributes:
         cycles: oldest first.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     cycles: list[Cycle]
+    silent: NotRequired[list[str]]
 
 
 class Step(TypedDict):
@@ -830,8 +842,30 @@ class Cluster(TypedDict):
     degraded: list[str]
 
 
+class GroupLead(TypedDict):
+    """A group, and the engine that has it.
+
+    Attributes:
+        name: its name.
+        host: the host of the manager that it is given to; empty: none is there.
+        url: the address of that manager; empty: engine.url does not tell.
+        answers: whether its engine answers.
+        epoch: the number of its engine's turn; null: it does not answer.
+        leads_since: when its engine began to lead; null: it does not answer.
+        problem: why it does not answer, or what is degraded; empty: nothing.
+    """
+
+    name: str
+    host: str
+    url: str
+    answers: bool
+    epoch: int | None
+    leads_since: float | None
+    problem: str
+
+
 class Status(TypedDict):
-    """The engine, and what it did last.
+    """The engine, and what it did last. A manager tells of all groups: the sums, and the cycle that is longest ago.
 
     Attributes:
         version: release of the engine.
@@ -846,6 +880,7 @@ class Status(TypedDict):
         held: what is not done because something is not seen.
         paused: the pause; null: the engine is not paused.
         last_plan: the newest context switch; null: there was none.
+        groups: of a manager: the groups of the site.
     """
 
     version: str
@@ -860,6 +895,7 @@ class Status(TypedDict):
     held: list[Held]
     paused: Pause | None
     last_plan: Cycle | None
+    groups: NotRequired[list[GroupLead]]
 
 
 class Event(TypedDict):
@@ -889,9 +925,11 @@ class EventsAnswer(TypedDict):
 
     Attributes:
         events: oldest first.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     events: list[Event]
+    silent: NotRequired[list[str]]
 
 
 # -- the next context switch ------------------------------------------------------------------------------------------
@@ -1059,6 +1097,7 @@ class Preview(TypedDict):
         left_out: by vjob, why nothing is decided about it.
         out_of_reach: by node, why nothing is done there.
         dot: the reconfiguration graph, in Graphviz' language; only if asked for.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     decision: dict[str, Reason]
@@ -1079,6 +1118,7 @@ class Preview(TypedDict):
     left_out: dict[str, LeftOut]
     out_of_reach: dict[str, str]
     dot: NotRequired[str]
+    silent: NotRequired[list[str]]
 
 
 # -- reports and saved states -----------------------------------------------------------------------------------------
@@ -1154,10 +1194,12 @@ class StatesPage(TypedDict):
     Attributes:
         states: those of this page.
         next: ``after`` of the next page; null: there is none.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
     states: list[SavedStates]
     next: int | None
+    silent: NotRequired[list[str]]
 
 
 class NodeOrder(TypedDict):

@@ -81,6 +81,8 @@ class Engine:
             scancel: Slurm's program of that name.
         """
         self._clients = list(clients)
+        #: Told the groups that are missing in the answer to a question, as their engines do not answer.
+        self.on_silent: Callable[[list[str]], object] = lambda groups: None
         self._scancel = str(scancel)
         self._timeout_s = timeout_s
 
@@ -370,7 +372,10 @@ class Engine:
 
     def _get(self, path: str, timeout_s: float = 0.0) -> dict[str, Any]:
         # A question may be asked again, whatever became of it.
-        return self._ask("GET", path, None, timeout_s, UnavailableError)
+        answer = self._ask("GET", path, None, timeout_s, UnavailableError)
+        if silent := answer.get("silent"):
+            self.on_silent(silent)
+        return answer
 
     def _post(self, path: str, body: Mapping[str, Any] | None = None, timeout_s: float = 0.0) -> dict[str, Any]:
         # An order that an engine may have taken is not given to another.

@@ -38,6 +38,7 @@ _MODULES = {
     "compare": "compare",
     "check": "check.command",
     "engine": "engine",
+    "manager": "manager",
     "ledger": "ledger.command",
     "calibrate": "calibrate",
 }

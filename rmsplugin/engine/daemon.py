@@ -102,7 +102,7 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         config: the file that they were read from, for the commands that the engine runs.
         group: whose engine this is; empty: of all groups.
     """
-    _log_to_stderr()
+    log_to_stderr()
     switch_threads_often()
     try:
         settings = settings.of_group(group) if group else settings
@@ -502,7 +502,8 @@ def prepare_state_dir(settings: Settings) -> Path:
     return path
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
+    """Have the log of this process on its standard error, for the service manager or a person."""
     # journald adds the time itself; elsewhere a person wants to see it.
     stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

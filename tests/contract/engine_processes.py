@@ -7,7 +7,10 @@ import pwd
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from patience import PATIENCE_S
 
 import rmsplugin
 
@@ -18,6 +21,7 @@ SETTINGS = """\
 user = "{user}"
 state_dir = "{directory}/state"
 socket = "{directory}/engine.sock"
+listen = "{listen}"
 [cluster]
 {cluster}
 [slurm]
@@ -37,22 +41,24 @@ initrd = "/i"
 _PROGRAM = "import sys; from rmsplugin.cli.main import main; sys.exit(main())"
 
 
-def write_settings(directory: Path, cluster: str) -> Path:
+def write_settings(directory: Path, cluster: str, listen: str = "") -> Path:
     path = directory / "rmsplugin.toml"
     user = pwd.getpwuid(os.geteuid()).pw_name
-    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster))
+    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster, listen=listen))
     return path
 
 
 class EngineProcess:
     """An engine of its own; ``settings``: its file; ``code``: where its release is."""
 
+    COMMAND = "engine"
+
     def __init__(self, name: str, settings: Path, code: Path = CODE) -> None:
         self.name, self._directory = name, settings.parent
         self._log = self._directory / f"{name}.log"
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, "engine", "--config", str(settings)],
+                [sys.executable, "-c", _PROGRAM, self.COMMAND, "--config", str(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -70,6 +76,24 @@ class EngineProcess:
     def end(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+class ManagerProcess(EngineProcess):
+    """A manager of its own, with the engines of its groups."""
+
+    COMMAND = "manager"
+
+    def engines(self) -> list[int]:
+        """The processes of its engines."""
+        found = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [int(pid) for children in found for pid in children.read_text().split()]
+
+    def wait_for(self, words: str) -> None:
+        """Wait until it has said this."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.has_said(words):
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
 
 
 def answers(directory: Path) -> bool:

@@ -201,7 +201,7 @@ def test_manual_pages_have_no_fault_for_groff(page: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("unit", ["rmsplugin-engine.service"])
+@pytest.mark.parametrize("unit", ["rmsplugin-engine.service", "rmsplugin-manager.service"])
 def test_the_systemd_units_are_understood(unit: str) -> None:
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(ROOT / "contrib/systemd" / unit)],

@@ -19,6 +19,7 @@ RUNS = {
     "engine/daemon.py",  # the engine
     "engine/schedule/programs.py",  # a program
     "hook.py",  # the hook
+    "manager/main.py",  # the manager
     "model/action.py",  # the action of this name
     "node_agent/digests.py",  # as `threading` calls it
     "room_hook.py",  # the hook

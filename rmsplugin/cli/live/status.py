@@ -12,7 +12,9 @@ from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
 from rmsplugin.cli.shared.table import local_time, printable
 
 if TYPE_CHECKING:
-    from rmsplugin.api.answers import Cluster
+    from collections.abc import Sequence
+
+    from rmsplugin.api.answers import Cluster, GroupLead
 
 
 def add_command(commands: options.Commands) -> None:
@@ -24,7 +26,8 @@ def add_command(commands: options.Commands) -> None:
         _status,
         """
         Of several engines the one that leads answers: on which host, since when, who stands by, and what is degraded,
-        such as an ensemble without one of its servers, or a shared directory that is slow.
+        such as an ensemble without one of its servers, or a shared directory that is slow. A manager tells of all
+        groups: on which host the engine of each runs, since when, and which one does not answer.
 
         examples:
           rmsplugin status
@@ -46,6 +49,7 @@ def _status(arguments: argparse.Namespace) -> int:
     print(printable(f"engine {answer.get('version', '?')}{where}{since}"))
     if isinstance(epoch := answer.get("epoch"), int) and epoch > 1:
         _print_cluster(epoch, answer.get("cluster"))
+    _print_groups(answer.get("groups", []))
     cycle = answer.get("last_cycle")
     if cycle and cycle["time"]:
         took = f"{local_time(cycle['time'])} ({cycle['seconds']:.1f} s)"
@@ -61,6 +65,16 @@ def _status(arguments: argparse.Namespace) -> int:
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     return 0
+
+
+def _print_groups(groups: Sequence[GroupLead]) -> None:
+    """Tell where the engine of each group runs, since when, or why it does not answer."""
+    for group in groups:
+        since = f", since {local_time(group['leads_since'])}" if group["leads_since"] else ""
+        epoch = f" with epoch {group['epoch']}" if group["epoch"] is not None else ""
+        problem = f": {group['problem']}" if group["problem"] else ""
+        where = f"on {group['host']}" if group["host"] else "has no manager"
+        print(printable(f"group {group['name']} {where}{epoch}{since}{problem}"))
 
 
 def _print_cluster(epoch: int, cluster: Cluster | None) -> None:

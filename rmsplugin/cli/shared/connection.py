@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rmsplugin.api.binding import Engine
     from rmsplugin.settings import Settings
 
@@ -26,7 +29,23 @@ def find_engine(argument: str | None) -> Engine:
     """
     from rmsplugin.api.binding import Engine
 
-    return Engine.of_site(argument)
+    engine = Engine.of_site(argument)
+    engine.on_silent = _warn_once()
+    return engine
+
+
+def _warn_once() -> Callable[[list[str]], None]:
+    """Says on standard error which groups are missing, once."""
+    said: set[str] = set()
+
+    def warn(groups: list[str]) -> None:
+        if new := [group for group in groups if group not in said]:
+            said.update(new)
+            print(
+                f"rmsplugin: the engine of group {', '.join(new)} does not answer: its part is missing", file=sys.stderr
+            )
+
+    return warn
 
 
 def connect(settings: Settings) -> Engine:

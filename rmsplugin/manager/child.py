@@ -1,0 +1,26 @@
+"""Child: the program that becomes the engine of one group, and ends with the manager, whose pipe is its input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from rmsplugin.child_process import killed_with
+
+_PROGRAM = "rmsplugin.cli.main"
+
+
+def command(config: str, group: str) -> Sequence[str]:
+    """The words by which the engine of a group is started."""
+    return [sys.executable, "-P", "-m", "rmsplugin.manager.child", "engine", "--config", config, "--group", group]
+
+
+def main() -> None:
+    """Become the engine that the words name. The kernel goes on to watch the pipe for it: the process is the same."""
+    killed_with(sys.stdin.fileno())
+    os.execv(sys.executable, [sys.executable, "-P", "-m", _PROGRAM, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,336 @@
+"""Entry: answers requests for all groups, by the engines that own what is asked about. No HTTP.
+
+It proves nobody's rights: it says who asks, and from where, and the engines decide as if they had been asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from rmsplugin.api import openapi
+from rmsplugin.api.answers import Ok
+from rmsplugin.api.routes import ROUTES, Door, Key, Route, Tag, Who
+from rmsplugin.engine.serve import parsing
+from rmsplugin.engine.serve.asked import Asked, Handled, Reply
+from rmsplugin.engine.serve.doors import HostNames, read_address
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.manager import merging
+from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
+from rmsplugin.manager.numbers import Numbers
+from rmsplugin.manager.placed import Placed
+from rmsplugin.manager.where import WHERE, Where
+from rmsplugin.model import job_names
+from rmsplugin.settings import Settings
+
+#: Engines that have not answered a list within so many seconds are left out of it.
+_LIST_S = 10.0
+#: Rows of a list unless a caller asks for another number.
+_ROWS = 1000
+#: How many ids of elements of arrays are remembered.
+_ARRAYS = 100_000
+#: The most pages that are asked of one engine.
+_PAGES = 100
+
+_TEXT = {"type": "string", "examples": [""]}
+#: The request between managers, which is none of the API.
+_BETWEEN = Route(
+    "hand_on",
+    "POST",
+    HAND_ON,
+    Ok,
+    "A request that another manager hands on.",
+    Who.ENGINE,
+    Tag.HOOKS,
+    Door.TRUSTED,
+    body=tuple(Key(name, _TEXT, name) for name in ("group", "method", "target", "data", "uid", "origin")),
+)
+
+
+class Entry:
+    """The ``Answers`` of a manager."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        placed: Placed,
+        hands: Hands,
+        engine_uids: Iterable[int],
+        own_status: Callable[[Mapping[str, Reply], Mapping[str, RmspluginError]], Reply],
+        names: HostNames | None = None,
+    ) -> None:
+        """Answer nobody yet.
+
+        Args:
+            settings: of the site.
+            placed: which group has what.
+            hands: ways to engines.
+            engine_uids: of root, and of the engine's user.
+            own_status: what the manager says itself, given what engines have answered.
+            names: addresses of hosts.
+        """
+        self._settings, self._placed, self._hands = settings, placed, hands
+        self._engine_uids, self._own_status = frozenset(engine_uids), own_status
+        self._names = names or HostNames()
+        self._arrays: dict[int, int] = {}  # by the id of an element, that of its array
+        self._document: Reply = {}
+        self._ways: Mapping[Where, Callable[[Route, Asked], Awaitable[Reply]]] = {
+            Where.OWNER: self._of_owner,
+            Where.NODE: self._of_node,
+            Where.NODE_IN_BODY: self._of_node_in_body,
+            Where.NUMBER: self._of_number,
+            Where.ALL: self._of_all,
+            Where.MERGED: self._of_each,
+            Where.VJOBS: self._of_vjobs,
+            Where.STORE: self._of_store,
+            Where.MANAGER: self._of_manager,
+        }
+
+    def table(self) -> list[Handled]:
+        """All kinds of requests of the API, and that between managers."""
+        own = [Handled.of(route, partial(self._ways[WHERE[route.name]], route)) for route in ROUTES]
+        return [*own, Handled.of(_BETWEEN, self._between)]
+
+    async def admitted(self, route: Route, asked: Asked) -> Asked:
+        """The request: the engines look at the host that it comes from."""
+        return asked
+
+    # -- between managers ----------------------------------------------------------------------------------------
+
+    async def _between(self, asked: Asked) -> Reply:
+        origin = asked.origin
+        trusted = self._settings.engine.trusted_hosts
+        if asked.uid not in self._engine_uids or not (
+            origin.here or await asyncio.to_thread(self._names.has, origin, trusted)
+        ):
+            raise ForbiddenError(
+                f"only managers hand requests on, as {self._settings.engine.user}, and {origin} is no controller; see "
+                "engine.trusted_hosts in the settings"
+            )
+        try:
+            group, request = opened(asked.data)
+            if request.origin:
+                read_address(request.origin)
+            elif not origin.here:
+                # It was asked on a host of that manager itself.
+                request = Handed(request.method, request.target, request.data, request.uid, str(origin))
+        except ValueError as error:
+            raise parsing.BadRequestError(str(error)) from None
+        return await self._hands.ask_here(group, request, wait_s=parsing.MAX_WAIT_S)
+
+    # -- one engine ----------------------------------------------------------------------------------------------
+
+    async def _of_owner(self, route: Route, asked: Asked) -> Reply:
+        array = job_names.parse(parsing.job_name(asked.path["id"])).job
+        if route.tag is Tag.HOOKS:
+            array = await self._array_of(array)
+        group = self._placed.group_of(array)
+        if not group and route.tag is Tag.WRAPPERS:
+            raise UnavailableError(f"job {asked.path['id']} is not given to a group now; try again in a moment")
+        if not group:
+            return await self._of_any(route, asked)
+        try:
+            return await self._from(group, route, asked)
+        except NotFoundError:
+            await asyncio.to_thread(self._placed.read)  # it may just have been given to another group
+            other = self._placed.group_of(array)
+            if not other or other == group:
+                raise
+            return await self._from(other, route, asked)
+
+    async def _array_of(self, job_id: int) -> int:
+        """The array of an element that a hook of Slurm's calls by its own id; the id itself of any other job."""
+        if self._placed.group_of(job_id) or job_id in self._arrays:
+            return self._arrays.get(job_id, job_id)
+        request = Handed("GET", f"/v1/vjobs?after={job_id - 1}", uid=self._engine_uid())
+        replies, _ = await self._ask_each(request)
+        if len(self._arrays) >= _ARRAYS:
+            self._arrays.clear()
+        for reply in replies.values():
+            for row in reply["vjobs"]:
+                array, _, element = row["display_id"].partition("_")
+                if element:
+                    self._arrays[row["job_id"]] = int(array)
+        return self._arrays.get(job_id, job_id)
+
+    async def _of_any(self, route: Route, asked: Asked) -> Reply:
+        """The answer about a job that no group has: any engine knows what Slurm says of it."""
+        error: RmspluginError = UnavailableError("no group has an engine that answers; try again in a moment")
+        for group in self._groups():
+            try:
+                return await self._from(group, route, asked)
+            except UnavailableError as found:
+                error = found
+        raise error
+
+    async def _of_node(self, route: Route, asked: Asked) -> Reply:
+        return await self._from(self._of_host(parsing.node(asked.path["name"])), route, asked)
+
+    async def _of_node_in_body(self, route: Route, asked: Asked) -> Reply:
+        return await self._from(self._of_host(asked.body.node("node")), route, asked)
+
+    def _of_host(self, node: str) -> str:
+        group = self._placed.group_with(node)
+        if not group:
+            raise NotFoundError(f"no group has a node {node}; `rmsplugin groups` lists them")
+        return group
+
+    async def _of_number(self, route: Route, asked: Asked) -> Reply:
+        group, number = self._numbers().group(parsing.operation_id(asked.path["number"]))
+        query = asked.target.partition("?")[2]
+        path = route.path.replace("{number}", str(number)) + (f"?{query}" if query else "")
+        return await self._from(group, route, asked, path)
+
+    async def _from(self, group: str, route: Route, asked: Asked, target: str = "") -> Reply:
+        wait_s = asked.query.seconds("wait") if any(key.name == "wait" for key in route.query) else 0.0
+        reply = await self._hands.ask(group, self._handed(route, asked, target), wait_s=wait_s)
+        return merging.of_site(route.name, group, reply, self._numbers())
+
+    # -- several -------------------------------------------------------------------------------------------------
+
+    async def _of_each(self, route: Route, asked: Asked) -> Reply:
+        target, limit = asked.target, _ROWS
+        if any(key.name == "limit" for key in route.query):
+            limit = asked.query.number("limit", _ROWS, parsing.MAX_EVENTS)
+        if route.name == "events":
+            vjob = asked.query.job_name("vjob")
+            target = f"/v1/events?limit={limit}" + (f"&vjob={urllib.parse.quote(vjob)}" if vjob else "")
+        elif route.name == "states":
+            return await self._states(route, asked)
+        elif route.name == "vjobs" and asked.query.number("before", 0):
+            raise RefusedError("pages of older vjobs are not told over several groups; ask for a name, or for reports")
+        replies, errors = await self._ask_each(self._handed(route, asked, target))
+        found = self._merged(route, replies, errors, limit)
+        if route.name == "events" and (since := asked.query.number("since", 0)):
+            found["events"] = [each for each in found["events"] if each["id"] > since]
+        return found
+
+    async def _states(self, route: Route, asked: Asked) -> Reply:
+        if asked.query.number("after", 0):
+            return {"states": [], "next": None}  # all are on the first page
+        whole: dict[str, Reply] = {}
+        targets = dict.fromkeys(self._groups(), "/v1/states")
+        errors: dict[str, RmspluginError] = {}
+        for _ in range(_PAGES):
+            handed = {group: self._handed(route, asked, target) for group, target in targets.items()}
+            replies, failed = await self._hands.ask_each(handed, _LIST_S)
+            errors |= failed
+            for group, reply in replies.items():
+                whole.setdefault(group, {"states": []})["states"] += reply["states"]
+            targets = {
+                group: f"/v1/states?after={reply['next']}"
+                for group, reply in replies.items()
+                if reply["next"] is not None
+            }
+            if not targets:
+                break
+        return self._merged(route, whole, errors, _ROWS)
+
+    def _merged(
+        self, route: Route, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError], limit: int
+    ) -> Reply:
+        """The answers put together, with the names of the groups that are missing. Raises an error if all are."""
+        silent = [group for group, error in errors.items() if isinstance(error, UnavailableError)]
+        others = [error for error in errors.values() if not isinstance(error, UnavailableError)]
+        refusals = [error for error in others if not isinstance(error, NotFoundError)]
+        if refusals:
+            raise refusals[0]  # the engines agree about who may ask
+        if not replies:
+            raise errors[silent[0]] if silent else others[0]
+        numbers = self._numbers()
+        found = merging.merged(
+            route.name,
+            {group: merging.of_site(route.name, group, reply, numbers) for group, reply in replies.items()},
+            limit,
+        )
+        return {**found, "silent": silent} if silent else found
+
+    async def _of_all(self, route: Route, asked: Asked) -> Reply:
+        replies, errors = await self._ask_each(self._handed(route, asked))
+        self._require_all(replies, errors)
+        return merging.orders(list(replies.values()))
+
+    def _require_all(self, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError]) -> None:
+        """Raise an error that says which engines have not done what all were told to do."""
+        if not errors:
+            return
+        kind = type(next(iter(errors.values())))
+        if not replies and all(isinstance(each, kind) for each in errors.values()):
+            raise next(iter(errors.values()))
+        failed = "; ".join(f"group {group}: {error}" for group, error in errors.items())
+        done = f"done in {', '.join(replies)}" if replies else "done nowhere"
+        raise UnavailableError(f"{done}, but not everywhere; do it again. {failed}")
+
+    async def _of_vjobs(self, route: Route, asked: Asked) -> Reply:
+        of: dict[str, list[str]] = {}
+        for name in asked.body.vjobs("vjobs"):
+            group = self._placed.group_of(job_names.parse(name).job)
+            if not group:
+                raise NotFoundError(f"no group has a vjob {name}")
+            of.setdefault(group, []).append(name)
+        handed = {
+            group: self._handed(route, asked, data=json.dumps({"vjobs": names}).encode()) for group, names in of.items()
+        }
+        replies, errors = await self._hands.ask_each(
+            handed or {each: self._handed(route, asked) for each in self._groups()}, _LIST_S
+        )
+        self._require_all(replies, errors)
+        return {"confirmed": [vjob for reply in replies.values() for vjob in reply["confirmed"]]}
+
+    async def _of_store(self, route: Route, asked: Asked) -> Reply:
+        store = asked.body.node("store")
+        if self._placed.group_with(store):
+            return await self._from(self._placed.group_with(store), route, asked)
+        replies, errors = await self._ask_each(self._handed(route, asked))
+        self._require_all(
+            replies, {group: each for group, each in errors.items() if not isinstance(each, NotFoundError)}
+        )
+        if not replies:
+            raise next(iter(errors.values()))
+        return {"ok": True}
+
+    async def _of_manager(self, route: Route, asked: Asked) -> Reply:
+        if route.name == "status":
+            groups = sorted(self._placed.given.groups)
+            replies, errors = await self._hands.ask_each(
+                {group: self._handed(route, asked) for group in groups}, _LIST_S
+            )
+            numbers = Numbers(groups)
+            told = {group: merging.of_site("status", group, reply, numbers) for group, reply in replies.items()}
+            return merging.status(told, self._own_status(told, errors))
+        if route.name == "openapi":
+            self._document = self._document or dict(await asyncio.to_thread(openapi.document))
+            return self._document
+        if route.name == "handover":
+            raise RefusedError(
+                "with managers, each group has a lead of its own: stop the manager on a host, and others get its groups"
+            )
+        if route.name == "summary":
+            raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")
+        raise RefusedError(
+            "reports over several groups are not made on request; `rmsplugin report` on a controller reads ledgers"
+        )
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _handed(self, route: Route, asked: Asked, target: str = "", data: bytes | None = None) -> Handed:
+        origin = "" if asked.origin.here else str(asked.origin)
+        return Handed(route.method, target or asked.target, asked.data if data is None else data, asked.uid, origin)
+
+    async def _ask_each(self, request: Handed) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
+        return await self._hands.ask_each(dict.fromkeys(self._groups(), request), _LIST_S)
+
+    def _groups(self) -> list[str]:
+        groups = sorted(self._placed.given.groups)
+        if not groups:
+            raise UnavailableError("no manager has given groups yet; try again in a moment")
+        return groups
+
+    def _numbers(self) -> Numbers:
+        return Numbers(self._placed.given.groups)
+
+    def _engine_uid(self) -> int:
+        return max(self._engine_uids)

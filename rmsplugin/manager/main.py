@@ -1,0 +1,204 @@
+"""Main: puts a manager together, and runs it until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+
+import sdnotify
+
+from rmsplugin import __version__
+from rmsplugin.adapters.coordination.assignments import Assignments
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import Elected
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles
+from rmsplugin.adapters.coordination.local import Local
+from rmsplugin.adapters.coordination.members import Member, Members
+from rmsplugin.adapters.coordination.servers import ServerFact, ask_servers
+from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
+from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
+from rmsplugin.adapters.lease.factory import ASKS_A_SESSION
+from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.engine.controllers.about import about
+from rmsplugin.engine.controllers.controllers import LOOK_S
+from rmsplugin.engine.daemon import log_to_stderr, prepare_state_dir
+from rmsplugin.engine.decide.grouping import Grouping
+from rmsplugin.engine.periodic import Periodic
+from rmsplugin.engine.serve.front import Front
+from rmsplugin.engine.serve.rights import Rights
+from rmsplugin.engine.serve.turns import Turns
+from rmsplugin.engine.shared_dir import identity_of
+from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR
+from rmsplugin.errors import RefusedError, RmspluginError, SettingsError
+from rmsplugin.groups import told
+from rmsplugin.groups.giving import Heard
+from rmsplugin.manager.child import command
+from rmsplugin.manager.children import Children
+from rmsplugin.manager.entry import Entry
+from rmsplugin.manager.handing import Handed, Hands
+from rmsplugin.manager.leader import Leader
+from rmsplugin.manager.placed import Placed
+from rmsplugin.manager.queue import SlurmQueue
+from rmsplugin.manager.site import Site
+from rmsplugin.manager.standing import OwnStatus
+from rmsplugin.settings import Settings
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two turns of the leader, and the longest wait for the summaries of groups.
+_GIVE_S, _HEAR_S = 1.0, 1.0
+#: An engine may take so much longer to end than ``engine.stop_wait_s``, in seconds.
+_END_S = 15.0
+#: A request between managers has another one inside.
+_BODY_MAX = 256 * 1024
+
+
+def main(settings: Settings, config: Path) -> int:
+    """Run a manager in the foreground until SIGTERM or SIGINT. Returns the exit code."""
+    log_to_stderr()
+    try:
+        manager = Manager(settings, config.absolute())
+    except RmspluginError as error:
+        print(f"rmsplugin manager: {error}", file=sys.stderr)
+        return 2
+    try:
+        asyncio.run(manager.run())
+    except RmspluginError as error:
+        print(f"rmsplugin manager: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class Manager:
+    """One manager."""
+
+    def __init__(self, settings: Settings, config: Path) -> None:
+        """Put it together.
+
+        Raises:
+            SettingsError: the settings are none of managers.
+            UnavailableError: another engine or manager runs on its state directory.
+        """
+        cluster = settings.cluster
+        if cluster.coordination != "zookeeper" or cluster.shared_dir is None:
+            raise SettingsError(
+                'managers need cluster.coordination = "zookeeper" and cluster.shared_dir; without them, run '
+                "`rmsplugin engine`"
+            )
+        self._settings, self._servers = settings, tuple[ServerFact, ...]()
+        state_dir = prepare_state_dir(settings)
+        place = f"the shared directory {identity_of(cluster.shared_dir)}"
+        self._own_lock = ClockedLease(Local(state_dir))
+        self._own_lock.acquire()
+        self._tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
+        said = about(settings)
+        own = Member(name_of(settings), said)
+        candidate = Candidate(own.name, place, cluster.session_s, 0.0, said)
+        elected = Elected(self._tree, f"{cluster.path}/site", candidate, steady_s, own_session=False)
+        self._site = Site(
+            own.name,
+            Members(self._tree, f"{cluster.path}/managers", own),
+            ClockedLease(elected),
+            Assignments(self._tree, f"{cluster.path}/assigned"),
+            lambda: next(iter(elected.members()), ""),
+        )
+        files = EpochFiles(cluster.shared_dir / SITE_DIR, GIVEN)
+        self._placed = Placed(files)
+        self._children = Children(partial(command, str(config)), settings.engine.stop_wait_s + _END_S)
+        self._uids = Rights.of_site(settings.engine).engine_uids
+        self._engine_uid = max(self._uids)
+        self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid)
+        self._leader = self._make_leader(files)
+        status = OwnStatus(said, self._site, self._placed, self._leader, self._children, lambda: self._servers)
+        self._turns = Turns("entry")
+        entry = Entry(settings, self._placed, self._hands, self._uids, status.tell)
+        self._front = Front(settings.engine, self._uids, entry, self._turns, body_max=_BODY_MAX)
+        self._periodic = (
+            Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),
+            Periodic("leader", self._leader.turn, _GIVE_S),
+            Periodic("ensemble", self._see_servers, LOOK_S),
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _make_leader(self, files: EpochFiles) -> Leader:
+        settings, slurm = self._settings, self._settings.slurm
+        rms = open_rms(
+            slurm.adapter,
+            bin_dir=slurm.bin_dir,
+            timeout_s=slurm.command_timeout_s,
+            watch_s=settings.engine.watch_s,
+            gate=slurm.gate,
+            gate_reservation=slurm.gate_reservation,
+        )
+        return Leader(
+            self._site.lease,
+            rms,
+            Grouping(settings, rms.leaf_switches),
+            SlurmQueue(settings, rms),
+            files,
+            self._hear,
+            self._site.set_groups,
+            settings.engine.cycle_s,
+        )
+
+    def _socket_of(self, group: str) -> str:
+        return str(self._settings.of_group(group).engine.socket)
+
+    async def run(self) -> None:
+        """Manage until a signal asks to end."""
+        ended, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, ended.set)
+        await self._front.open()
+        for periodic in self._periodic:
+            periodic.start()
+        notifier = sdnotify.SystemdNotifier()
+        notifier.notify("READY=1")
+        log.info("rmsplugin %s manages groups as %s", __version__, self._site.name)
+        await ended.wait()
+        notifier.notify("STOPPING=1")
+        for periodic in self._periodic:
+            periodic.close()
+        # Others get the groups at once; their engines wait until those of this manager have ended.
+        await asyncio.to_thread(self._site.leave)
+        await asyncio.to_thread(self._children.close)
+        await self._front.close()
+        self._turns.close()
+        await asyncio.to_thread(self._tree.close)
+
+    # -- what is done again and again ------------------------------------------------------------------------------
+
+    def _stay(self) -> None:
+        self._site.turn()
+        self._placed.read()
+        self._children.want(self._site.own)
+
+    def _see_servers(self) -> None:
+        self._servers = tuple(ask_servers(self._settings.cluster.servers))
+
+    def _hear(self, groups: Collection[str]) -> Mapping[str, tuple[int, Heard]]:
+        """What the engines of groups say; those that are silent are left out."""
+        if self._loop is None or not groups:
+            return {}
+        request = Handed("GET", "/v1/summary", uid=self._engine_uid)
+        asking = self._hands.ask_each(dict.fromkeys(groups, request), _HEAR_S, rests=False)
+        replies, _ = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+        found = {}
+        for group, reply in replies.items():
+            try:
+                found[group] = told.heard(reply)
+            except RefusedError as error:
+                log.warning("group %s: %s", group, error)
+        return found
+
+
+def name_of(settings: Settings) -> str:
+    """The name of this host's manager, which is the same after a restart."""
+    port = settings.engine.listen.rpartition(":")[2]
+    return f"{socket.gethostname()}:{port}" if port else socket.gethostname()

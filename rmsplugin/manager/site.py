@@ -1,0 +1,146 @@
+"""Site: this manager among the others. It is there, it may lead them, and it has the groups that the leader gives it.
+
+The one that leads gives each group to a manager. Two leads cannot overlap, but a write of the leader before may arrive
+late: each write names the version that it replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
+from rmsplugin.adapters.coordination.members import Member, Members
+from rmsplugin.adapters.coordination.tree import ChangedError
+from rmsplugin.adapters.lease.base import Lease
+from rmsplugin.decision.manager_assignment import assign_groups
+from rmsplugin.errors import RmspluginError, UnavailableError
+
+log = logging.getLogger(__name__)
+
+#: By name, the hosts of each group.
+Groups = Mapping[str, tuple[str, ...]]
+
+
+class Site:
+    """What this manager knows of the others and of all groups. One thread takes turns; all threads may read."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Members,
+        lease: Lease,
+        assignments: Assignments,
+        lead: Callable[[], str] = lambda: "",
+        time_of_day: Callable[[], float] = time.time,
+    ) -> None:
+        """Know nothing yet.
+
+        Args:
+            name: of this manager.
+            members: all managers.
+            lease: of the site's lead.
+            assignments: which manager has which group.
+            lead: tells the name of the manager that leads; raises UnavailableError.
+            time_of_day: the host's clock.
+        """
+        self.name, self.lease = name, lease
+        self._members, self._store = members, assignments
+        self._groups: Groups | None = None
+        self.members: Mapping[str, Member] = {}
+        self.assignments: Mapping[str, Assignment] = {}
+        self.problem = ""  # why nothing new is known; empty: all is as it was read last
+        self.leader, self.leader_since = "", 0.0  # the manager that leads, and since when it was seen to
+        self._lead, self._time_of_day = lead, time_of_day
+        self._said = ""
+        self._lock = threading.Lock()
+        self._left = False
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The groups that are given to this manager."""
+        return frozenset(name for name, each in self.assignments.items() if each.manager == self.name)
+
+    def set_groups(self, groups: Groups) -> None:
+        """As the leader, have these groups, and no others, given to managers from the next turn on."""
+        self._groups = groups
+
+    def turn(self) -> None:
+        """Be there, campaign, read what there is, and as the leader give groups to managers. Never raises."""
+        with self._lock:
+            if not self._left:
+                self._take_turn()
+
+    def _take_turn(self) -> None:
+        try:
+            self._members.stay()
+            self._campaign()
+            self._see_leader()
+            members: Mapping[str, Member] = self._members.all()
+            assignments: Mapping[str, Assignment] = self._store.all()
+            if self.lease.held():
+                assignments = self._give(members, assignments)
+            self.members, self.assignments, self.problem = members, assignments, ""
+        except RmspluginError as error:
+            # What was known goes on being so: an engine that may act no more sees that by itself.
+            self.problem = str(error)
+
+    def leave(self) -> None:
+        """Lead no more, and be there no more. Never raises."""
+        with self._lock:
+            self._left = True
+            self.lease.release(at_rest=True)
+            try:
+                self._members.leave()
+            except RmspluginError as error:
+                log.warning("this manager is there until its session ends: %s", error)
+
+    def _see_leader(self) -> None:
+        leader = self.name if self.lease.held() else self._lead()
+        if leader != self.leader:
+            self.leader, self.leader_since = leader, self._time_of_day()
+
+    def _campaign(self) -> None:
+        led = self.lease.held()
+        try:
+            self.lease.renew() if led else self.lease.acquire()
+        except UnavailableError as error:
+            if led:
+                log.warning("this manager does not lead any more: %s", error)
+            elif self._said != (said := str(error).partition(",")[0]):
+                # Sentences with a count-down differ at each time, and say the same.
+                self._said = said
+                log.info("%s", error)
+            return
+        if not led:
+            self._groups = None  # known by a lead before
+            log.info("this manager leads, with epoch %d of the ensemble", self.lease.epoch)
+
+    def _give(self, members: Mapping[str, Member], before: Mapping[str, Assignment]) -> Mapping[str, Assignment]:
+        """Give each group to a manager; groups as they are known, as long as nobody says which there are."""
+        groups = self._groups if self._groups is not None else {name: each.hosts for name, each in before.items()}
+        owners = {name: each.manager for name, each in before.items()}
+        managers = assign_groups({name: max(1, len(hosts)) for name, hosts in groups.items()}, members, owners)
+        found = dict(before)
+        for name in sorted(before.keys() - groups.keys()):
+            if not self.lease.held():
+                return found
+            self._store.remove(name)
+            del found[name]
+        for name, hosts in groups.items():
+            known = before.get(name, Assignment((), ""))
+            wanted = replace(known, hosts=tuple(hosts), manager=managers.get(name, ""))
+            if wanted == known:
+                continue
+            if not self.lease.held():
+                return found
+            try:
+                found[name] = self._store.write(name, wanted)
+            except ChangedError:
+                break  # another leader has written: the next turn reads it
+            if wanted.manager != known.manager:
+                log.info("group %s is given to %s", name, wanted.manager or "nobody: there is no manager")
+        return found

@@ -1,0 +1,188 @@
+"""Managers on a simulated ensemble with a virtual clock: who is there, who leads, and who has which group."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from contract.coordinations import VirtualClock
+from examples import few
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmsplugin.adapters.coordination.assignments import Assignments
+from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.elected import Elected
+from rmsplugin.adapters.coordination.members import Member, Members
+from rmsplugin.adapters.lease.clocked import ClockedLease
+from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble, SimulatedTree
+from rmsplugin.manager.site import Site
+
+SESSION_S = 4.0
+GROUPS = {f"g{number}": (f"n{number}",) for number in range(4)}
+
+
+class Managers:
+    """Managers that take turns each half second, each with a session of its own."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.ensemble = SimulatedEnsemble(self.clock)
+        self.sites: dict[str, Site] = {}
+        self.trees: dict[str, SimulatedTree] = {}
+
+    def join(self, name: str) -> Site:
+        tree = self.trees[name] = self.ensemble.open(SESSION_S)
+        candidate = Candidate(name, "shared", SESSION_S, 0.0)
+        elected = Elected(tree, "/r/site", candidate, self.clock, own_session=False)
+        members = Members(tree, "/r/managers", Member(name, {"url": f"http://{name}:6"}))
+        site = Site(name, members, ClockedLease(elected, self.clock), Assignments(tree, "/r/assigned"))
+        self.sites[name] = site
+        return site
+
+    def kill(self, name: str) -> None:
+        """It is heard of no more; the service notices by itself."""
+        del self.sites[name]
+
+    def turns(self, seconds: float) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now += 0.5
+            for name in self.sites:
+                if not self.trees[name].cut:
+                    self.trees[name].live()
+            self.ensemble.pass_time()
+            for site in list(self.sites.values()):
+                site.turn()
+                if site.lease.held():
+                    site.set_groups(GROUPS)
+
+    def leader(self) -> Site:
+        (found,) = [site for site in self.sites.values() if site.lease.held()]
+        return found
+
+    def owners(self) -> dict[str, str]:
+        return {name: each.manager for name, each in self.leader().assignments.items()}
+
+
+@pytest.fixture
+def managers() -> Managers:
+    made = Managers()
+    for name in ("a", "b"):
+        made.join(name)
+    made.turns(2)
+    return made
+
+
+def test_all_know_who_is_there_and_groups_are_given_evenly(managers: Managers) -> None:
+    for site in managers.sites.values():
+        assert {name: each.about["url"] for name, each in site.members.items()} == {
+            "a": "http://a:6",
+            "b": "http://b:6",
+        }
+    assert sorted(managers.owners().values()) == ["a", "a", "b", "b"]
+    assert managers.sites["a"].own | managers.sites["b"].own == GROUPS.keys()
+    assert not managers.sites["a"].own & managers.sites["b"].own
+
+
+def test_one_that_joins_has_its_share_and_the_others_keep_theirs(managers: Managers) -> None:
+    before = managers.owners()
+    managers.join("c")
+    managers.turns(2)
+    after = managers.owners()
+    assert sorted(after.values()) in (["a", "b", "b", "c"], ["a", "a", "b", "c"])
+    assert {after[name] for name in GROUPS if after[name] != before[name]} == {"c"}
+
+
+@pytest.mark.parametrize("killed", ["a", "b"])
+def test_the_groups_of_one_that_is_killed_go_to_the_other_whoever_leads(managers: Managers, killed: str) -> None:
+    managers.kill(killed)
+    managers.turns(2 * SESSION_S + 3)  # a lost lead is waited for once more
+    assert set(managers.owners().values()) == {"a", "b"} - {killed}
+    (left,) = managers.sites.values()
+    assert left.own == GROUPS.keys()
+    assert left.members.keys() == {left.name}
+
+
+def test_one_that_leaves_is_followed_at_once(managers: Managers) -> None:
+    leader = managers.leader()
+    del managers.sites[leader.name]
+    leader.leave()
+    managers.turns(1.0)
+    (left,) = managers.sites.values()
+    assert left.lease.held() and left.own == GROUPS.keys()
+
+
+def test_one_that_starts_again_within_its_session_keeps_its_groups(managers: Managers) -> None:
+    before = managers.owners()
+    (follower,) = [name for name, site in managers.sites.items() if not site.lease.held()]
+    old = managers.trees[follower]
+    managers.join(follower)  # its node of before is there still
+    managers.turns(0.5)
+    assert managers.owners() == before
+    old.end()
+    managers.turns(1.0)
+    assert managers.owners() == before
+
+
+def test_one_that_is_cut_off_keeps_what_it_knew_and_says_why(managers: Managers) -> None:
+    (follower,) = [name for name, site in managers.sites.items() if not site.lease.held()]
+    site = managers.sites[follower]
+    own = site.own
+    managers.trees[follower].cut = True
+    managers.turns(2 * SESSION_S)
+    assert site.own == own and site.problem
+    assert set(managers.owners().values()) == {managers.leader().name}
+    managers.trees[follower].cut = False
+    managers.turns(3)
+    assert not site.problem
+    assert len(site.own) == 2
+
+
+def test_a_group_that_is_no_more_is_nobodys(managers: Managers) -> None:
+    leader = managers.leader()
+    fewer = {name: hosts for name, hosts in GROUPS.items() if name != "g0"}
+    leader.set_groups(fewer)
+    leader.turn()
+    assert managers.owners().keys() == fewer.keys()
+
+
+def test_a_new_leader_moves_nothing_before_it_knows_the_groups(managers: Managers) -> None:
+    leader = managers.leader()
+    before = managers.owners()
+    del managers.sites[leader.name]
+    leader.leave()
+    (left,) = managers.sites.values()
+    left.turn()
+    assert left.lease.held()
+    assert left.assignments.keys() == before.keys()
+
+
+FAULTS = st.sampled_from(["cut", "mend", "lose an answer", "end a session", "pause"])
+
+
+@given(st.lists(st.tuples(FAULTS, st.sampled_from("abc"), st.integers(1, 12)), max_size=12))
+@settings(max_examples=few(200), deadline=None)
+def test_whatever_fails_no_two_lead_and_all_groups_have_an_owner_that_is_there_in_the_end(
+    faults: list[tuple[str, str, int]],
+) -> None:
+    managers = Managers()
+    for name in "abc":
+        managers.join(name)
+    for fault, name, halves in faults:
+        tree = managers.trees[name]
+        if fault in ("cut", "mend"):
+            tree.cut = fault == "cut"
+        elif fault == "lose an answer":
+            tree.answers_lost += 1
+        elif fault == "end a session":
+            with contextlib.suppress(Exception):
+                tree.end()
+        for _ in range(halves):
+            managers.turns(0.5)
+            assert sum(site.lease.held() for site in managers.sites.values()) <= 1
+    for tree in managers.trees.values():
+        tree.cut, tree.answers_lost = False, 0
+    managers.turns(4 * SESSION_S)
+    numbers = [len(site.own) for site in managers.sites.values()]
+    assert sorted(numbers) == [1, 1, 2]

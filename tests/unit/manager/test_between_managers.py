@@ -1,0 +1,135 @@
+"""A manager hands requests on to the one that has the group. Munge proves the manager; the caller stays who he is."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.client
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from contract.zookeeper_ensemble import free_ports
+from patience import PATIENCE_S
+from unit.manager.managed import Managed, engine, given
+from unit.munged import Munged
+from unit.served import ME, Served
+
+from rmsplugin.adapters import munge
+from rmsplugin.engine.serve import front, sealing
+from rmsplugin.manager.handing import HAND_ON
+
+pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
+
+GROUPS = {"a": ("n1",), "b": ("m1",)}
+
+
+@pytest.fixture(scope="module")
+def munged() -> Iterator[Munged]:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)  # other users make credentials, too
+        daemon = Munged(Path(name))
+        yield daemon
+        daemon.stop()
+
+
+@pytest.fixture
+def two(tmp_path: Path, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Managed, Managed, Served]]:
+    """Managers A and B, and the engine of group b, which B has."""
+    for name in ("verify_request", "seal_response"):
+        monkeypatch.setattr(front, name, functools.partial(getattr(sealing, name), munge_socket=munged.socket))
+    engines = {name: engine(tmp_path / name) for name in GROUPS}
+    engines["b"].add_vjob(13, ME)
+    ports = dict(zip("AB", free_ports(2), strict=True))
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    made = [
+        Managed(
+            tmp_path,
+            name,
+            {group: engines[group].socket},
+            {"a": "A", "b": "B"},
+            urls,
+            given(GROUPS, j13="b"),
+            munge_socket=munged.socket,
+            port=ports[name],
+            trusted=("127.0.0.3",),
+            base=engines["a"],
+        )
+        for name, group in (("A", "a"), ("B", "b"))
+    ]
+    yield made[0], made[1], engines["b"]
+    for manager in made:
+        manager.close()
+    for each in engines.values():
+        each.close()
+
+
+def post(munged: Munged, manager: Managed, uid: int, body: dict[str, object], source: str) -> tuple[int, object]:
+    """The answer to what a caller on some host says is a request that is handed on."""
+    data, port = json.dumps(body).encode(), int(manager.front._settings.listen.rpartition(":")[2])
+    digest = hashlib.sha256(data).hexdigest()
+    claim = {"method": "POST", "path": HAND_ON, "sha256": digest, "nonce": "0" * 32}
+    credential = munged.encode_as(uid, json.dumps(claim).encode())
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S, source_address=(source, 0))
+    connection.request("POST", HAND_ON, data, {"Authorization": f"Munge {credential}"})
+    answer = connection.getresponse().read().decode()
+    connection.close()
+    opened = munged.decode_as(uid, answer) if uid else munge.decode(answer, socket=munged.socket).payload
+    sealed = json.loads(opened)
+    return sealed["status"], sealed["body"]
+
+
+def handed(**changes: object) -> dict[str, object]:
+    body = {"group": "b", "method": "POST", "target": "/v1/jobs/13/suspend", "data": "", "uid": 4711, "origin": ""}
+    return {**body, **changes}
+
+
+def test_any_manager_answers_about_a_vjob_of_another_one(two: tuple[Managed, Managed, Served]) -> None:
+    first, second, _ = two
+    for manager in two[:2]:
+        assert manager.ask("GET", "/v1/jobs/13")[1]["vjob"]["job_id"] == 13
+        assert manager.ask("GET", "/v1/jobs/13/access?wrapper=1")[1]["state"] == "waiting"
+    assert [each["job_id"] for each in first.ask("GET", "/v1/vjobs")[1]["vjobs"]] == [13]
+    assert first.ask("POST", "/v1/jobs/13/suspend") == second.ask("POST", "/v1/jobs/13/suspend")
+
+
+def test_a_manager_that_is_dead_costs_no_more_than_a_refused_connection(two: tuple[Managed, Managed, Served]) -> None:
+    first, second, _ = two
+    second.site.assignments["b"] = first.site.assignments["a"]  # B does not answer for itself
+    first.site.members["B"] = type(first.site.members["B"])("B", {"url": f"http://127.0.0.1:{free_ports(1)[0]}"})
+    answer = first.ask("GET", "/v1/vjobs")[1]
+    assert (answer["vjobs"], answer["silent"]) == ([], ["b"])
+    assert first.ask("GET", "/v1/jobs/13")[0] == 503
+
+
+def test_an_engine_hears_the_caller_and_not_the_manager(two: tuple[Managed, Managed, Served], munged: Munged) -> None:
+    status, answer = post(munged, two[1], 0, handed(), "127.0.0.1")
+    assert (status, answer) == (403, {"error": "vjob 13 belongs to u0"})
+
+
+def test_a_host_that_is_no_controller_hands_nothing_on_and_no_more_does_a_user(
+    two: tuple[Managed, Managed, Served], munged: Munged
+) -> None:
+    status, answer = post(munged, two[1], 0, handed(uid=0), "127.0.0.2")
+    assert (status, "is no controller" in str(answer)) == (403, True)
+    status, answer = post(munged, two[1], 65534, handed(uid=0), "127.0.0.1")
+    assert (status, "is no controller" in str(answer)) == (403, True)
+
+
+def test_what_was_asked_on_another_controller_itself_comes_from_that_controller(
+    two: tuple[Managed, Managed, Served], munged: Munged
+) -> None:
+    order = handed(target="/v1/pause", uid=0)
+    assert post(munged, two[1], 0, order, "127.0.0.3")[0] == 403, "the engine of b knows no such controller"
+    assert post(munged, two[1], 0, order, "127.0.0.1")[0] == 200
+    assert post(munged, two[1], 0, {**order, "origin": "127.0.0.9"}, "127.0.0.3")[0] == 403
+
+
+@pytest.mark.parametrize("changes", [{"uid": "0"}, {"group": 1}, {"origin": "n1"}, {"more": 1}])
+def test_what_no_manager_sends_is_refused(
+    two: tuple[Managed, Managed, Served], munged: Munged, changes: dict[str, object]
+) -> None:
+    assert post(munged, two[1], 0, handed(**changes), "127.0.0.1")[0] == 400

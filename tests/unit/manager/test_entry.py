@@ -1,0 +1,185 @@
+"""Every manager answers every request: by the engine that owns what is asked about, wherever that is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.manager.managed import Managed, engine, given
+from unit.served import ME, Served
+
+from rmsplugin.api.routes import ROUTES
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve import views
+from rmsplugin.manager.where import WHERE
+from rmsplugin.model.vjob import VJobState
+
+GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
+
+
+@pytest.fixture
+def engines(tmp_path: Path) -> Iterator[dict[str, Served]]:
+    made = {name: engine(tmp_path / name) for name in GROUPS}
+    made["a"].add_vjob(12, ME, VJobState.RUNNING)
+    made["a"].add_vjob(14, ME)
+    made["b"].add_vjob(13, ME)
+    made["b"].add_vjob(31, ME, display_id="30_1")
+    yield made
+    for each in made.values():
+        each.close()
+
+
+@pytest.fixture
+def manager(tmp_path: Path, engines: dict[str, Served]) -> Iterator[Managed]:
+    made = Managed(
+        tmp_path,
+        "m",
+        {name: each.socket for name, each in engines.items()},
+        dict.fromkeys(GROUPS, "m"),
+        {"m": "http://127.0.0.1:9"},
+        given(GROUPS, j12="a", j14="a", j13="b", j30="b"),
+        base=engines["a"],
+    )
+    yield made
+    made.close()
+
+
+def test_every_request_of_the_api_has_an_engine_or_several() -> None:
+    assert WHERE.keys() == {route.name for route in ROUTES}
+
+
+def test_a_vjob_is_asked_about_where_it_is(manager: Managed) -> None:
+    for job in ("12", "13", "14", "30_1"):
+        status, answer = manager.ask("GET", f"/v1/jobs/{job}")
+        assert (status, answer["vjob"]["display_id"]) == (200, job)
+
+
+def test_an_element_of_an_array_is_found_by_the_id_that_slurm_gave_it(manager: Managed) -> None:
+    for _ in range(2):
+        status, answer = manager.ask("POST", "/v1/jobs/31/epilog")
+        assert (status, answer["reason"]) == (200, "for a test")
+
+
+def test_a_wrapper_whose_job_no_group_has_is_told_to_ask_again(manager: Managed) -> None:
+    assert manager.ask("POST", "/v1/jobs/99/attached")[0] == 503
+    assert manager.ask("GET", "/v1/jobs/99")[0] == 404
+
+
+def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -> None:
+    assert [each["job_id"] for each in manager.ask("GET", "/v1/vjobs")[1]["vjobs"]] == [12, 13, 14, 31]
+    assert [each["vjob"] for each in manager.ask("GET", "/v1/vms")[1]["vms"]] == ["12", "13", "14", "30_1"]
+    for path in ("/v1/nodes", "/v1/groups", "/v1/cycles", "/v1/schedule", "/v1/states", "/v1/openapi.json"):
+        assert manager.ask("GET", path)[0] == 200
+
+
+def test_pages_of_vjobs_have_each_vjob_once(
+    manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "MOST_AT_ONCE", 10)
+    many = [*range(100, 140), *range(500, 505)]
+    for job in many:
+        engines["a" if job % 3 else "b"].add_vjob(job, ME)
+    seen, after = [], 0
+    for _ in range(9):
+        page = manager.ask("GET", f"/v1/vjobs?after={after}")[1]
+        seen += [each["job_id"] for each in page["vjobs"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert seen == [12, 13, 14, 31, *many]
+
+
+def test_the_newest_that_have_ended_are_those_of_all_groups(manager: Managed, engines: dict[str, Served]) -> None:
+    for job in range(100, 110):
+        engines["a" if job % 2 else "b"].add_vjob(job, ME, VJobState.TERMINATED, submitted=float(job))
+    answer = manager.ask("GET", "/v1/vjobs?ended=1&limit=3")[1]
+    assert [each["job_id"] for each in answer["vjobs"] if each["state"] == "terminated"] == [107, 108, 109]
+    assert (answer["ended"], answer["more"], answer["older"]) == (3, True, None)
+    assert manager.ask("GET", "/v1/vjobs?before=107")[0] == 409
+
+
+def test_events_of_all_groups_are_in_the_order_of_time_and_go_on_from_a_number(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    for number in range(4):
+        engines["ab"[number % 2]].ledger.event("test", f"number {number}", vjob="12")
+        for each in engines.values():
+            each.world.pass_time(1.0)
+    events = [each for each in manager.ask("GET", "/v1/events")[1]["events"] if each["kind"] == "test"]
+    assert [each["message"] for each in events] == [f"number {number}" for number in range(4)]
+    later = manager.ask("GET", f"/v1/events?since={events[1]['id']}")[1]["events"]
+    assert [each["message"] for each in later] == ["number 2", "number 3"]
+    assert len(manager.ask("GET", "/v1/events?limit=3")[1]["events"]) == 3
+
+
+def test_numbers_of_operations_tell_the_group(manager: Managed, engines: dict[str, Served]) -> None:
+    for name, job in (("a", 12), ("b", 13)):
+        engines[name].ledger.begin_operation(job, OperationKind.SUSPEND, "test")
+        number = manager.ask("GET", f"/v1/jobs/{job}")[1]["vjob"]["operation"]["id"]
+        answer = manager.ask("GET", f"/v1/operations/{number}")[1]
+        assert (answer["vjob"], answer["id"]) == (str(job), number)
+    assert manager.ask("GET", "/v1/operations/1999")[0] == 404
+
+
+def test_a_pause_is_one_of_all_groups_and_status_tells_of_it(manager: Managed, engines: dict[str, Served]) -> None:
+    assert manager.ask("POST", "/v1/pause")[1]["changed"]
+    assert all(each.ledger.plans.pause for each in engines.values())
+    status = manager.ask("GET", "/v1/status")[1]
+    assert (status["epoch"], bool(status["paused"])) == (3, True)
+    assert manager.ask("POST", "/v1/unpause")[1]["changed"]
+
+
+def test_where_one_engine_is_dead_orders_say_so_and_lists_are_those_of_the_others(
+    manager: Managed, engines: dict[str, Served], tmp_path: Path
+) -> None:
+    Path(engines["b"].socket).unlink()
+    began = time.monotonic()
+    answer = manager.ask("GET", "/v1/vjobs")[1]
+    assert ([each["job_id"] for each in answer["vjobs"]], answer["silent"]) == ([12, 14], ["b"])
+    assert time.monotonic() - began < 1.0
+    status, answer = manager.ask("POST", "/v1/pause")
+    assert status == 503 and answer["error"].startswith("done in a, but not everywhere; do it again. group b: ")
+    assert manager.ask("GET", "/v1/jobs/13")[0] == 503
+    assert manager.ask("GET", "/v1/jobs/12")[0] == 200
+    assert manager.ask("GET", "/v1/status")[0] == 200
+
+
+def test_orders_about_nodes_go_to_their_group_and_unknown_ones_nowhere(manager: Managed) -> None:
+    status, answer = manager.ask("POST", "/v1/nodes/m1/back")
+    assert (status, "no group" in answer["error"]) == (404, False), "the simulated cluster has no such node"
+    assert manager.ask("POST", "/v1/nodes/n1/gone")[0] == 503, "its engine has not looked yet"
+    status, answer = manager.ask("POST", "/v1/nodes/x9/gone")
+    assert (status, answer["error"]) == (404, "no group has a node x9; `rmsplugin groups` lists them")
+
+
+def test_what_is_held_back_is_confirmed_where_it_is(manager: Managed) -> None:
+    both = json.dumps({"vjobs": ["12", "13"]}).encode()
+    assert manager.ask("POST", "/v1/confirm", both) == (200, {"confirmed": []})
+    assert manager.ask("POST", "/v1/confirm", b'{"vjobs": ["77"]}')[0] == 404
+
+
+def test_an_engine_decides_who_may_and_its_words_arrive(manager: Managed, engines: dict[str, Served]) -> None:
+    engines["a"].add_vjob(50, ME + 1)
+    engines["a"].ledger.event("x", "y")
+    manager.placed.given.vjobs[50] = manager.placed.given.vjobs[12]
+    status, answer = manager.ask("POST", "/v1/jobs/12/suspend?x=1")
+    assert (status, "x" in answer["error"]) == (400, True)
+    assert manager.ask("GET", "/v1/reports/1000")[0] == 409
+    assert manager.ask("POST", "/v1/reports", b"{}")[0] == 409
+    assert manager.ask("POST", "/v1/handover", b"{}")[0] == 409
+
+
+def test_a_request_that_waits_is_answered_when_its_engine_answers(manager: Managed, engines: dict[str, Served]) -> None:
+    with socket.socket(socket.AF_UNIX) as waiting:
+        waiting.settimeout(30)
+        waiting.connect(manager.socket)
+        waiting.sendall(b"GET /v1/jobs/13/access?wait=100 HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not engines["b"].waiting:
+            time.sleep(0.01)
+        waiting.shutdown(socket.SHUT_RDWR)
+    while engines["b"].waiting:
+        time.sleep(0.01)
