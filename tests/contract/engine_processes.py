@@ -49,16 +49,17 @@ def write_settings(directory: Path, cluster: str, listen: str = "") -> Path:
 
 
 class EngineProcess:
-    """An engine of its own; ``settings``: its file; ``code``: where its release is."""
+    """An engine of its own; ``settings``: its file; ``code``: where its release is; ``group``: empty: all."""
 
     COMMAND = "engine"
 
-    def __init__(self, name: str, settings: Path, code: Path = CODE) -> None:
+    def __init__(self, name: str, settings: Path, code: Path = CODE, *, group: str = "") -> None:
         self.name, self._directory = name, settings.parent
-        self._log = self._directory / f"{name}.log"
+        self._log = self._directory / f"{name}{group and '-'}{group}.log"
+        of_group = ["--group", group] if group else []
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, self.COMMAND, "--config", str(settings)],
+                [sys.executable, "-c", _PROGRAM, self.COMMAND, "--config", str(settings), *of_group],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -96,12 +97,12 @@ class ManagerProcess(EngineProcess):
             time.sleep(0.02)
 
 
-def answers(directory: Path) -> bool:
+def answers(directory: Path, name: str = "engine.sock") -> bool:
     """Whether an engine answers requests there."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(10)
         try:
-            asked.connect(str(directory / "engine.sock"))
+            asked.connect(str(directory / name))
             asked.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             return asked.recv(64).startswith(b"HTTP/1.1 200")
         except OSError:

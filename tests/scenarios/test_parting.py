@@ -145,6 +145,32 @@ def test_the_addresses_of_all_vms_are_claimed_by_the_first_group_that_begins(par
     assert len(claims.mine()) == len(claims.others()) == 2
 
 
+def test_a_vjob_whose_vms_are_lost_goes_where_they_were(parting: Parting) -> None:
+    world = parting.site.world
+    job = world.running(vms=1)
+    (vm,) = world.context.ledger.vms(job)
+    world.context.ledger._db.execute("update vms set host = '', phase = 'lost'")
+    parting.stop_all()
+    for group, hosts in HOSTS.items():
+        ledger = Ledger(parting.ledger_of(group))
+        assert [vjob.job_id for vjob in ledger.vjobs()] == ([job] if vm.host in hosts else [])
+        ledger.close()
+
+
+def test_saved_states_that_were_put_aside_decide_too(parting: Parting) -> None:
+    world = parting.site.world
+    job = world.sleeping(vms=1)
+    (vm,) = world.context.ledger.vms(job)
+    world.context.ledger.set_aside.open(world.context.ledger.vjob(job), [vm], "it was damaged")
+    world.context.ledger._db.execute("delete from vms")
+    parting.stop_all()
+    for group, hosts in HOSTS.items():
+        ledger = Ledger(parting.ledger_of(group))
+        assert [vjob.job_id for vjob in ledger.vjobs()] == ([job] if vm.image_node in hosts else [])
+        assert len(ledger.set_aside.all()) == len(ledger.vjobs())
+        ledger.close()
+
+
 def test_a_vjob_on_hosts_of_two_groups_is_no_groups_and_nothing_is_parted(parting: Parting) -> None:
     world = parting.site.world
     job = world.running(vms=4, cpus=2)

@@ -119,17 +119,18 @@ def known_in(groups: Iterable[Path]) -> dict[str, list[str]]:
 def _homes(db: sqlite_utils.Database, group_of: Mapping[str, str]) -> dict[int, str]:
     """By job id, the group of each vjob that has VMs or saved states. Raises LedgerError if it is in no one group."""
     places: dict[int, set[str]] = {}
-    for job, *nodes in db.execute("select job_id, host, destination, image_node from vms").fetchall():
-        places.setdefault(job, set()).update(nodes)
+    for job, touched, *nodes in db.execute("select job_id, touched, host, destination, image_node from vms").fetchall():
+        # Of a VM that is lost there may be files left where it was.
+        places.setdefault(job, set()).update({*nodes} - {""} or json.loads(touched))
     for job, vms in db.execute("select job_id, vms from asides").fetchall():
         places.setdefault(job, set()).update(vm["image_node"] for vm in json.loads(vms))
     homes, faults = {}, []
     for job, nodes in places.items():
-        found = {group_of.get(node, "") for node in nodes - {""}}
+        found = {group_of.get(node, "") for node in nodes}
         if len(found) == 1 and "" not in found:
             homes[job] = found.pop()
         elif found:
-            faults.append(f"{job} (on {', '.join(sorted(nodes - {''}))})")
+            faults.append(f"{job} (on {', '.join(sorted(nodes))})")
     if faults:
         more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
         raise LedgerError(
