@@ -560,7 +560,7 @@ class SummaryAnswer(TypedDict):
     Attributes:
         group: the name of the group.
         epoch: of its engine.
-        seen: epoch and number of the leader's word that is followed.
+        seen: epoch and number of the leader's word by which it has given up all that it can.
         released: vjobs, and arrays, that it has given up by that word.
         summary: its room.
         vjobs: by job id, or id of the array, the state of each that has not ended; that of an array's begun one.

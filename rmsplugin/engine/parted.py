@@ -22,7 +22,7 @@ from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.parting import SPLIT, Change, joined_again, known_in, own_part
 from rmsplugin.engine.ledger.shared_files import ledgers_in
 from rmsplugin.engine.ledger.whereabouts import ALL
-from rmsplugin.engine.territory.territory import Territory
+from rmsplugin.engine.territory.territory import SITE_DIR, Territory
 from rmsplugin.errors import LedgerError
 from rmsplugin.settings import GROUPS_DIR, Settings
 
@@ -105,7 +105,8 @@ class Parted:
 
     def joined(self, epoch: int) -> None:
         """Put away the ledgers of groups: the engine of all has one of its own now, of this epoch."""
-        for directory in self._directories():
+        site = self._groups.parent / SITE_DIR  # the leaders' words, and the groups' claims of addresses
+        for directory in (*self._directories(), *([site] if site.exists() else [])):
             directory.rename(directory.with_name(f"{_BEFORE}{epoch}-{directory.name}"))
         self._mark.unlink(missing_ok=True)
 
@@ -131,18 +132,21 @@ class Parted:
         return sorted(each for each in found if each.name != ALL and not each.name.startswith("."))
 
     def _lines(self) -> list[str]:
-        """The nodes of the ensemble of all groups' engines."""
-        groups = f"{self._settings.cluster.path}/{GROUPS_DIR}"
+        """The nodes of the ensemble of the managers, and of all groups' engines."""
+        site = self._settings.cluster.path
         try:
-            return [f"{groups}/{name}" for name in sorted(self._tree.children(groups))]
+            groups = sorted(self._tree.children(f"{site}/{GROUPS_DIR}"))
         except MissingError:
-            return []
+            groups = []
+        return [f"{site}/{SITE_DIR}", *(f"{site}/{GROUPS_DIR}/{name}" for name in groups)]
 
     def _refuse_beside(self, folders: Iterable[str]) -> None:
         """Raise LedgerError if an engine leads, or waits, in one of these places."""
         for folder in folders:
             if there := standing(self._tree, folder):
-                kind = "an engine of all groups" if self._settings.territory else "an engine of one group"
+                kind = (
+                    "an engine of all groups" if self._settings.territory else "a manager, or an engine of one group,"
+                )
                 raise LedgerError(
                     f"{kind} is there ({there[0].name}, at {folder} of the ensemble): a site has either one engine "
                     "that leads, or managers. Stop the others first, on all controllers"

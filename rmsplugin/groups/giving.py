@@ -112,6 +112,10 @@ class _Giving:
         self._places = dict(given.vjobs)
 
     def give(self) -> Wishes:
+        if not self._given.vjobs and len(self._heard) < len(self._given.groups):
+            # Engines may have had vjobs before there were groups. As long as nothing was given, all have to be heard,
+            # and what some have is not noted either: else one that is heard later would lose its own.
+            return Wishes({})
         self._leave_out_the_ended()
         self._claim()
         self._hand_on_the_released()
@@ -150,8 +154,7 @@ class _Giving:
 
     def _place(self) -> Wishes:
         """Give those that are in no group, and wish those elsewhere that have no room where they wait."""
-        if not self._heard or (not self._given.vjobs and len(self._heard) < len(self._given.groups)):
-            # Engines may have had vjobs before there were groups: as long as nothing was given, all have to be heard.
+        if not self._heard:
             return self._wishes()
         groups = [Group(name, tuple(self._given.groups[name])) for name in self._heard]
         rules = {vjob.shape.rules for vjob in self._queue}

@@ -20,7 +20,7 @@ from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.engine.parted import Parted
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.errors import LedgerError
-from rmsplugin.groups.given import Place
+from rmsplugin.groups.given import Given, Place, text_of
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -236,6 +236,25 @@ def test_one_engine_goes_on_when_no_group_has_a_vjob(parting: Parting) -> None:
     again.close()
 
 
+def test_a_ledger_that_was_joined_is_parted_again(parting: Parting) -> None:
+    world, site = parting.site.world, parting.site
+    job = world.running(vms=1)
+    parting.stop_all()
+    parting.begin()
+    (group,) = site.where(job)
+    site.give(job, group)
+    world.rms.finish(job)
+    site.until(lambda: site.where(job) == {group: S.TERMINATED})
+    for engine in site.engines.values():
+        engine.close()
+    parting.join().close()
+    assert not (parting.shared / "site").exists(), "what the leader said then, and addresses, count no more"
+    site.epoch, site.given = 0, Given(1, 0, {"left": HOSTS["right"], "right": HOSTS["left"]})
+    site.files.write(1, text_of(site.given))
+    for each in HOSTS:
+        assert Ledger(parting.ledger_of(each)).vjobs() == []
+
+
 def test_vjobs_of_a_group_that_never_began_stay_with_one_engine(parting: Parting) -> None:
     world = parting.site.world
     jobs = {world.host(job): job for job in [world.running(vms=1, cpus=2) for _ in range(4)]}
@@ -265,9 +284,13 @@ def test_a_group_does_not_begin_beside_the_engine_of_all(parting: Parting) -> No
 def test_the_engine_of_all_does_not_begin_beside_a_group(parting: Parting) -> None:
     parting.stop_all()
     engine = parting.lead(f"{PATH}/groups/left")
-    with pytest.raises(LedgerError, match=r"an engine of one group is there \(c1:7, at /rmsplugin/groups/left"):
+    with pytest.raises(LedgerError, match=r"an engine of one group, is there \(c1:7, at /rmsplugin/groups/left"):
         parting.join()
     engine.resign(at_rest=True)
+    manager = parting.lead(f"{PATH}/site")
+    with pytest.raises(LedgerError, match=r"a manager, or .* is there \(c1:7, at /rmsplugin/site"):
+        parting.join()
+    manager.resign(at_rest=True)
     parting.join().close()
 
 

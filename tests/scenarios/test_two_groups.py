@@ -324,6 +324,22 @@ def test_the_leader_is_told_of_the_groups_room_and_its_vjobs(site: Site) -> None
     assert job not in left.vjobs
 
 
+def test_a_word_counts_as_read_when_all_that_can_go_has_gone(site: Site) -> None:
+    full(site, "left")
+    job = site.world.submit(vms=1, cpus=2)
+    site.give(job, "left")
+    site.tick()
+    before = site.given.version
+    site.wish(job, "right")
+    engine = site.engines["left"]
+    engine.territory.hear()  # as at the beginning of a cycle, which takes seconds
+    _, left = summary(site, "left")
+    assert (left.seen, left.released) == (before, frozenset()), "it may release the vjob a moment later"
+    engine.tick()
+    _, left = summary(site, "left")
+    assert (left.seen, left.released) == (site.given.version, {job})
+
+
 def test_the_engine_of_all_groups_tells_no_leader(site: Site) -> None:
     with pytest.raises(RefusedError, match="this engine has all groups"):
         summary_view(site.world.context.ledger, None, 1, None)

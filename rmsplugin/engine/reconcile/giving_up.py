@@ -35,6 +35,7 @@ class GivingUp:
         territory, kept = self._territory, Place(self._territory.group)
         if not territory.is_told:
             return []
+        version = territory.version
         vjobs: dict[int, list[VJobRow]] = defaultdict(list)
         for vjob in self._ledger.vjobs():
             vjobs[number_of(vjob.display_id, vjob.job_id)].append(vjob)
@@ -47,6 +48,7 @@ class GivingUp:
                 territory.gave_up(number)
             elif place is None or place.group != territory.group:
                 problems.append(self._theirs(vjobs[number], place))
+        territory.done = version
         return problems
 
     def _has_gone(self, seen: Observation, number: int, vjobs: list[VJobRow], busy: Collection[int]) -> bool:

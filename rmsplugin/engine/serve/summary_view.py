@@ -34,8 +34,12 @@ def summary_view(
     group = Group(territory.group, tuple(sorted(territory.hosts)))
     configuration = Configuration((), (), {}) if decided is None else decided.configuration
     (summary,) = summaries(configuration, [group])
+    done = territory.done
     with ledger.transaction():
         seen, released, vjobs = ledger.given.seen(), ledger.given.released(), ledger.vjobs()
+    if seen != done:
+        # It is just being followed: what is not given up yet may be a moment later.
+        seen, released = done, frozenset()
     states: dict[int, VJobState] = {}
     for vjob in vjobs:
         number = number_of(vjob.display_id, vjob.job_id)

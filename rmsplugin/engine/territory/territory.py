@@ -39,6 +39,7 @@ class Territory:
         group: its name.
         hosts: its hosts.
         own: the numbers under which the leader has given it vjobs, without those that it has given up.
+        done: the version of the word by which all was given up that is to go and can.
         problem: why the leader's word is not followed as it is now, in a sentence; empty: it is.
     """
 
@@ -48,6 +49,7 @@ class Territory:
         self.claims = claims
         self.hosts: frozenset[str] = frozenset()
         self.own: frozenset[int] = frozenset()
+        self.done: Version = (0, 0)
         self.problem = "the leader's word was not read yet"
         self._files = files
         self._lock = threading.Lock()

@@ -129,6 +129,7 @@ def summary(ask: Teller, world: World) -> None:
     territory = territory_of("left", shared)
     territory.hear()
     territory.remember_in(world.context.ledger)
+    territory.done = territory.version
     ask.served.service._answers._territory = territory
     answer = ask("GET", "/v1/summary")
     assert (answer["group"], answer["seen"], answer["released"]) == ("left", [7, 2], [])

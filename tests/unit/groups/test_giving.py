@@ -42,6 +42,14 @@ def test_before_anything_was_given_all_engines_have_to_be_heard_for_they_may_hav
     assert give(given(), [live(1)], both).vjobs == {1: Place("b")}
 
 
+def test_what_one_engine_has_is_not_noted_before_all_are_heard_else_others_would_lose_theirs() -> None:
+    one = {"a": heard("a", EMPTY, j1="running")}
+    first = give(given(), [live(1), live(2)], one).vjobs
+    assert first == {}
+    both = one | {"b": heard("b", EMPTY, j2="running")}
+    assert give(given(), [live(1), live(2)], both).vjobs == {1: Place("a"), 2: Place("b")}
+
+
 def test_a_vjob_that_waits_without_room_is_wished_where_there_is_some() -> None:
     groups = {"a": heard("a", FULL, j1="waiting"), "b": heard("b", EMPTY)}
     assert give(given(j1=Place("a")), [live(1)], groups).vjobs == {1: Place("a", "b")}
