@@ -149,6 +149,24 @@ def test_hold_of_a_requeued_vjob_lasts_until_it_is_released(world: World, how: s
     assert (world.rms.job(job).state, world.rms.job(job).restarts, boots(world)) == ("RUNNING", 1, 1)
 
 
+@pytest.mark.parametrize("gated", [False, True], ids=["before the gate", "behind the gate"])
+def test_running_vjob_that_slurm_holds_since_a_front_could_not_launch_it_is_not_reattached_all_the_time(
+    world: World, gated: bool
+) -> None:
+    job = world.running()
+    world.rms.fail_launch(job)
+    if gated:
+        world.rms.close_gate(job)
+    ticks(world, 12)
+    tried = len(world.events("reattached")) + len(world.events("reattach-failed"))
+    assert 1 <= tried <= 5, "it runs again, or that is tried less and less often"
+    assert (boots(world), world.state(job)) == (1, S.RUNNING)
+    world.rms.release(job)
+    world.until(job, S.RUNNING)
+    ticks(world, 80)
+    assert world.rms.job(job).state == "RUNNING" and world.events("reattached")
+
+
 def test_hold_of_a_vjob_that_is_requeued_while_it_sleeps_lasts_until_it_is_released(world: World) -> None:
     job = world.sleeping()
     world.context.ledger.update_vjob(job, resumes=True)

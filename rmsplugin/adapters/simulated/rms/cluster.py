@@ -185,6 +185,12 @@ class SimulatedCluster:
             self.requeue_by_admin(job_id)
             self._find(job_id).hold = Hold.USER
 
+    def fail_launch(self, job_id: int) -> None:
+        """The job's front could not launch it: Slurm requeues it, and holds it itself."""
+        with self._lock:
+            self.requeue_by_admin(job_id)
+            self._find(job_id).hold = Hold.LAUNCH
+
     def prolog_ended(self, job_id: int) -> None:
         """End PrologSlurmctld: the wrapper starts."""
         with self._lock:

@@ -21,6 +21,7 @@ class Hold(enum.StrEnum):
 
     USER = "JobHeldUser"
     ADMIN = "JobHeldAdmin"
+    LAUNCH = "launch failed requeued held"  # Slurm itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class SimulatedRms(SimulatedCluster):
             self._called("requeue", job_id)
             (each, *_) = self._alive(job_id)
             if each.state is JobState.PENDING:
-                if each.restarts and not each.gated and each.hold is Hold.ADMIN:
+                if each.restarts and not each.gated and each.hold in (Hold.ADMIN, Hold.LAUNCH):
                     each.hold = None
                 self._close(self._alive(job_id))
             else:

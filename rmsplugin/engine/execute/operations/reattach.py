@@ -24,7 +24,8 @@ def reattach(task: Task) -> None:
             task.event("ended-before", "its script had ended when its requeued job was about to run: it begins anew")
             return
         context.ledger.update_vjob(task.job_id, requeue_of=-1)  # from here on the script's end is the new run's
-    if current_job(task).held:
+    job = current_job(task)
+    if job.held and not job.held_for_launch:
         return  # the next cycle finds out who holds it
     # On any front: the wrapper reaches its VMs from every front, and the old front may have failed.
     await_allocation(task, _TIMEOUT_S)
