@@ -49,6 +49,7 @@ from rmsplugin.adapters.platform.libvirt.waiting import Waiting, wait
 from rmsplugin.adapters.platform.libvirt.ways import Way
 from rmsplugin.errors import (
     CorruptStateError,
+    DeposedError,
     NotFoundError,
     OperationFailedError,
     RmspluginError,
@@ -318,7 +319,7 @@ class LibvirtPlatform:
         )
         try:
             return wait(call, timeout_s)
-        except (UnavailableError, NotFoundError, TimedOutError):
+        except (UnavailableError, NotFoundError, TimedOutError, DeposedError):
             raise
         except OperationFailedError as error:
             if is_unknown_format(error):
