@@ -164,6 +164,25 @@ def finish(cluster: Cluster, *jobs: int, losses: int = 0) -> None:
         ended_whole(cluster, job, losses=losses)
 
 
+def have(cluster: Cluster, job: int, order: str, state: str) -> None:
+    """Have a vjob suspended or resumed: what was under way is taken up, and what was refused is ordered again.
+
+    It is asked for as users ask, so that any controller's engine may answer.
+    """
+
+    def state_now() -> str:
+        told = cluster.plugin("vjobs", "--json")
+        found = json.loads(told.out)["vjobs"] if told.code == 0 else []
+        return next((vjob["state"] for vjob in found if vjob["job_id"] == job), "")
+
+    def is_so() -> bool:
+        if state_now() in {"running", "sleeping"} - {state}:
+            cluster.plugin(order, str(job))
+        return state_now() == state
+
+    cluster.wait(f"{job} to be {state}", is_so, 180, lambda: cluster.describe(job))
+
+
 def ended_whole(cluster: Cluster, job: int, losses: int = 0, timeout_s: float = 300) -> None:
     """See that a counting vjob ends well, with whole output; with no losses its script ran once."""
     fields = cluster.wait_job(job, timeout_s=timeout_s)

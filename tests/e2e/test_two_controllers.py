@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +17,15 @@ from contract.newer_release import VERSION, newer_release
 from contract.zookeeper_ensemble import JAR
 from e2e.cluster import PROGRAM, SHARED, Cluster
 from e2e.conftest import minicluster
-from e2e.rooms import Machine, count, finish, wait_number
+from e2e.rooms import Machine, count, finish, have, wait_number
+from minicluster_lib import hosts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
 HEAD, OTHER = "10.77.0.1", "10.77.0.202"
 STATE = "/var/lib/rmsplugin-engine"
+#: Where both slurmctlds have Slurm's state: all hosts see /home.
+SLURM_STATE = "/home/ctld"
 _ZOO = f"tickTime=400\ndataDir={{}}\nclientPort=2181\nclientPortAddress={HEAD}\nadmin.enableServer=false\n"
 _SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _CLUSTER = f"""
@@ -197,17 +201,80 @@ def test_vjobs_outlive_the_host_of_the_engine_that_leads(cluster: Cluster, contr
     cluster.wait_action(runs, "suspend")
     lose_front2(cluster)
     wait_leader(cluster, "head")
-
-    def sleeps_at_last() -> bool:
-        """Whether the suspend was taken up, or else done again."""
-        if (cluster.vjob(runs) or {})["state"] == "running":
-            cluster.plugin("suspend", str(runs))
-        return (cluster.vjob(runs) or {})["state"] == "sleeping"
-
-    cluster.wait("a saved state", sleeps_at_last, 180, lambda: cluster.describe(runs))
+    have(cluster, runs, "suspend", "sleeping")
     assert cluster.qemus(runs) == [] and len(cluster.qemus(sleeps)) == 1
     accepted(cluster, "resume", str(runs))
     finish(cluster, runs, sleeps)
+
+
+def make_backup(cluster: Cluster) -> None:
+    """Have a second slurmctld on front2, which takes over after ten seconds, and Slurm's state where both see it."""
+    conf = cluster.directory / "shared/slurm/slurm.conf"
+    text = conf.read_text()
+    primary, timeout = f"SlurmctldHost=head({HEAD})\n", "SlurmctldTimeout=30"
+    assert primary in text and timeout in text
+    text = text.replace(primary, f"{primary}SlurmctldHost=front2({OTHER})\n").replace(timeout, "SlurmctldTimeout=10")
+    conf.write_text(text.replace("StateSaveLocation=/var/spool/slurm/ctld", f"StateSaveLocation={SLURM_STATE}"))
+    layout = cluster._layout
+    hosts.request(layout.head, op="stop", name="slurmctld", signal=signal.SIGTERM)
+    cluster.wait("the head's slurmctld to end", lambda: not slurmctlds(cluster, "head"), 60)
+    cluster.ok("cp", "-a", "/var/spool/slurm/ctld", SLURM_STATE)
+    cluster.start("head", "slurmctld")
+    cluster.wait("the head's slurmctld", lambda: "head is UP" in cluster.run("scontrol", "ping").out, 60)
+    hosts.start_daemon(layout.host("front2"), "slurmctld", ["/usr/sbin/slurmctld", "-D"], user="slurm")
+    for host in ("head", "front2", *cluster.nodes):
+        assert cluster.manage("restart", host, "slurmd").code == 0
+    cluster.wait("the backup to stand by", lambda: "front2 is UP" in cluster.run("scontrol", "ping").out, 60)
+
+    def unable() -> list[str]:
+        return [line for line in cluster.unable_nodes() if not line.startswith("front2 ")]
+
+    cluster.wait("all other nodes", lambda: not unable(), 120, unable)
+
+
+def slurmctlds(cluster: Cluster, host: str) -> list[int]:
+    """The processes of slurmctld on a host."""
+    return [pid for pid, words in Machine(cluster).processes(host).items() if words[0] == "/usr/sbin/slurmctld"]
+
+
+def test_vjobs_outlive_slurm_s_controller_and_then_that_of_the_engine(cluster: Cluster, controller: Controller) -> None:
+    wait_leader(cluster, "head")
+    make_backup(cluster)
+    runs, moves, sleeps = (count(cluster) for _ in range(3))
+    for job in (runs, moves, sleeps):
+        wait_number(cluster, job, 2)
+    do(cluster, "suspend", str(sleeps))
+
+    for words in (("suspend", runs), ("resume", sleeps), ("migrate", moves)):
+        do(cluster, words[0], str(words[1]), "--no-wait")
+    cluster.wait_action(moves, "migrate")
+    cluster.kill("head", "slurmctld")
+    lost = time.monotonic()
+    wait_number(cluster, moves, 3)
+    cluster.wait("the backup to answer", lambda: cluster.run("squeue", "-h", timeout_s=60).code == 0, 120)
+    print(f"the backup answers {time.monotonic() - lost:.1f} s after the kill")
+    cluster.wait_vjob(sleeps, "running", timeout_s=240)
+    # A slurmctld that is killed forgets up to five seconds: a suspend that was just done is undone by it.
+    have(cluster, runs, "suspend", "sleeping")
+    begins = count(cluster)
+    wait_number(cluster, begins, 2)
+    assert not slurmctlds(cluster, "head"), "front2's slurmctld has done all this"
+
+    accepted(cluster, "migrate", str(moves), "--no-wait")
+    cluster.kill("head", "engine")
+    controller.wait(cluster, "is up", 120)
+    wait_leader(cluster, "front2")
+    have(cluster, runs, "resume", "running")
+    for job in (runs, moves, sleeps, begins):
+        wait_number(cluster, job, 2)
+        assert len(cluster.qemus(job)) == 1, cluster.describe(job)
+
+    cluster.start("head", "slurmctld")
+    cluster.start("head", "engine")
+    cluster.wait("the head's slurmctld", lambda: "head is UP" in cluster.run("scontrol", "ping").out, 120)
+    have(cluster, runs, "suspend", "sleeping")
+    have(cluster, runs, "resume", "running")
+    finish(cluster, runs, moves, sleeps, begins)
 
 
 def hand_over(cluster: Cluster, to: str) -> float:
