@@ -9,7 +9,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from minicluster_lib import accounting, engine, hosts, image, libvirt, network, nfs, settings_file, slurm, ssh
+from minicluster_lib import (
+    accounting,
+    controllers,
+    engine,
+    hosts,
+    image,
+    libvirt,
+    network,
+    nfs,
+    settings_file,
+    slurm,
+    ssh,
+)
 from minicluster_lib.layout import Cluster, Host
 from minicluster_lib.teardown import MARKER
 
@@ -40,6 +52,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
 
         pki.install_certificates(cluster)
         ssh.install_keys(cluster)
+        controllers.install(cluster)
         libvirt.install_configuration(cluster)
         nfs.install_configuration(cluster)
         slurm.install_configuration(cluster, secrets.token_bytes(128))
@@ -78,6 +91,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
                 *_libvirt_waits(cluster),
             ],
         )
+        controllers.start_second(cluster)
     libvirt.keep_capabilities(cluster)
     if cluster.engine:
         engine.start_and_wait(cluster, progress)
@@ -89,6 +103,7 @@ def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_munge(cluster, cluster.head)
     nfs.start(cluster)
     engine.make_directories(cluster)
+    controllers.start_zookeeper(cluster)
     accounting.start(cluster)
     slurm.start_accounting(cluster)
     progress("slurmdbd answers; starting slurmctld")

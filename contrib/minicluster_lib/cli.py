@@ -32,7 +32,8 @@ examples:
 
 HOST is head (front1 to Slurm), n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head.
 DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
-munged on a node, slurmd or munged on another front.
+munged on a node, slurmd or munged on another front. With --controllers 2 there are zookeeper on the head, and slurmctld
+and engine on front2, too.
 """
 
 
@@ -93,6 +94,13 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument("--nodes", type=int, default=3, help="number of nodes (default: %(default)s)")
     up.add_argument(
         "--fronts", type=int, default=1, help="number of fronts, which run the wrappers (default: %(default)s)"
+    )
+    up.add_argument(
+        "--controllers",
+        type=int,
+        choices=[1, 2],
+        default=1,
+        help="hosts with slurmctld and an engine: the head, and front2, whose stand by (default: %(default)s)",
     )
     up.add_argument(
         "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
@@ -187,7 +195,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         cluster = Cluster(
             directory,
             nodes=arguments.nodes,
-            fronts=arguments.fronts,
+            fronts=max(arguments.fronts, arguments.controllers),
+            controllers=arguments.controllers,
             rooms=arguments.rooms,
             room_idle_s=arguments.room_idle_s,
             demand_window_s=arguments.demand_window_s,

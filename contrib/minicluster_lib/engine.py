@@ -1,4 +1,4 @@
-"""Engine: rmsplugin's sidecar on the head."""
+"""Engine: rmsplugin's sidecar on each controller."""
 
 from __future__ import annotations
 
@@ -8,38 +8,48 @@ import socket
 import time
 from collections.abc import Callable
 
-from minicluster_lib import hosts, settings_file
-from minicluster_lib.layout import VENV, Cluster
+from minicluster_lib import controllers, hosts, settings_file
+from minicluster_lib.layout import VENV, Cluster, Host
 
 COMMAND = VENV / "bin" / "rmsplugin"
 
 
 def make_directories(cluster: Cluster) -> None:
-    """Make the engine's directories below /run."""
+    """Make the engines' directories below /run."""
     install = ["install", "-d", "-o", "slurm", "-g", "slurm"]
-    hosts.run(cluster, cluster.head, [*install, "-m", "755", "/run/rmsplugin"])
-    hosts.run(cluster, cluster.head, [*install, "-m", "700", "/run/rmsplugin/runtime"])
+    for host in _controllers(cluster):
+        hosts.run(cluster, host, [*install, "-m", "755", "/run/rmsplugin"])
+        hosts.run(cluster, host, [*install, "-m", "700", "/run/rmsplugin/runtime"])
+
+
+def _controllers(cluster: Cluster) -> list[Host]:
+    return [cluster.head, *([cluster.second] if cluster.second is not None else [])]
 
 
 def start(cluster: Cluster) -> bool:
-    """Start the engine; False when it is not installed."""
+    """Start the head's engine; False when it is not installed."""
     if not COMMAND.exists():
         return False
+    _start_on(cluster.head)
+    return True
+
+
+def _start_on(host: Host) -> None:
+    state = controllers.engine_state(host.name)
     hosts.start_daemon(
-        cluster.head,
+        host,
         "engine",
         [str(COMMAND), "engine", "--config", settings_file.PATH],
         user="slurm",
         environment={
-            "HOME": "/var/lib/rmsplugin",
+            "HOME": state,
             "XDG_RUNTIME_DIR": "/run/rmsplugin/runtime",
-            "XDG_CACHE_HOME": "/var/lib/rmsplugin/cache",
-            "XDG_CONFIG_HOME": "/var/lib/rmsplugin/config",
+            "XDG_CACHE_HOME": f"{state}/cache",
+            "XDG_CONFIG_HOME": f"{state}/config",
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         },
     )
-    return True
 
 
 def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 60) -> None:
@@ -59,6 +69,8 @@ def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s:
             progress(f"warning: the engine {how}; see: minicluster logs head engine")
             return
         time.sleep(0.1)
+    if cluster.second is not None:
+        _start_on(cluster.second)
 
 
 def _has_looked(cluster: Cluster) -> bool:

@@ -11,6 +11,8 @@ HEAD = "head"
 NETWORK = "10.77.0.0/16"
 PREFIX_LENGTH = 16
 HEAD_ADDRESS = "10.77.0.1"
+SECOND = "front2"
+"""The host of the second controller, where there is one."""
 LIBVIRT_TLS_PORT = 16514
 QEMU_ACCOUNT = "libvirt-qemu"
 ENGINE_NAME = "rmsplugin-engine"
@@ -79,6 +81,7 @@ class Cluster:
     directory: Path
     nodes: int = 3
     fronts: int = 1
+    controllers: int = 1
     rooms: str = "hold"
     room_idle_s: float = 5.0
     demand_window_s: float = 60.0
@@ -99,6 +102,11 @@ class Cluster:
     def head(self) -> Host:
         """The head."""
         return Host(HEAD, HEAD_ADDRESS, self.directory)
+
+    @property
+    def second(self) -> Host | None:
+        """The host of the second controller."""
+        return self.front_hosts[SECOND] if self.controllers == 2 else None
 
     @property
     def node_hosts(self) -> list[Host]:

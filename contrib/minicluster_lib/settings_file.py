@@ -1,9 +1,10 @@
-"""Settings file: the rmsplugin.toml of a minicluster, the same on all its hosts. It holds no secret."""
+"""Settings file: the rmsplugin.toml of a minicluster, the same on all hosts but a second controller. No secrets."""
 
 from __future__ import annotations
 
 import json
 
+from minicluster_lib import controllers
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
 from minicluster_lib.network import BRIDGE, POOL
@@ -131,4 +132,4 @@ def install(cluster: Cluster) -> None:
         cmdline=CMDLINE,
     )
     for host in cluster.hosts:
-        write(host.path(PATH), content.encode())
+        write(host.path(PATH), controllers.settings(cluster, content, host.name).encode())

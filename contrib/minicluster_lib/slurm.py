@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from minicluster_lib import hosts
+from minicluster_lib import controllers, hosts
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
 from minicluster_lib.settings_file import image_overhead_mib, largest_request_mib
@@ -162,7 +162,7 @@ def install_configuration_files(cluster: Cluster) -> None:
         grace_s=cluster.grace_s,
         hooks="\n".join(f"{k}={v}" for k, v in hooks.items()),
     )
-    write(directory / "slurm.conf", content.encode())
+    write(directory / "slurm.conf", controllers.slurm_conf(cluster, content).encode())
     write(directory / "cgroup.conf", b"ConstrainCores=no\nConstrainRAMSpace=no\n")
     write(
         directory / "slurmdbd.conf",
