@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two turns of the leader, and the longest wait for the summaries of groups.
 _GIVE_S, _HEAR_S = 1.0, 1.0
+#: The most of the time that turns of the leader take: each reads all of Slurm.
+_GIVE_PART = 0.2
 #: An engine may take so much longer to end than ``engine.stop_wait_s``, in seconds.
 _END_S = 15.0
 #: A request between managers has another one inside.
@@ -121,7 +123,7 @@ class Manager:
         self._front = Front(settings.engine, self._uids, entry, self._turns, body_max=_BODY_MAX)
         self._periodic = (
             Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),
-            Periodic("leader", self._leader.turn, _GIVE_S),
+            Periodic("leader", self._leader.turn, _GIVE_S, most=_GIVE_PART),
             Periodic("ensemble", self._see_servers, LOOK_S),
         )
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.decide.parameters import most_processes
 from rmsplugin.groups.choosing import Assigned
-from rmsplugin.groups.forming import MOST_HOSTS, Formed, form
+from rmsplugin.groups.forming import MOST_HOSTS, Formed, Group, form
 from rmsplugin.groups.proposing import Memory, Request, propose_by_groups
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposer.proposer import Proposed
@@ -29,7 +29,7 @@ class Grouping:
 
     def __init__(self, settings: Settings, switches: Callable[[], Switches]) -> None:
         self._switches = switches
-        self._partitions = settings.hosts_partitions
+        self._partitions, self._territory = settings.hosts_partitions, settings.territory
         self._named = {name: group.names for name, group in settings.group.items()}
         self._formed: tuple[Mapping[str, Sequence[str]], Formed] = ({}, Formed())
 
@@ -44,6 +44,10 @@ class Grouping:
             for name in self._partitions
             if name in rms.partitions
         }
+        if self._territory:
+            # What Slurm shows to the engine of one group are its hosts.
+            hosts = dict.fromkeys(name for nodes in known.values() for name in nodes)
+            return Formed((Group(self._territory, tuple(hosts)),))
         if known != self._formed[0]:
             large = sum(map(len, known.values())) > MOST_HOSTS
             self._formed = (known, form(known, self._named, self._switches() if large else (), MOST_HOSTS))

@@ -1,0 +1,141 @@
+"""Managers on two hosts: each group of VM hosts has an engine, and goes on at the other host when its manager dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.cluster import PROGRAM, Cluster
+from e2e.conftest import minicluster
+from e2e.rooms import Machine, count, wait_number
+from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
+
+__all__ = ["ensemble"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
+
+_GROUPS = '\n[group.left]\nhosts = "n1"\n[group.right]\nhosts = "n2,n3"\n'
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    yield from minicluster("hold", "--fronts", "2")
+
+
+class Manager:
+    """A manager on a host."""
+
+    def __init__(self, cluster: Cluster, directory: Path, host: str) -> None:
+        state = STATE if host == "front2" else "/var/lib/rmsplugin"
+        self._cluster, self._host, self._log = cluster, host, directory / f"{host}.log"
+        places = {"HOME": state, "XDG_CACHE_HOME": f"{state}/cache", "XDG_CONFIG_HOME": f"{state}/config"}
+        places["XDG_RUNTIME_DIR"] = "/run/rmsplugin/runtime"
+        words = ["env", *(f"{name}={place}" for name, place in places.items()), str(PROGRAM), "manager"]
+        with self._log.open("w") as said:
+            self.process = subprocess.Popen(
+                cluster.entering(*words, host=host, user="slurm"),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        for pid, words in Machine(self._cluster).processes(self._host).items():
+            if words[-2:] == [str(PROGRAM), "manager"]:
+                os.kill(pid, number)
+        self.process.wait(90)
+
+    def said(self) -> str:
+        return self._log.read_text()
+
+
+@pytest.fixture
+def managers(cluster: Cluster, ensemble: None, tmp_path: Path) -> Iterator[dict[str, Manager]]:
+    """A manager on the head, and one on front2, where no wrapper runs, in place of the engine."""
+    cluster.ok("scontrol", "update", "NodeName=front2", "State=DRAIN", "Reason=test")
+    make_controller(cluster)
+    cluster.ok("install", "-d", "-o", "slurm", "-g", "slurm", "-m", "700", "/run/rmsplugin/runtime")
+    cluster.kill("head", "engine")
+    write_settings(cluster)
+    cluster.restart_engine()  # it takes its ledger to the directory that both share
+    cluster.kill("head", "engine")
+    for host in ("head", "front2", *cluster.nodes):
+        path = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
+        path.write_text(path.read_text() + _GROUPS)
+    found = {"head": Manager(cluster, tmp_path, "head")}
+    try:
+        wait_groups(cluster, found, {"left": "head", "right": "head"})
+        found["front2"] = Manager(cluster, tmp_path, "front2")
+        yield found
+    finally:
+        lose_front2(cluster)
+        if found["head"].process.poll() is None:
+            found["head"].signal(signal.SIGKILL)
+
+
+def groups(cluster: Cluster) -> dict[str, Any]:
+    told = cluster.plugin("status", "--json")
+    return {each["name"]: each for each in json.loads(told.out).get("groups", [])} if told.code == 0 else {}
+
+
+def wait_groups(cluster: Cluster, managers: dict[str, Manager], hosts: dict[str, str]) -> None:
+    """Wait until the engines of all groups answer, on these hosts; of an empty host any will do."""
+
+    def there() -> bool:
+        found = groups(cluster)
+        return found.keys() == hosts.keys() and all(
+            each["answers"] and (each["host"] == hosts[name] or not hosts[name]) for name, each in found.items()
+        )
+
+    cluster.wait(
+        f"groups at {hosts}",
+        there,
+        180,
+        lambda: (groups(cluster), *(each.said()[-3000:] for each in managers.values())),
+    )
+
+
+def group_of(cluster: Cluster, job: int) -> str:
+    (node,) = (cluster.vjob(job) or {})["nodes"]
+    return "left" if node == "n1" else "right"
+
+
+def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster, managers: dict[str, Manager]) -> None:
+    jobs = [count(cluster) for _ in range(4)]
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    cluster.wait(
+        "two hosts to have a group each",
+        lambda: {each["host"] for each in groups(cluster).values()} == {"head", "front2"},
+        120,
+    )
+    wait_groups(cluster, managers, {name: each["host"] for name, each in groups(cluster).items()})
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    assert {group_of(cluster, job) for job in jobs} <= {"left", "right"}
+    listed = cluster.plugin("vjobs", "--json")
+    assert {each["job_id"] for each in json.loads(listed.out)} >= set(jobs)
+    told = cluster.plugin("suspend", str(jobs[0]))
+    assert told.code == 0, told.err
+
+    lose_front2(cluster)
+    wait_groups(cluster, managers, {"left": "head", "right": "head"})
+    for job in jobs[1:]:
+        wait_number(cluster, job, 2)
+    told = cluster.plugin("resume", str(jobs[0]))
+    assert told.code == 0, told.err
+    for job in jobs:
+        cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
+    for job in jobs:
+        assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
+        lines = cluster.lines(job)
+        assert (last := re.fullmatch(r"counted to (\d+)", lines[-1]))
+        assert lines[:-1] == [str(number) for number in range(1, int(last[1]) + 1)]
+        assert (cluster.home() / f"started.{job}").read_text() == "started\n"
