@@ -48,7 +48,7 @@ class Manager:
 
     def signal(self, number: signal.Signals) -> None:
         for pid, words in Machine(self._cluster).processes(self._host).items():
-            if words[-2:] == [str(PROGRAM), "manager"]:
+            if words[-3:-1] == [str(PROGRAM), "manager"]:
                 os.kill(pid, number)
         self.process.wait(90)
 
@@ -94,12 +94,11 @@ def wait_groups(cluster: Cluster, managers: dict[str, Manager], hosts: dict[str,
             each["answers"] and (each["host"] == hosts[name] or not hosts[name]) for name, each in found.items()
         )
 
-    cluster.wait(
-        f"groups at {hosts}",
-        there,
-        180,
-        lambda: (groups(cluster), *(each.said()[-3000:] for each in managers.values())),
-    )
+    cluster.wait(f"groups at {hosts}", there, 180, lambda: explained(cluster, managers))
+
+
+def explained(cluster: Cluster, managers: dict[str, Manager]) -> list[object]:
+    return [groups(cluster), *(each.said()[-3000:] for each in managers.values())]
 
 
 def group_of(cluster: Cluster, job: int) -> str:
@@ -111,17 +110,17 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
     jobs = [count(cluster) for _ in range(4)]
     for job in jobs:
         wait_number(cluster, job, 2)
-    cluster.wait(
-        "two hosts to have a group each",
-        lambda: {each["host"] for each in groups(cluster).values()} == {"head", "front2"},
-        120,
-    )
-    wait_groups(cluster, managers, {name: each["host"] for name, each in groups(cluster).items()})
+
+    def shared_out() -> bool:
+        found = groups(cluster).values()
+        return {each["host"] for each in found} == {"head", "front2"} and all(each["answers"] for each in found)
+
+    cluster.wait("a group at each host", shared_out, 180, lambda: explained(cluster, managers))
     for job in jobs:
         wait_number(cluster, job, 2)
     assert {group_of(cluster, job) for job in jobs} <= {"left", "right"}
-    listed = cluster.plugin("vjobs", "--json")
-    assert {each["job_id"] for each in json.loads(listed.out)} >= set(jobs)
+    listed = (cluster.ask("/v1/vjobs") or {})["vjobs"]
+    assert {each["job_id"] for each in listed} >= set(jobs)
     told = cluster.plugin("suspend", str(jobs[0]))
     assert told.code == 0, told.err
 
