@@ -55,26 +55,28 @@ def judge_way(settings: Settings) -> Iterator[Finding]:
 def judge_epochs(facts: ClusterFacts, nodes: Sequence[NodeFacts]) -> Iterator[Finding]:
     """Judge which engines the nodes obey."""
     known = {node.name: node.agent.epoch for node in nodes if not isinstance(node.agent, str)}
+    turns = facts.epochs or dict.fromkeys(known, facts.epoch)
+    known = {name: epoch for name, epoch in known.items() if turns.get(name)}  # of the others no engine answers
     if not facts.epoch or not known:
         return
-    higher = [name for name, epoch in known.items() if epoch is not None and epoch > facts.epoch]
-    lower = [name for name, epoch in known.items() if epoch is None or epoch < facts.epoch]
+    higher = [name for name, epoch in known.items() if epoch is not None and epoch > turns[name]]
+    lower = [name for name, epoch in known.items() if epoch is None or epoch < turns[name]]
+    turn = "that of its group" if facts.epochs else f"epoch {facts.epoch}"
     if higher:
         yield error(
             "epochs",
-            f"{_some(higher)} obeyed an engine of a higher epoch than the one that leads ({facts.epoch}), and "
-            "refuses it",
+            f"{_some(higher)} obeyed an engine of a higher epoch than the one that leads ({turn}), and refuses it",
             "see `Engines that stand by` in docs/operator-guide.md: an ensemble that was set back?",
         )
     if lower:
         yield warning(
             "epochs",
-            f"{_some(lower)} has not heard of this turn (epoch {facts.epoch}): an engine of the turn before is not "
+            f"{_some(lower)} has not heard of this turn ({turn}): an engine of the turn before is not "
             "refused there yet",
             "it hears of it with the first act there; nodes with an older node agent: install this release",
         )
     if not higher and not lower:
-        yield ok("epochs", f"all {len(known)} nodes that answer obey no engine before epoch {facts.epoch}")
+        yield ok("epochs", f"all {len(known)} nodes that answer obey no engine before {turn}")
 
 
 def _ensemble(servers: Sequence[ServerFact], *, answers: bool) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rmsplugin.adapters.coordination.candidates import Standing
 from rmsplugin.adapters.coordination.servers import ServerFact
@@ -33,3 +33,4 @@ class ClusterFacts:
     leader: str = ""  # the host of the engine that answered
     epoch: int = 0  # of its turn; 0: none answered
     shared: SharedFacts | None = None
+    epochs: Mapping[str, int] = field(default_factory=dict)  # with managers: by node, that of its group's engine

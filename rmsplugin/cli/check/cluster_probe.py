@@ -41,7 +41,7 @@ def probe_cluster(settings: Settings) -> ClusterFacts | None:
     cluster = settings.cluster
     if cluster.coordination == "local":
         return None
-    leader, epoch = _leader(settings)
+    leader, epoch, epochs = _leader(settings)
     return ClusterFacts(
         about(settings),
         tuple(ask_servers(cluster.servers)),
@@ -49,15 +49,21 @@ def probe_cluster(settings: Settings) -> ClusterFacts | None:
         leader,
         epoch,
         None if cluster.shared_dir is None else _shared(settings, cluster.shared_dir),
+        epochs,
     )
 
 
-def _leader(settings: Settings) -> tuple[str, int]:
+def _leader(settings: Settings) -> tuple[str, int, dict[str, int]]:
+    """The host of the engine, or of the manager that leads; the epoch; and by node that of its group's engine."""
     try:
-        status = connect(settings).status()
+        engine = connect(settings)
+        status = engine.status()
+        turns = {group["name"]: group["epoch"] or 0 for group in status.get("groups", ())}
+        groups = engine.groups() if turns else []
     except RmspluginError:
-        return "", 0  # said of the engine
-    return str(status.get("host", "")), int(status.get("epoch", 0))
+        return "", 0, {}  # said of the engine
+    epochs = {host: turns.get(group["name"], 0) for group in groups for host in group["hosts"]}
+    return str(status.get("host", "")), int(status.get("epoch", 0)), epochs
 
 
 def _standing(settings: Settings) -> tuple[Standing, ...] | str:
@@ -67,7 +73,7 @@ def _standing(settings: Settings) -> tuple[Standing, ...] | str:
     except RmspluginError as error:
         return str(error)
     try:
-        return tuple(standing(tree, cluster.path))
+        return tuple(standing(tree, cluster.path) or standing(tree, f"{cluster.path}/site"))
     except RmspluginError as error:
         return str(error)
     finally:

@@ -165,6 +165,15 @@ def test_the_epochs_of_nodes_are_compared(epochs: tuple[int | None, ...], level:
     assert list(judge_epochs(replace(FACTS, epoch=0), nodes)) == [], "no engine answered"
 
 
+def test_with_managers_each_node_obeys_the_engine_of_its_group() -> None:
+    facts = replace(FACTS, epochs={"n1": 7, "n2": 40, "n3": 0})
+    nodes = [node("n1", 7), node("n2", 40), node("n3", 3)]
+    (found,) = judge_epochs(facts, nodes)
+    assert found.what == "all 2 nodes that answer obey no engine before that of its group"
+    (found,) = judge_epochs(facts, [node("n1", 8), *nodes[1:]])
+    assert (found.level, found.what.startswith("n1 obeyed an engine of a higher epoch")) == (Level.ERROR, True)
+
+
 # -- what is seen --------------------------------------------------------------------------------------------------
 
 
