@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from scenarios.two_groups import HOSTS, Site
+from scenarios.two_groups import HOSTS, GroupEngine, Site
 from scenarios.world import spread
 
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.engine.serve.summary_view import summary_view
+from rmsplugin.groups.forming import Formed, Group
+from rmsplugin.groups.giving import Heard
+from rmsplugin.groups.told import heard
+from rmsplugin.manager.leader import Leader
+from rmsplugin.manager.queue import SlurmQueue
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
@@ -68,6 +76,8 @@ def test_killed_at_any_instant_while_a_vjob_moves(directory: Path, whole: bool, 
 class Day:
     """Jobs come and go, the leader gives and wishes, leaders and engines die, all by dice."""
 
+    SUBMITS = 2  # how often jobs are submitted, beside other events
+
     def __init__(self, site: Site, seed: int) -> None:
         self.site, self.dice = site, Random(seed)
         self.jobs: list[int] = []
@@ -76,7 +86,7 @@ class Day:
 
     def live(self, events: int) -> None:
         """Live it, and see that all ends well."""
-        acts: list[Callable[[], None]] = [self.submit, self.submit, self.give, self.give, self.wish, self.wish]
+        acts: list[Callable[[], None]] = [*[self.submit] * self.SUBMITS, self.give, self.give, self.wish, self.wish]
         acts += [self.kill, self.lead, self.finish, self.tick, self.tick, self.tick, self.hand_on]
         for _ in range(events):
             self.dice.choice(acts)()
@@ -121,8 +131,9 @@ class Day:
     def tick(self) -> None:
         self.site.tick(self.dice.choice(list(HOSTS)))
 
-    def finish(self) -> None:
-        for group, engine in self.site.engines.items():
+    def finish(self, *groups: str) -> None:
+        for group in groups or HOSTS:
+            engine = self.site.engines[group]
             for vjob in engine.context.ledger.vjobs():
                 if vjob.state is S.RUNNING and self.site.world.rms.job(vjob.job_id).state is JobState.RUNNING:
                     engine.alive(partial(self.script_ended, group, vjob.job_id))
@@ -138,8 +149,100 @@ class Day:
         return all(self.site.ended(job) and {*self.site.where(job).values()} == {S.TERMINATED} for job in self.jobs)
 
 
+class Led(Day):
+    """A day on which the leader of the managers gives; groups may be silent, and old leaders go on writing."""
+
+    SUBMITS = 8
+
+    def __init__(self, site: Site, seed: int) -> None:
+        super().__init__(site, seed)
+        self.ends = list(HOSTS)[seed % 2]  # by day vjobs end in one group only: those that wait in the other one move
+        self.leaders: list[Leader] = []
+        self.lead()
+
+    def lead(self) -> None:
+        self.site.epoch += 1
+        world, lease = self.site.world, SimpleNamespace(epoch=self.site.epoch, held=lambda: True)
+        queue, grouping = SlurmQueue(world.settings, world.rms), SimpleNamespace(of=lambda seen: FORMED)
+        self.leaders.append(
+            Leader(
+                cast(Any, lease),
+                world.rms,
+                cast(Any, grouping),
+                queue,
+                self.site.files,
+                self.hear,
+                lambda groups: None,
+                30.0,
+            )
+        )
+        self.hand_on()
+
+    def hear(self, groups: Collection[str]) -> dict[str, tuple[int, Heard]]:
+        """What the engines that live say; one of them may be silent."""
+        silent = self.dice.choice([*HOSTS, "", ""])
+        found: dict[str, tuple[int, Heard]] = {}
+
+        def ask(name: str, engine: GroupEngine) -> None:
+            context, decided = engine.context, engine.cycle.deciding.groups
+            found[name] = heard(summary_view(context.ledger, context.territory, context.epoch, decided))
+
+        for name, engine in self.site.engines.items():
+            if name != silent and not engine.life.dead:
+                engine.alive(partial(ask, name, engine))
+        return found
+
+    def hand_on(self) -> None:
+        """The leader's turn; before, perhaps that of one which was followed."""
+        before = self.site.given
+        if self.dice.randrange(4) == 0:
+            self.dice.choice(self.leaders).turn()
+        self.leaders[-1].turn()
+        assert self.leaders[-1].problems in [(), *((each,) for each in self.leaders[-1].problems if "answer" in each)]
+        given = self.leaders[-1]._given
+        assert given is not None
+        self.site.given = given
+        for job, place in given.vjobs.items():
+            self.moved += job in before.vjobs and before.vjobs[job].group != place.group
+
+    def finish(self, *groups: str) -> None:
+        super().finish(*(groups or (self.ends,)))
+
+    def is_over(self) -> bool:
+        self.finish(*HOSTS)
+        return super().is_over()
+
+    def give(self) -> None:
+        self.new.clear()
+        self.hand_on()
+
+    def wish(self) -> None:
+        self.hand_on()
+
+
+FORMED = Formed(tuple(Group(name, hosts) for name, hosts in HOSTS.items()))
+
+
 @pytest.mark.timeout(600)
-def test_whatever_happens_each_vjob_runs_once_in_one_group(directory: Path, whole: bool) -> None:
+def test_whatever_happens_under_the_managers_leader_each_vjob_runs_once(directory: Path, whole: bool) -> None:
+    moved = 0
+    for seed in range(100 if whole else DAYS // 2):
+        (directory / str(seed)).mkdir()
+        site = Site(directory / str(seed))
+        day = Led(site, seed)
+        site.hand_on = day.hand_on  # type: ignore[method-assign]
+        try:
+            day.live(120)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        finally:
+            site.close()
+        moved += day.moved
+    assert moved >= DAYS // 2, "vjobs went to other groups"
+
+
+@pytest.mark.timeout(600)
+def test_whatever_happens_each_each_vjob_runs_once_in_one_group(directory: Path, whole: bool) -> None:
     moved = 0
     for seed in range(100 if whole else DAYS):
         (directory / str(seed)).mkdir()
