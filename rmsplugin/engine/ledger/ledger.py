@@ -10,7 +10,7 @@ import heapq
 import json
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +23,10 @@ from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
 from rmsplugin.engine.ledger.given_book import GivenBook
+from rmsplugin.engine.ledger.kept import Kept
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
-from rmsplugin.engine.ledger.parsed_rows import ParsedRows
 from rmsplugin.engine.ledger.plans import Plans
 from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
@@ -52,9 +52,6 @@ _SELECT = "select * from vjobs"
 _CHUNK = 500
 #: The most answers that are remembered, and the most rows of each.
 _ANSWERS, _ROWS = 4096, 100
-
-#: States in which a VM takes room on its host.
-_LIVE = tuple(str(state) for state in VJobState if state.is_live)
 
 
 class _Reader(threading.local):
@@ -82,12 +79,13 @@ class Ledger:
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
-        #: The vjobs that have not ended, in order of first submission; None once one has changed. A cycle asks often.
-        self._current: dict[int, VJobRow] | None = None
-        self._parsed_vjobs = ParsedRows(records.read_vjob)
-        #: The VMs of all vjobs that may have VMs or saved states; None once anything has changed.
-        self._live: list[VMRow] | None = None
-        self._parsed_live, self._parsed_vms = ParsedRows(records.read_vm), ParsedRows(records.read_vm)
+        self._changed_vms: set[int] = set()  # ids of the jobs of VMs that the open transaction has changed
+        #: The vjobs that have not ended, in order of first submission. A cycle asks often.
+        self._current = Kept(self._read_current, lambda job_id, vjob: (vjob.submitted, job_id))
+        #: The VMs of each vjob that has some, by index.
+        self._vms_of = Kept(self._read_vms_of, lambda job_id, vms: job_id)
+        #: The VMs of all vjobs that may have VMs or saved states, with the vjobs and VMs among which they were found.
+        self._live: tuple[Mapping[int, VJobRow], Mapping[int, list[VMRow]], list[VMRow]] = ({}, {}, [])
         #: The answers since the last change, by question: a cycle asks the same many times.
         self._answers: dict[Hashable, Any] = {}
         self._answers_of = -1  # the number of changes that had been made then
@@ -100,7 +98,7 @@ class Ledger:
         #: The decisions of cycles, and the plans that carry them out.
         self.plans = Plans(self._write, self._rows, clock)
         #: The demands of running VMs.
-        self.samples = Samples(self._write, self._rows, clock)
+        self.samples = Samples(self._write, self._rows, clock, self._changed_vms)
         #: The checkpoints of running vjobs, and their files.
         self.checkpoints = Checkpoints(self._write, self._rows, clock)
         #: The stores of saved states that are known, each by its marker.
@@ -157,10 +155,10 @@ class Ledger:
                 if self._depth == 0:
                     # Subscribers are told of rollbacks too, and read again.
                     changed, self._changed = frozenset(self._changed), set()
-                    self._live = None
                     self._answers.clear()
-                    if any(what == "vjob" for what, _ in changed):
-                        self._current = None
+                    self._current.changed([number for what, number in changed if what == "vjob"])
+                    self._vms_of.changed(self._changed_vms)
+                    self._changed_vms.clear()
                     for tell in self._subscribers if changed else ():
                         tell(changed)
 
@@ -219,6 +217,7 @@ class Ledger:
         with self._write() as db:
             check_transition(vjob.display_id, self.vjob(vjob.job_id).state, vjob.state)
             db.execute("delete from vms where job_id = ?", [vjob.job_id])
+            self._changed_vms.add(vjob.job_id)
             db.execute("delete from vjob_failures where job_id = ?", [vjob.job_id])
             update(db, "vjobs", {"job_id": vjob.job_id}, records.vjob_record(vjob))
             self._changed.add(("vjob", vjob.job_id))
@@ -271,17 +270,24 @@ class Ledger:
         parameters = [before, limit] if before else [limit]
         return [records.read_vjob(row) for row in reversed(self._rows(sql, parameters))]
 
-    def _current_vjobs(self) -> dict[int, VJobRow]:
-        """The vjobs that have not ended, by job id; read anew only when one has changed."""
-        with self._lock:
-            if self._current is not None and not self._changed:
-                return self._current
-            sql = f"{_SELECT} where state != 'terminated' order by submitted, job_id"
-            # If a transaction changed something and is undone, this is forgotten at its end.
-            with available():
-                found = self._parsed_vjobs.all_of(self._db.execute(sql))
-            self._current = {vjob.job_id: vjob for vjob in found}
-            return self._current
+    def _current_vjobs(self) -> Mapping[int, VJobRow]:
+        """The vjobs that have not ended, by job id; only those that have changed are read anew."""
+        with self._lock, available():
+            return self._current.all([number for what, number in self._changed if what == "vjob"])
+
+    def _read_current(self, job_ids: Collection[int] | None) -> dict[int, VJobRow]:
+        rows = self._rows_of(f"{_SELECT} where state != 'terminated'", job_ids)
+        return {row["job_id"]: records.read_vjob(row) for row in rows}
+
+    def _rows_of(self, sql: str, job_ids: Collection[int] | None) -> Iterator[dict[str, Any]]:
+        """The rows of a query with a condition; only those of these jobs, if they are given."""
+        if job_ids is None:
+            yield from self._read(sql, ())
+            return
+        wanted = list(job_ids)
+        for start in range(0, len(wanted), _CHUNK):
+            chunk = wanted[start : start + _CHUNK]
+            yield from self._read(f"{sql} and job_id in ({','.join('?' * len(chunk))})", tuple(chunk))
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
         """The vjobs, in any state, that the ledger knows of these jobs, by job id."""
@@ -364,6 +370,7 @@ class Ledger:
         """Replace all VMs of a vjob. Raises IllegalPhaseError for a VM in a phase in which none begins."""
         with self._write() as db:
             db.execute("delete from vms where job_id = ?", [job_id])
+            self._changed_vms.add(job_id)
             for vm in vms:
                 check_phase(vm.name, None, vm.phase)
                 record = records.vm_record(vm)
@@ -371,13 +378,18 @@ class Ledger:
 
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
-        return list(self._answer(("vms", job_id), lambda: self._read_vms(job_id)))
-
-    def _read_vms(self, job_id: int | None) -> list[VMRow]:
         if job_id is None:
-            return self._parsed_vms.all_of(self._db.execute("select * from vms order by job_id, idx"))
-        rows = self._read("select * from vms where job_id = ? order by job_id, idx", (job_id,))
-        return [*map(records.read_vm, rows)]
+            return [vm for vms in self._all_vms().values() for vm in vms]
+        return list(self._answer(("vms", job_id), lambda: self._read_vms_of([job_id]).get(job_id, [])))
+
+    def _all_vms(self) -> Mapping[int, list[VMRow]]:
+        """The VMs of each vjob that has some, by job id; only those of vjobs whose VMs have changed are read anew."""
+        with self._lock, available():
+            return self._vms_of.all(self._changed_vms)
+
+    def _read_vms_of(self, job_ids: Collection[int] | None) -> dict[int, list[VMRow]]:
+        found = by_job(map(records.read_vm, self._rows_of("select * from vms where true", job_ids)))
+        return {job_id: sorted(vms, key=lambda vm: vm.idx) for job_id, vms in found.items()}
 
     def addresses(self) -> set[str]:
         """The addresses that VMs have, and those of other groups; no other VM gets one of them."""
@@ -395,23 +407,20 @@ class Ledger:
         return by_job(found)
 
     def live_vms(self) -> list[VMRow]:
-        """VMs of all vjobs that may have VMs or saved states; read anew only when something has changed."""
+        """VMs of all vjobs that may have VMs or saved states, by job and index."""
         with self._lock:
-            found = None if self._depth else self._live
-            if found is None:
-                marks = ",".join("?" * len(_LIVE))
-                sql = f"select vms.* from vms join vjobs using (job_id) where state in ({marks}) order by job_id, idx"
-                with available():
-                    found = self._parsed_live.all_of(self._db.execute(sql, _LIVE))
-                self._live = None if self._depth else found  # changes of an open transaction may be undone
-            return list(found)
+            vjobs, vms = self._current_vjobs(), self._all_vms()
+            if self._live[0] is not vjobs or self._live[1] is not vms:
+                live = ((vjobs[job_id], found) for job_id, found in vms.items() if job_id in vjobs)
+                self._live = (vjobs, vms, [vm for vjob, found in live if vjob.state.is_live for vm in found])
+            return list(self._live[2])
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
         """Change columns of a VM other than its phase and its places."""
         assert not changes.keys() & {"phase", "booted_on", *PLACES}, "these change by enter_phase only"
         with self._write() as db:
             update(db, "vms", {"name": name}, changes)
-            return self._vm(name)
+            return self._changed_vm(name)
 
     def enter_phase(self, name: str, target: VMPhase, **changes: Any) -> VMRow:
         """Bring a VM to another phase, with other changes of its row, in one transaction.
@@ -432,7 +441,13 @@ class Ledger:
             places = {place: changes.get(place, getattr(vm, place)) for place in PLACES}
             changes |= {"phase": str(target), **places_in(name, target, places)}
             update(db, "vms", {"name": name}, changes)
-            return self._vm(name)
+            return self._changed_vm(name)
+
+    def _changed_vm(self, name: str) -> VMRow:
+        """The VM as it is after a change."""
+        vm = self._vm(name)
+        self._changed_vms.add(vm.job_id)
+        return vm
 
     def _vm(self, name: str) -> VMRow:
         rows = self._rows("select * from vms where name = ?", [name])
@@ -443,9 +458,10 @@ class Ledger:
     def touch(self, name: str, node: str) -> None:
         """Record, before anything is put there, that ``node`` may hold a file or a domain of the VM."""
         with self._write() as db:
-            touched = json.loads(self._rows("select touched from vms where name = ?", [name])[0]["touched"])
+            touched = self._vm(name).touched
             if node not in touched:
                 update(db, "vms", {"name": name}, {"touched": json.dumps([*touched, node])})
+                self._changed_vm(name)
 
     # -- operations and actions ----------------------------------------------------------------------------------
 

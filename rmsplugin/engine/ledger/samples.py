@@ -7,11 +7,14 @@ same: a demand falls only after a whole window without a higher sample, and grow
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import sqlite_utils
+
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
-from rmsplugin.engine.ledger.table import LedgerTable
+from rmsplugin.engine.ledger.table import LedgerTable, Rows
 from rmsplugin.model.vjob import Geometry, VJobState
 
 #: The number of a user's newest vjobs that tell what the next one needs.
@@ -45,6 +48,17 @@ class Sample:
 class Samples(LedgerTable):
     """The ledger's table of samples; the present demand of a VM is in the VM's own row, too."""
 
+    def __init__(
+        self,
+        write: Callable[[], AbstractContextManager[sqlite_utils.Database]],
+        rows: Rows,
+        clock: Callable[[], float],
+        changed_vms: set[int],
+    ) -> None:
+        """``changed_vms``: receives the ids of jobs whose VMs the open transaction changes."""
+        super().__init__(write, rows, clock)
+        self._changed_vms = changed_vms
+
     def record(self, changes: Iterable[tuple[VJobRow, VMRow, Sample]]) -> None:
         """Record changed demands, all in one transaction.
 
@@ -60,6 +74,7 @@ class Samples(LedgerTable):
                     [*sample.demands, vm.name, vm.uuid, str(VJobState.RUNNING), vjob.state_since],
                 ).rowcount
                 if changed:
+                    self._changed_vms.add(vm.job_id)
                     db.execute(
                         "insert or replace into samples (vm, time, memory_rss_kib, centi_cpus, memory_demand_mib) "
                         "values (?,?,?,?,?)",

@@ -88,11 +88,13 @@ def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
         and job.state is not JobState.ENDED
         and not job.completing
     ]
+    nodes_of = {
+        name: set(rms.partitions[name].nodes) for name in {job.partition for job in jobs} & rms.partitions.keys()
+    }
     # Running rooms come first: a second room on the same node can only be pending.
     for job in sorted(jobs, key=lambda job: (job.state is JobState.PENDING, job.job_id)):
-        partition = rms.partitions.get(job.partition)
         node = job.nodes[0] if len(job.nodes) == 1 else ""
-        known = partition is not None and node in partition.nodes and node in rms.nodes
+        known = node in nodes_of.get(job.partition, ()) and node in rms.nodes
         if job.partition not in settings.hosts_partitions or not known or node in by_node:
             strange.append(job)
         else:

@@ -77,10 +77,11 @@ class Borrowing:
                 continue
             hosts = self._settings.hosts_of(name)
             rooms = {node: room for node, room in seen.rooms.by_node.items() if room.partition == name}
+            known = set(partition.nodes)
             uses = {
                 node: self._use(seen, node, node in occupied, node in wanted)
                 for node in seen.rms.nodes
-                if node in partition.nodes
+                if node in known
             }
             plan = plan_rooms(hosts, rooms, uses)
             said += [self._request(node, partition) for node in plan.request]

@@ -1,0 +1,148 @@
+"""The ledger keeps the vjobs and VMs that it has read, and reads changed ones alone: as if it read all of them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from examples import few
+from fresh_ledger import in_memory, laid_down
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmsplugin.engine.ledger import records
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.ledger.samples import Sample
+from rmsplugin.errors import RmspluginError
+from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.vm_phase import VMPhase
+
+_JOBS = 16
+
+#: An act on a ledger, by a name for the failing example: the job, and a number for all else.
+Act = tuple[str, int, int]
+
+
+def row(job_id: int, submitted: float) -> VJobRow:
+    state = VJobState.WAITING
+    geometry = Geometry(2, 1, 512)
+    return VJobRow(job_id, str(job_id), "u", 1, "p", geometry, state, "", submitted=submitted, state_since=0.0)
+
+
+def vm(job_id: int, index: int, number: int = 0) -> VMRow:
+    name = f"vjob{job_id}-{index}"
+    return VMRow(name, job_id, index, f"uuid{number}", "mac", f"a{name}", f"n{number}", memory_mib=512)
+
+
+def add(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.add_vjob(row(job_id, float(number)))
+
+
+def renew(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.renew_vjob(row(job_id, float(number)))
+
+
+def tell(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.update_vjob(job_id, reason=f"reason {number}")
+
+
+def move(ledger: Ledger, job_id: int, number: int) -> None:
+    states = list(VJobState)
+    ledger.transition(job_id, states[number % len(states)], "moved")
+
+
+def place(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.set_vms(job_id, [vm(job_id, index, number) for index in reversed(range(number % 3))])
+
+
+def phase(ledger: Ledger, job_id: int, number: int) -> None:
+    phases = list(VMPhase)
+    ledger.enter_phase(f"vjob{job_id}-0", phases[number % len(phases)], host="n1", destination="n2")
+
+
+def change_vm(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.update_vm(f"vjob{job_id}-0", centi_cpus=number)
+
+
+def touch(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.touch(f"vjob{job_id}-0", f"n{number}")
+
+
+def sample(ledger: Ledger, job_id: int, number: int) -> None:
+    vjob, vms = ledger.vjob(job_id), ledger.vms(job_id)
+    ledger.samples.record([(vjob, each, Sample(each.name, 0.0, number, None, number)) for each in vms])
+
+
+def forget(ledger: Ledger, job_id: int, number: int) -> None:
+    with suppress(AssertionError):  # something of it has begun
+        ledger.forget_vjob(job_id)
+
+
+def prune(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.prune(1.0)
+
+
+ACTS: dict[str, Callable[[Ledger, int, int], None]] = {
+    each.__name__: each for each in (add, renew, tell, move, place, phase, change_vm, touch, sample, forget, prune)
+}
+
+acts = st.tuples(st.sampled_from(sorted(ACTS)), st.integers(1, _JOBS + 2), st.integers(0, 20))
+#: Acts that are one transaction; what is asked after each of them; and whether the transaction is undone.
+transactions = st.tuples(st.lists(acts, min_size=1, max_size=4), st.booleans(), st.booleans())
+
+
+class UndoneError(Exception):
+    """Raised to undo a transaction."""
+
+
+def check(ledger: Ledger) -> None:
+    """Compare all that is kept with what the database has."""
+    vjobs = ledger._read("select * from vjobs where state != 'terminated' order by submitted, job_id", ())
+    assert ledger.vjobs() == [records.read_vjob(each) for each in vjobs]
+    vms = [records.read_vm(each) for each in ledger._read("select * from vms order by job_id, idx", ())]
+    assert ledger.vms() == vms
+    live = {each["job_id"] for each in vjobs if VJobState(each["state"]).is_live}
+    assert ledger.live_vms() == [each for each in vms if each.job_id in live]
+
+
+def act(ledger: Ledger, todo: Act) -> None:
+    """Do what may be done; what may not be leaves all as it was."""
+    name, job_id, number = todo
+    with suppress(RmspluginError):
+        ACTS[name](ledger, job_id, number)
+
+
+@settings(max_examples=few(200))
+@given(st.lists(transactions, max_size=12), st.integers(0, 20))
+def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool, bool]], first: int) -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"), clock=lambda: 0.5)) as ledger:
+        for job_id in range(1, _JOBS + 1):  # so many that a change is of the smaller part
+            ledger.add_vjob(row(job_id, float(job_id * first % 7)))
+            if job_id % 2:
+                ledger.set_vms(job_id, [replace(vm(job_id, 0), host="n1")])
+                ledger.transition(job_id, VJobState.STARTING, "")
+                ledger.transition(job_id, VJobState.RUNNING, "")
+        check(ledger)
+        for several, asked, undone in todo:
+            with suppress(UndoneError), ledger.transaction():
+                for each in several:
+                    act(ledger, each)
+                    if asked:
+                        check(ledger)
+                if undone:
+                    raise UndoneError
+            check(ledger)
+
+
+def test_what_is_as_it_was_is_not_read_again() -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        for job_id in range(1, _JOBS + 1):
+            ledger.add_vjob(row(job_id, 0.0))
+            ledger.set_vms(job_id, [vm(job_id, 0)])
+        vjobs, vms = ledger.vjobs(), ledger.vms()
+        ledger.update_vjob(3, reason="another one")
+        ledger.touch("vjob4-0", "n9")
+        again = zip((*vjobs, *vms), (*ledger.vjobs(), *ledger.vms()), strict=True)
+        assert [was.job_id for was, now in again if was is not now] == [3, 4]
