@@ -33,11 +33,14 @@ from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.errors import RefusedError, RmspluginError
-from rmsplugin.latency import uncollected
+from rmsplugin.latency import Sparing
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
+
+#: With fewer jobs the collector of garbage goes through all that a cycle leaves within some 10 ms.
+_MANY_JOBS = 500
 
 
 class Cycle:
@@ -53,6 +56,7 @@ class Cycle:
         proposes: Proposes,
     ) -> None:
         self.lock = threading.RLock()
+        self._sparing = Sparing()
         self._settings = context.settings
         self._ledger = context.ledger
         self._clock = context.clock
@@ -97,8 +101,12 @@ class Cycle:
 
     def run(self) -> CycleReport:
         """Run one cycle. Faults are in the report; the next cycle tries again."""
-        with self.lock, uncollected():
+        with self.lock, self._sparing.meanwhile(self._is_large):
             return self._run_reported()
+
+    def _is_large(self) -> bool:
+        """Whether the collector of garbage would take long to go through what a cycle leaves."""
+        return self.seen is not None and len(self.seen.rms.jobs) >= _MANY_JOBS
 
     def _run_reported(self) -> CycleReport:
         clock = self._clock
@@ -190,7 +198,7 @@ class Cycle:
             RefusedError: the next cycle would decide nothing.
             UnavailableError: the RMS does not answer, or the engine ends.
         """
-        with self.lock, uncollected(), self._ledger.only_reading():
+        with self.lock, self._sparing.meanwhile(self._is_large), self._ledger.only_reading():
             seen = self._observer.observe()
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")

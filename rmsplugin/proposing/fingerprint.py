@@ -43,6 +43,8 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
     nodes = _nodes(plan)
     moving = {action.vm.name for action in plan.actions()}
     found: dict[str, str] = {}
+    if not nodes and not moving:
+        return found  # most cycles change nothing, and there may be a hundred thousand VMs
     for name in nodes:
         node = configuration.node_by_name.get(name)
         if node is not None:

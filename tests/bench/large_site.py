@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 import unittest.mock
@@ -13,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from scenarios.world import AnsweringGuests
+
 from rmsplugin.adapters.platform.base import KernelImage, VMSpec
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
-from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
@@ -49,7 +49,7 @@ MEMORY_MIB = 896  # of each VM; with its overhead one CPU's share of a node
 WIDE = 16  # VMs of each vjob of the first quarter
 _NODE_MIB_PER_CPU = 1024
 _RUNS_S = 600.0  # the time that the running ones have run
-_USER = {"user": "root", "uid": os.getuid()}
+_USER = {"user": "daemon", "uid": 1}
 
 
 class Counted:
@@ -119,7 +119,7 @@ class LargeSite:
             durations_s=self.durations_s,
         )
         self._slurm = _slurm(self.nodes, size)
-        self.guests = SimulatedGuests()
+        self.guests = AnsweringGuests()
         self.rms, self.hypervisor = Counted(self._slurm), Counted(self._hypervisor)
         self.ledger = CountingLedger(directory / "ledger.sqlite")
         self.context = Context(
@@ -221,6 +221,19 @@ class LargeSite:
         for vjob in self.ledger.vjobs():
             if vjob.state is VJobState.RUNNING:
                 self.context.signs.heard(vjob.job_id, time.time())
+
+    def change(self, count: int) -> None:
+        """So many of the single VMs' jobs end, as their users' scripts do, and so many jobs arrive."""
+        running = (vjob for vjob in self.ledger.vjobs() if vjob.state is VJobState.RUNNING and vjob.geometry.vms == 1)
+        for vjob, _ in zip(running, range(count), strict=False):
+            self._slurm.finish(vjob.job_id)
+        for _ in range(count):
+            self._submit(float(int(time.time())), 1)
+
+    def settle(self) -> None:
+        """Wait until all that was begun has ended."""
+        while self.executor.busy():
+            time.sleep(0.05)
 
     def adapters_cpu_s(self) -> float:
         """CPU seconds that the simulated neighbours have taken."""

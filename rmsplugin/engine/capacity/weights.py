@@ -57,4 +57,8 @@ def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:
     for vjob in found:
         tiers.setdefault(vjob.priority, []).append(vjob.weight)
     middle = {tier: median(weights) for tier, weights in tiers.items()}
-    return [replace(vjob, weight=min(_MOST, max(1 / _MOST, vjob.weight / middle[vjob.priority]))) for vjob in found]
+    relative = (min(_MOST, max(1 / _MOST, vjob.weight / middle[vjob.priority])) for vjob in found)
+    return [
+        vjob if weight == vjob.weight else replace(vjob, weight=weight)
+        for vjob, weight in zip(found, relative, strict=True)
+    ]

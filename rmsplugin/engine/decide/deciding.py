@@ -39,6 +39,8 @@ from rmsplugin.settings import Settings
 
 #: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
 _TOLD_PART, _TOLD_S = 0.1, 10.0
+#: So many reasons are recorded in one transaction: tens of thousands may change at once, and requests wait for it.
+_TOLD_AT_ONCE = 500
 _TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
 
 
@@ -284,10 +286,17 @@ class Deciding:
             else:
                 self._told[row.job_id] = now
                 reasons[row.job_id] = reason
+            if len(reasons) >= _TOLD_AT_ONCE:
+                self._record(reasons)
+                reasons = {}
+        self._record(reasons)
+
+    def _record(self, reasons: Mapping[int, str]) -> None:
+        """Record why vjobs wait, by job id, in one transaction."""
         if reasons:
-            with ledger.transaction():  # one for all rows: thousands may change at once
+            with self._ledger.transaction():
                 for job_id, reason in reasons.items():
-                    ledger.update_vjob(job_id, reason=reason)
+                    self._ledger.update_vjob(job_id, reason=reason)
 
 
 def _alike(reason: str, other: str) -> bool:
