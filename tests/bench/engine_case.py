@@ -81,7 +81,7 @@ def answers(site: LargeSite) -> dict[str, Any]:
     ours.recv()  # it is up
     site.proposes.solver = True
     ours.send("begin")
-    with _Neighbour() as neighbour:
+    with Neighbour() as neighbour:
         site.cycle.preview()  # the same, up to the checked plan; nothing is changed by it
     ours.send("end")
     times: list[float] = sorted(ours.recv())
@@ -108,7 +108,7 @@ def _ask(socket: str, pipe: Any) -> None:
     pipe.send(times)
 
 
-class _Neighbour:
+class Neighbour:
     """A thread that wants to do something every millisecond.
 
     ``waited_s``: how much the engine's process computed at worst between two such moments. What else runs on the
@@ -127,7 +127,7 @@ class _Neighbour:
             self.waited_s = max(self.waited_s, now - last)
             last = now
 
-    def __enter__(self) -> _Neighbour:
+    def __enter__(self) -> Neighbour:
         self._thread.start()
         return self
 

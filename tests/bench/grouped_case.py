@@ -11,16 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.engine_case import answers, children_cpu_s, of_each_child
+from bench.asking import asking
+from bench.engine_case import Neighbour, children_cpu_s, of_each_child
 from bench.large_site import LargeSite
 from bench.measure import median
 from rmsplugin.latency import keep_for_good, switch_threads_often
+from rmsplugin.model.vjob import VJobState
 
 VMS, WAITING = 5, 4  # of each node
+#: So many jobs end, and as many arrive, before a cycle in which little changes.
+CHANGES = 10
 
 
 def main(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
-    """Measure cycles that change nothing, and requests meanwhile; ``group_hosts``: hosts of a group, 0: one group."""
+    """Measure cycles, and requests meanwhile; ``group_hosts``: hosts of a group, 0: one group."""
     switch_threads_often()  # as the daemon does
     with tempfile.TemporaryDirectory() as directory:
         began = time.process_time()
@@ -31,34 +35,55 @@ def main(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
             first = site.cycle.run()  # not counted: processes that are new
             if first.begun or first.problems:
                 raise RuntimeError(f"nothing was to be begun: {first.sentence} {first.problems}")
-            found = {"nodes": nodes, "filled_s": filled_s, "first_s": first.seconds} | _cycles(site, cycles)
+            found = {"nodes": nodes, "filled_s": filled_s, "first_s": first.seconds}
+            found |= _cycles(site, cycles, 0, "")
             found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            found |= answers(site)
+            found |= _cycles(site, cycles, CHANGES, "little_")
             found["children_mib"] = sum(of_each_child(_peak_mib))
             seen = site.cycle.deciding.groups
             found["groups"] = len(seen.formed.groups) if seen else 0
     return found
 
 
-def _cycles(site: LargeSite, count: int) -> dict[str, Any]:
-    """Wall and CPU seconds of cycles, those of the engine without the simulated neighbours."""
-    walls, own, children, neighbours = [], [], [], []
+def _cycles(site: LargeSite, count: int, changes: int, prefix: str) -> dict[str, Any]:
+    """Wall and CPU seconds of cycles, those of the engine without the simulated neighbours; and requests meanwhile.
+
+    So many jobs end, and as many arrive, before each of them.
+    """
+    running = [vjob for vjob in site.ledger.vjobs() if vjob.state is VJobState.RUNNING]
+    singles = [vjob for vjob in running if vjob.geometry.vms == 1][changes * count :]  # the first ones end
+    stay = [vjob.display_id for vjob in (*singles, *(vjob for vjob in running if vjob.geometry.vms > 1))]
+    measured: list[dict[str, float]] = []
+    answers: dict[str, list[float]] = {}
     for _ in range(count):
         site.signs_of_life()
-        adapters_s, children_s = site.adapters_cpu_s(), children_cpu_s()
-        cpu_s, wall_s = time.process_time(), time.perf_counter()
-        report = site.cycle.run()
-        walls.append(time.perf_counter() - wall_s)
-        neighbours.append(site.adapters_cpu_s() - adapters_s)
-        own.append(time.process_time() - cpu_s - neighbours[-1])
-        children.append(children_cpu_s() - children_s)
-        if report.begun or report.problems:
-            raise RuntimeError(f"the cycle was to change nothing: {report.sentence} {report.problems}")
+        site.change(changes)
+        with asking(site.socket, stay) as asked, Neighbour() as neighbour:
+            measured.append(_cycle(site, changes))
+        measured[-1]["waited_s"] = neighbour.waited_s
+        for word, times in asked.items():
+            answers.setdefault(word, []).extend(times)
+        site.settle()
+    found = {f"{prefix}{key}": median([each[key] for each in measured]) for key in measured[0]}
+    found[f"{prefix}waited_s"] = max(each["waited_s"] for each in measured)
+    for word, times in answers.items():
+        times.sort()
+        found |= {f"{prefix}{word}_{part}_s": times[int(part / 100 * (len(times) - 1))] for part in (50, 99, 100)}
+    return found
+
+
+def _cycle(site: LargeSite, changes: int) -> dict[str, float]:
+    adapters_s, children_s = site.adapters_cpu_s(), children_cpu_s()
+    cpu_s, wall_s = time.process_time(), time.perf_counter()
+    report = site.cycle.run()
+    neighbours_s = site.adapters_cpu_s() - adapters_s
+    if (report.begun and not changes) or report.problems:
+        raise RuntimeError(f"the cycle was to change nothing: {report.sentence} {report.problems}")
     return {
-        "wall_s": median(walls),
-        "cycle_s": median(own),
-        "propose_s": median(children),
-        "neighbours_s": median(neighbours),
+        "wall_s": time.perf_counter() - wall_s,
+        "cycle_s": time.process_time() - cpu_s - neighbours_s,
+        "propose_s": children_cpu_s() - children_s,
+        "neighbours_s": neighbours_s,
     }
 
 

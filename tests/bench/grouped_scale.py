@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.grouped_case import VMS, WAITING
+from bench.asking import ASKED
+from bench.grouped_case import CHANGES, VMS, WAITING
 from bench.measure import Report, progress, ratio
 
 
@@ -36,10 +37,15 @@ _ROWS = (
     ("the same: the engine", "cycle_s", "CPU s"),
     ("the same: all proposing processes", "propose_s", "CPU s"),
     ("the same: the simulated neighbours", "neighbours_s", "CPU s"),
+    ("the same: computed at worst before another thread has its turn", "waited_ms", "ms"),
+    (f"{CHANGES} jobs end and {CHANGES} arrive: wall", "little_wall_s", "s"),
+    ("the same: the engine", "little_cycle_s", "CPU s"),
+    ("the same: computed at worst before another thread has its turn", "little_waited_ms", "ms"),
+    *((f"a request meanwhile ({word}): median", f"little_{word}_50_ms", "ms") for word in ASKED),
+    *((f"a request meanwhile ({word}): one of a hundred", f"little_{word}_99_ms", "ms") for word in ASKED),
+    *((f"a request meanwhile ({word}): the slowest", f"little_{word}_100_ms", "ms") for word in ASKED),
     ("memory, the simulated site and Python included", "peak_mib", "MiB"),
     ("memory of all proposing processes", "children_mib", "MiB"),
-    ("a request while a plan is searched for: median", "answer_ms", "ms"),
-    ("a request while a plan is searched for: the slowest", "slowest_ms", "ms"),
 )
 
 
@@ -57,7 +63,7 @@ def run(sizes: Sizes, report: Report) -> None:
     rows = [[what, *(results[key] for results in found.values()), unit] for what, key, unit in _ROWS]
     report.table(headers, rows)
     least, most = sizes.nodes[0], sizes.nodes[-1]
-    for key in ("wall_s", "cycle_s", "propose_s"):
+    for key in ("wall_s", "cycle_s", "little_cycle_s", "propose_s"):
         few, many = (found[nodes, sizes.group_hosts][key] for nodes in (least, most))
         report.ratio(f"{key} of {most:,} nodes / that of {least:,}, per node", ratio(few * most / least, many))
     for nodes in sizes.as_one:
@@ -75,6 +81,4 @@ def _measured(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
     if done.returncode != 0:
         raise RuntimeError(f"the engine could not be measured: {done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout)
-    for name in ("answer", "slowest", "waited"):
-        found[f"{name}_ms"] = 1000 * found[f"{name}_s"]
-    return found
+    return found | {f"{name[:-1]}ms": 1000 * value for name, value in found.items() if name.endswith("_s")}
