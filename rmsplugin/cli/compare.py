@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import Show, bar
-from rmsplugin.cli.shared.policies import COUNTING, POLICIES, SWITCHING
+from rmsplugin.cli.shared.policies import POLICIES, SWITCHING
 from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, printable, text_of
 from rmsplugin.cli.simulate.command import warn
 from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
@@ -59,6 +59,27 @@ _FIELDS = (
     ),
 )
 
+#: What is told with --energy, besides.
+_ENERGY_FIELDS = (
+    Field(
+        "compl-on",
+        "mean completion with all nodes on",
+        _value("energy", "completion_s_mean_all_on", shown=duration),
+        right=True,
+    ),
+    *(
+        Field(title, words, _value("energy", key, shown="{:.1f}".format), right=True)
+        for title, key, words in (
+            ("kwh", "kwh", "kilowatt-hours with nodes switched"),
+            ("kwh-on", "kwh_all_on", "kilowatt-hours with all nodes on"),
+            ("kwh-oracle", "kwh_oracle", "kilowatt-hours with nodes switched by an oracle"),
+        )
+    ),
+    Field("off", "how often nodes were switched off", _value("energy", "switched_off"), right=True),
+)
+
+_ENERGY_CSV = ("kwh", "kwh_all_on", "kwh_oracle", "switched_off", "delayed_s_mean", "completion_s_mean_all_on")
+
 _CSV = (
     *("policy", "jobs", "makespan_s", "utilisation"),
     *(
@@ -83,7 +104,8 @@ def add_command(commands: options.Commands) -> None:
         slowdown, and how often VMs were suspended, resumed and migrated. --csv and --json have all percentiles. Each
         policy is replayed in a process of its own, as many at a time as there are CPUs. --html writes a page like that
         of `rmsplugin report`, of at most 50,000 jobs: completions under all policies, job by job and as distributions;
-        nodes, context switches and the jobs' own times are those of the last policy in the list.
+        nodes, context switches and the jobs' own times are those of the last policy in the list. With --energy the
+        table and --csv also have kilowatt-hours, and the mean completion with all nodes on.
 
         examples:
           rmsplugin compare --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096
@@ -149,18 +171,20 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"policies": rows, "trace": told.trace(given)}, indent=1, allow_nan=False))
     elif arguments.csv:
-        print("\n".join([",".join(_CSV), *(",".join(map(str, _flat(row))) for row in rows)]))
+        titles = _CSV if arguments.energy is None else (*_CSV, *_ENERGY_CSV)
+        print("\n".join([",".join(titles), *(",".join(map(str, _flat(row, titles))) for row in rows)]))
     else:
-        for line in plain_table(_FIELDS).lines(rows):
+        fields = _FIELDS if arguments.energy is None else (*_FIELDS, *_ENERGY_FIELDS)
+        for line in plain_table(fields).lines(rows):
             print(printable(line))
     return 0
 
 
-def _flat(row: Row) -> list[object]:
-    values = {**row, **row["context_switches"]}
+def _flat(row: Row, titles: Sequence[str]) -> list[object]:
+    values = {**row, **row["context_switches"], **row.get("energy", {})}
     for name in ("wait_s", "completion_s", "bounded_slowdown"):
         values |= {f"{name}_{part}": value for part, value in row[name].items()}
-    return [values[name] for name in _CSV]
+    return [values[name] for name in titles]
 
 
 def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Sequence[Simulated]:
@@ -170,7 +194,7 @@ def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Se
 
     from rmsplugin.cli.simulate.simulated import simulate
 
-    slow = [policy for policy in arguments.policies if policy in SWITCHING]
+    slow = [policy for policy in arguments.policies if policy in SWITCHING or arguments.energy is not None]
     processes = min(arguments.processes or len(os.sched_getaffinity(0)), len(slow))
     found: dict[str, Simulated] = {}
     if processes > 1:
@@ -181,7 +205,7 @@ def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Se
                 show(f"simulating {policy}", number / len(slow))
                 found[policy] = future.result()
     for policy in arguments.policies:
-        if policy in COUNTING or policy not in found:
+        if policy not in found:
             found[policy] = simulate(arguments, given, policy, show)
     return [found[policy] for policy in arguments.policies]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.decision.reservation import Note
+from rmsplugin.energy.account import OffTime
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.workload.jobs import Job
 
@@ -142,6 +143,14 @@ class NoteRun:
     note: Note
 
 
+@dataclass(frozen=True, slots=True)
+class Powered:
+    """The times for which nodes were off, and how long each step that waited for nodes waited, in seconds."""
+
+    off_times: Sequence[OffTime]
+    delays_s: Sequence[float]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a replay.
@@ -154,6 +163,7 @@ class Outcome:
         decisions: the number of decisions.
         faults: reasons why there was no proposal, or why the checker rejected one, with their numbers.
         notes: about nodes that were short of memory, in the order of time; none where memory is not observed.
+        powered: what became of nodes that were switched; None where none is.
     """
 
     policy: str
@@ -163,6 +173,7 @@ class Outcome:
     decisions: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[NoteRun] = ()
+    powered: Powered | None = None
 
     def actions(self) -> dict[str, int]:
         """The number of actions on VMs that succeeded, by kind; a resume is local or remote."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.decision.cpu_demand import WINDOW_S
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.hosts import Slowdown
 from rmsplugin.simulation.measured import Measured
@@ -28,6 +29,7 @@ class ReplayParameters:
         window_s: a VM's demand falls only if no more was seen for so long.
         measured: the measured course of operations; where it has none, the durations that ``proposal`` expects.
         memory: how memory is observed; None: VMs take the memory requested for them.
+        energy: the nodes' watts, and how they are switched off and on; None: all are on all the time.
         known: whether ``activity`` is the demand that an engine has seen, so that it is not observed once more.
     """
 
@@ -42,3 +44,4 @@ class ReplayParameters:
     measured: Measured = field(default_factory=Measured)
     memory: MemoryParameters | None = None
     known: bool = False
+    energy: EnergyParameters | None = None

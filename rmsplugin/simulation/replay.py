@@ -12,6 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VMFacts
+from rmsplugin.energy.prediction import Need
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -24,11 +25,13 @@ from rmsplugin.simulation.deciding import Deciding
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.feedback import Links, Submissions
 from rmsplugin.simulation.hosts import Hosts
+from rmsplugin.simulation.needs import known_needs, used_nodes
 from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.observed_memory import MemoryObserver, MemoryParameters
 from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
+from rmsplugin.simulation.powering import Powering
 from rmsplugin.simulation.relief import Relief
 from rmsplugin.simulation.still import Still, of_vjobs
 from rmsplugin.simulation.switches import Foreseen, Switches
@@ -99,12 +102,14 @@ class _Replay:
             seed=parameters.seed,
             ended=self._ended,
         )
+        self._powering = None if parameters.energy is None else Powering(names, parameters.energy, self._events)
         self._live: dict[str, SimulatedVJob] = {}  # in queue order
         self._vjobs: list[SimulatedVJob] = []
         self._switches = Switches(
             self._operations,
             self._live,
             lambda vjob, to: self._hosts.have_room(to.values(), vjob.held_mib),
+            *([] if self._powering is None else [self._powering.are_on]),
         )
         self._memory: MemoryObserver | None = None
         self._relief: Relief | None = None
@@ -138,6 +143,8 @@ class _Replay:
             self._happen(now)
             if (self._due or self._looks) and self._next_s > now:
                 self._decide(now)
+            if self._powering is not None and (self._live or len(self._vjobs) < len(self._jobs)):
+                self._power(self._powering, now)
             instants += 1
             if instants % _TOLD_EVERY == 0:
                 tell(len(self._vjobs))
@@ -147,7 +154,8 @@ class _Replay:
         switches = sorted(self._switches.done, key=lambda each: each.begin_s)
         policy = self._parameters.proposal.policy
         notes = () if self._relief is None else tuple(self._relief.notes)
-        return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults), notes)
+        powered = None if self._powering is None else self._powering.told()
+        return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults), notes, powered)
 
     @property
     def _next_s(self) -> float:
@@ -236,6 +244,8 @@ class _Replay:
 
     def _switch(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
         self._decided_s = now
+        if self._powering is not None:
+            steps = self._powering.first_those_on(steps)
         self._switches.add(foreseen, steps, now)
         self._due |= self._switches.advance(now)
         self._work.set_rates(now)
@@ -255,6 +265,15 @@ class _Replay:
             steps = counting.steps(goes, starts, settled, members)
             self._switch(foreseen(steps, self._live, self._parameters.proposal.durations), steps, now)
         return counting.quiet_s
+
+    def _power(self, powering: Powering, now: float) -> None:
+        """Switch nodes off and on."""
+        live, steps = self._live.values(), list(self._switches.open_steps())
+
+        def needs() -> Sequence[Need]:
+            return known_needs(live, self._in_transit(steps), self._cluster, now)
+
+        powering.switch_idle(used_nodes(live, steps), (len(self._vjobs), len(self._live)), needs, now)
 
     def _in_transit(self, steps: Sequence[PlannedStep]) -> set[SimulatedVJob]:
         """The vjobs about which nothing is decided: an operation on them is under way, or planned."""

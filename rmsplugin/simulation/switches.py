@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.action import ActionKind
@@ -73,10 +73,19 @@ class Switches:
         operations: Operations,
         vjobs: Mapping[str, SimulatedVJob],
         have_room: Callable[[SimulatedVJob, Mapping[str, str]], bool],
+        are_on: Callable[[str, Collection[str], float], bool] = lambda _vjob, _nodes, _now: True,
     ) -> None:
+        """Begin with none.
+
+        Args:
+            operations: what is done to vjobs.
+            vjobs: all that have not ended, by name.
+            have_room: whether a vjob's VMs have room where they come to.
+            are_on: whether these nodes are on, for a step of a vjob, at a time; the step waits until they are.
+        """
         self._operations = operations
         self._vjobs = vjobs
-        self._have_room = have_room
+        self._have_room, self._are_on = have_room, are_on
         self._under_way: list[_Switch] = []
         self._running: dict[SimulatedVJob, tuple[_Switch, int]] = {}
         self.done: list[SwitchRun] = []
@@ -124,6 +133,8 @@ class Switches:
         comes = {} if step.kind is K.UNPAUSE else step.hosts
         if vjob.state not in _BEFORE[step.kind] or vjob.end_s is not None or not self._have_room(vjob, comes):
             return _How.FAILED
+        if not self._are_on(step.vjob, comes.values(), now):
+            return _How.PLANNED
         self._operations.begin(vjob, step.kind, step.hosts, now)
         self._running[vjob] = (switch, number)
         return _How.RUNNING

@@ -26,7 +26,8 @@ ALLOWED = {
     "assessment": {"model"},
     "calibration": {"model"},
     "workload": {"model"},
-    "simulation": {"model", "workload", "assessment", "decision", "planning", "proposing"},
+    "energy": set(),
+    "simulation": {"model", "workload", "energy", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning"},
     "groups": {"model", "decision", "planning", "proposing"},
     "proposer": {"model", "proposing", "latency", "child_process", "left_out"},
@@ -51,6 +52,7 @@ ALLOWED = {
         "client",
         "decision",
         "defaults",
+        "energy",
         "engine",
         "finding",
         "input_file",
@@ -85,7 +87,7 @@ ALLOWED = {
 
 PURE = (
     *("model", "packing", "assessment", "calibration", "decision", "planning", "proposing", "groups"),
-    *("workload", "simulation"),
+    *("workload", "simulation", "energy"),
 )
 
 #: Clocks, chance, and the ways to the world.

@@ -49,6 +49,9 @@ def add_command(commands: options.Commands) -> None:
         jobs; under policies that switch also completions beside those of fcfs and easy. Files are replaced as a whole,
         when all is computed.
 
+        --energy FILE has idle nodes switched off where that saves energy, and tells kilowatt-hours, and what jobs wait
+        for nodes that come on. The operator guide, section 'Simulating workloads', describes the file.
+
         examples:
           rmsplugin simulate --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policy easy
           rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --policy fcfs --jobs-out fcfs.csv --json
@@ -57,6 +60,8 @@ def add_command(commands: options.Commands) -> None:
             --durations durations.toml --failure-rate 0.01 --seed 7 --events events.jsonl
           rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096 --policy rjsp \\
             --html rjsp.html
+          rmsplugin simulate --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096 \\
+            --policy slowdown --energy energy.toml
 
           rmsplugin simulate --ledger /var/lib/rmsplugin/ledger.sqlite --nodes 8 --cpus-per-node 16 \\
             --memory-per-node 60000 --policy mixed --durations durations.toml --cycle 15

@@ -24,6 +24,8 @@ def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> N
         arguments.refuse(f"{switching[0]} needs --memory-per-node: how long a context switch takes depends on memory")
     if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
         arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
+    if arguments.energy is not None and arguments.memory_per_node is None:
+        arguments.refuse("--energy needs --memory-per-node: it depends on which node each VM is on")
     _refuse_other_source(arguments)
     _refuse_memory(arguments, switching)
     if (arguments.cpus_per_vm or 1) > arguments.cpus_per_node:

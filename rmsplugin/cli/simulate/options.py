@@ -36,6 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_cluster_options(parser)
     _add_switch_options(parser)
     _add_memory_options(parser)
+    parser.add_argument(
+        "--energy",
+        metavar="FILE",
+        help="the watts of nodes, as TOML or JSON: idle nodes are switched off where that pays, vjobs wait for nodes "
+        "that come on, and kilowatt-hours are told beside those with all nodes on, and those of an oracle",
+    )
 
 
 def _add_cluster_options(parser: argparse.ArgumentParser) -> None:

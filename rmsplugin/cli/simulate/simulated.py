@@ -12,6 +12,8 @@ from rmsplugin.cli.shared.bar import Show
 from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
+from rmsplugin.energy.account import Account
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
@@ -20,7 +22,7 @@ from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.feedback import Links, linked_starts, links_of
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
-from rmsplugin.simulation.outcome import Outcome, of_schedule
+from rmsplugin.simulation.outcome import Outcome, Powered, of_schedule
 from rmsplugin.simulation.short_way import queue_of, start_times
 from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
@@ -41,6 +43,7 @@ class Input:
         activity: what the VMs of jobs do, by job id.
         measured: how what is done to them goes; None: it takes what is expected.
         reading_s: how long reading took.
+        energy: the watts of nodes, and how these are switched; None: all are on, and nothing is told of energy.
     """
 
     name: str
@@ -50,6 +53,13 @@ class Input:
     activity: Mapping[int, Activity]
     measured: Measured | None
     reading_s: float
+    energy: EnergyParameters | None = None
+
+    @property
+    def midnight_s(self) -> float:
+        """A midnight (UTC) in seconds as in the trace; 0 where the trace does not tell when it began."""
+        told = (self.workload.header.get("UnixStartTime") or ["0"])[0]
+        return -float(int(told) % 86400) if told.isascii() and told.isdigit() else 0.0
 
     @cached_property
     def links(self) -> Links:
@@ -79,6 +89,15 @@ class Input:
 
 
 @dataclass(frozen=True)
+class Energized:
+    """The energy that a policy took, what became of nodes, and the mean completion with all nodes on."""
+
+    account: Account
+    powered: Powered
+    completion_all_on_s: float
+
+
+@dataclass(frozen=True)
 class Simulated:
     """What became of it under a policy; ``replayed`` is None where processors were only counted."""
 
@@ -88,6 +107,7 @@ class Simulated:
     metrics: Metrics
     replayed: Outcome | None
     simulation_s: float
+    energy: Energized | None = None
 
     @property
     def switches(self) -> bool:
@@ -119,7 +139,14 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     activity = {**observed, **read_activity_of(arguments, jobs, cluster)}
     if activity:  # a job runs for as long as what it does takes
         jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
-    return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began)
+    energy = None if arguments.energy is None else _energy_of(arguments.energy, cluster)
+    return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began, energy)
+
+
+def _energy_of(path: str, cluster: Cluster) -> EnergyParameters:
+    from rmsplugin.cli.simulate.energy_file import read_energy
+
+    return read_energy(path, cluster.node_names)
 
 
 def _planned_mib(arguments: argparse.Namespace) -> int | None:
@@ -155,7 +182,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
     def tell(submitted: int) -> None:
         show(doing, submitted / len(jobs))
 
-    vms = interchangeable(jobs, cluster) if policy in COUNTING else None
+    vms = interchangeable(jobs, cluster) if policy in COUNTING and given.energy is None else None
     if vms is not None:
         equal = all(cluster.vcpus_of(job) == 1 for job in jobs)
         sized = jobs if equal else [job._replace(processors=cluster.vms_of(job)) for job in jobs]
@@ -170,15 +197,25 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
     with uncollected():
-        outcome = replay(
-            jobs, cluster, replay_parameters(arguments, policy, given.activity, given.measured), tell, given.links
-        )
+        parameters = replay_parameters(arguments, policy, given.activity, given.measured)
+        outcome = replay(jobs, cluster, replace(parameters, energy=given.energy), tell, given.links)
+    energy = None if given.energy is None else _energized(arguments, given, outcome, show)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
     if given.links:
         given = _submitted(given, [run.job.submit_s for run in outcome.jobs])
     metrics = measure(given.jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
-    return Simulated(given, policy, started, metrics, outcome, time.perf_counter() - began)
+    return Simulated(given, policy, started, metrics, outcome, time.perf_counter() - began, energy)
+
+
+def _energized(arguments: argparse.Namespace, given: Input, outcome: Outcome, show: Show) -> Energized:
+    """The energy of a replay, and the completion of the same jobs with all nodes on."""
+    from rmsplugin.simulation.powered import account_of
+
+    assert given.energy is not None and outcome.powered is not None
+    found = account_of(outcome, given.energy, given.cluster.cpus_per_node, given.midnight_s)
+    all_on = simulate(arguments, replace(given, energy=None), outcome.policy, show)
+    return Energized(found, outcome.powered, all_on.metrics.completion_s.mean)
 
 
 def _submitted(given: Input, submits_s: Sequence[float]) -> Input:
@@ -199,7 +236,7 @@ def counted_beside(arguments: argparse.Namespace, given: Input, simulated: Simul
     """
     if not simulated.switches or interchangeable(given.jobs, given.cluster) is None:
         return []
-    return [simulate(arguments, given, policy, show) for policy in COUNTING]
+    return [simulate(arguments, replace(given, energy=None), policy, show) for policy in COUNTING]
 
 
 def warnings(file: str, workload: Workload) -> list[str]:

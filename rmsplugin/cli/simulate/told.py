@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
+from rmsplugin.cli.simulate import energy_told
 from rmsplugin.cli.simulate.simulated import Input, Simulated
 from rmsplugin.model.wording import counted
 from rmsplugin.simulation.metrics import Distribution
@@ -58,6 +59,7 @@ def measured(simulated: Simulated) -> dict[str, Any]:
         "cluster": asdict(simulated.input.cluster),
         **asdict(simulated.metrics),
         "context_switches": switches(simulated),
+        **energy_told.document(simulated),
     }
 
 
@@ -155,6 +157,7 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
         (workload.extended, "lines with more than 18 fields, of which the further ones are not read"),
     )
     yield from (f"{note}: {count}" for count, note in notes if count)
+    yield from energy_told.text_lines(simulated)
 
 
 def _switched(simulated: Simulated) -> str:

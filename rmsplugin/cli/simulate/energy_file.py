@@ -1,0 +1,145 @@
+"""Energy file: the watts of nodes, and how they are switched, as TOML or JSON with the same keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.parameters import EnergyParameters
+from rmsplugin.energy.power import PowerClass
+from rmsplugin.errors import WorkloadError
+from rmsplugin.input_file import blocks, named
+from rmsplugin.model.hostlist import HostList
+
+_Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+_TimeOfDay = Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class _Class(_Part):
+    nodes: Literal["*"] | list[str]
+    idle_w: _Watts
+    busy_w: _Watts
+    off_w: _Watts
+    transition_w: _Watts
+    off_s: _Seconds
+    on_s: _Seconds
+    least_on_s: _Seconds = 0.0
+    least_off_s: _Seconds = 0.0
+    cycles_a_day: Annotated[int, Field(ge=0, le=10000)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> _Class:
+        if not self.off_w <= self.idle_w <= self.busy_w:
+            raise ValueError("has to have off_w at most idle_w, and idle_w at most busy_w")
+        return self
+
+
+class _Step(_Part):
+    begin: _TimeOfDay
+    price: _Amount
+
+
+class _File(_Part):
+    classes: Annotated[list[_Class], Field(min_length=1)]
+    predict: Annotated[float, Field(ge=0, le=1)] = 0.5
+    reserve: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    tariff: list[_Step] = []
+    co2_file: str | None = None
+
+
+def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
+    """The parameters for these nodes.
+
+    Raises:
+        WorkloadError: the file cannot be read, or has something wrong in it.
+    """
+    with named(path, WorkloadError):
+        found = _parsed(b"".join(blocks(path, WorkloadError, "energy file")).decode())
+        classes = _classes(found.classes, nodes)
+    price = _daily([(step.begin, step.price) for step in found.tariff])
+    co2 = None if found.co2_file is None else _read_co2(os.path.join(os.path.dirname(path), found.co2_file))
+    return EnergyParameters(classes, found.predict, found.reserve, price, co2)
+
+
+def _parsed(text: str) -> _File:
+    """Read JSON if it begins as JSON does, and else TOML, in which nothing begins like that."""
+    try:
+        data: Any = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if text.lstrip().startswith("{") else "TOML"
+        raise WorkloadError(f"no {kind}: {error}") from None
+    try:
+        return _File(**data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise WorkloadError(f"{place}: {first['msg']}") from None
+
+
+def _classes(classes: Collection[_Class], nodes: Collection[str]) -> Mapping[str, PowerClass]:
+    """The class of each node: the first one that names it."""
+    found: dict[str, PowerClass] = {}
+    for number, each in enumerate(classes):
+        power = PowerClass(**each.model_dump(exclude={"nodes"}))
+        named_nodes = set(nodes) if each.nodes == "*" else _among(each.nodes, set(nodes), f"classes.{number}.nodes")
+        for name in nodes:
+            if name in named_nodes:
+                found.setdefault(name, power)
+    left = [name for name in nodes if name not in found]
+    if left:
+        raise WorkloadError(
+            f'classes: no class has node {left[0]}; `nodes = "*"` is for all that no class before names'
+        )
+    return found
+
+
+def _among(lists: Collection[str], nodes: set[str], place: str) -> set[str]:
+    found: set[str] = set()
+    for text in lists:
+        try:
+            here = HostList(text).among(nodes)
+        except ValueError as error:
+            raise WorkloadError(f"{place}: {error}") from None
+        if not here:
+            raise WorkloadError(f"{place}: there is no node {text!r}; they are {min(nodes)} to {max(nodes)}")
+        found |= here
+    return found
+
+
+def _daily(steps: Collection[tuple[str, float]]) -> Daily | None:
+    """Steps at times of day; before the first one the last one lasts."""
+    if not steps:
+        return None
+    found = sorted((3600.0 * int(text[:2]) + 60.0 * int(text[3:]), value) for text, value in steps)
+    return Daily(found if found[0][0] == 0 else [(0.0, found[-1][1]), *found])
+
+
+def _read_co2(path: str) -> Daily:
+    """Lines of a time of day and grams of CO2 a kilowatt-hour: ``06:00,310``."""
+    with named(path, WorkloadError):
+        steps = []
+        for number, line in enumerate(b"".join(blocks(path, WorkloadError, "CO2 file")).decode().splitlines(), 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                begin, grams = line.split(",")
+                step = _Step(begin=begin.strip(), price=float(grams))
+            except ValueError:
+                raise WorkloadError(f'line {number}: has to be a time of day and grams, as "06:00,310"') from None
+            steps.append((step.begin, step.price))
+        found = _daily(steps)
+        if found is None:
+            raise WorkloadError("has no line")
+        return found

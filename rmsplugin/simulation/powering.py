@@ -1,0 +1,159 @@
+"""Powering: nodes of the simulated cluster that are switched off and on; a step that needs one that is off waits."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rmsplugin.energy.account import OffTime
+from rmsplugin.energy.daily import DAY_S
+from rmsplugin.energy.parameters import EnergyParameters
+from rmsplugin.energy.power import PowerClass
+from rmsplugin.energy.prediction import Average, Need
+from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose
+from rmsplugin.proposing.steps import PlannedStep
+from rmsplugin.simulation.events import Events
+from rmsplugin.simulation.outcome import Powered
+
+
+class _Is(enum.Enum):
+    ON = enum.auto()
+    OFF = enum.auto()  # or going off: since ``since_s``
+    COMING = enum.auto()  # on from ``since_s``
+
+
+@dataclass(slots=True)
+class _Node:
+    name: str
+    power: PowerClass
+    state: _Is = _Is.ON
+    since_s: float = -math.inf
+    idle_since_s: float | None = None  # None: it has something, or something is to come
+    switched_off_s: list[float] = field(default_factory=list)
+
+
+class Powering:
+    """All nodes of the replay, by name."""
+
+    def __init__(self, names: Iterable[str], parameters: EnergyParameters, events: Events) -> None:
+        """Begin with all nodes on and idle; ``events``: of the replay, so that it goes on when a node is on."""
+        self._nodes = {name: _Node(name, parameters.classes[name]) for name in names}
+        self._reserve = parameters.reserve
+        self._averages = {node.power: Average(parameters.predict) for node in self._nodes.values()}
+        self._events = events
+        self._used: set[str] = set()
+        self._waiting_s: dict[str, float] = {}  # by vjob, since when a step of it waits
+        self._looks_s = math.inf  # when nodes are looked at again
+        self._begun = False
+        self._queue = (0, 0)
+        self._off_times: list[OffTime] = []
+        self._delays_s: list[float] = []
+
+    def are_on(self, vjob: str, nodes: Collection[str], now: float) -> bool:
+        """Whether a step of a vjob may begin on nodes; those that are off come on."""
+        ready = True
+        for name in dict.fromkeys(nodes):
+            node = self._nodes[name]
+            if node.state is _Is.OFF:
+                self._switch_on(node, now)
+            if node.state is _Is.COMING and node.since_s <= now:
+                node.state = _Is.ON
+            ready &= node.state is _Is.ON
+        if not ready:
+            self._waiting_s.setdefault(vjob, now)
+        elif vjob in self._waiting_s:
+            self._delays_s.append(now - self._waiting_s.pop(vjob))
+        return ready
+
+    def first_those_on(self, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+        """The same steps with other nodes: one that has nothing and is on in place of one that is off.
+
+        Nodes that have nothing are alike, so nothing else changes.
+        """
+        wanted = dict.fromkeys(node for step in steps for node in step.hosts.values())
+        spare = [node.name for node in self._idle() if node.state is _Is.ON and node.name not in wanted]
+        instead: dict[str, str] = {}
+        for name in wanted:
+            node = self._nodes[name]
+            if node.state is not _Is.ON and node.idle_since_s is not None and len(instead) < len(spare):
+                instead[name] = spare[len(instead)]
+        if not instead:
+            return list(steps)
+        return [replace(step, hosts={vm: instead.get(node, node) for vm, node in step.hosts.items()}) for step in steps]
+
+    def switch_idle(
+        self, used: set[str], queue: tuple[int, int], needs: Callable[[], Sequence[Need]], now: float
+    ) -> None:
+        """Note which nodes have something, or will have, and switch others.
+
+        Args:
+            used: their names.
+            queue: how many vjobs were submitted, and have not ended; needs change only with these or ``used``.
+            needs: tells the known needs of nodes; it is called only if nodes may be switched.
+            now: the time.
+        """
+        if used == self._used and queue == self._queue and now < self._looks_s:
+            return
+        self._queue = queue
+        self._note(used, now)
+        self._looks_s = math.inf
+        while self._idle() or self._off():
+            choice = self._choose(needs(), now)
+            for name in choice.off:
+                self._switch_off(self._nodes[name], now)
+            for name in choice.on:
+                self._switch_on(self._nodes[name], now)
+            if not choice.off and not choice.on:
+                self._looks_s = choice.again_s
+                break
+        if math.isfinite(self._looks_s):
+            self._events.at(self._looks_s, _wake)
+
+    def _choose(self, needs: Sequence[Need], now: float) -> Choice:
+        idle = [self._as_idle(node) for node in self._idle()]
+        off = [OffNode(node.name, node.power, node.since_s) for node in self._off()]
+        return choose(idle, off, needs, self._averages, self._reserve, now)
+
+    def told(self) -> Powered:
+        """What became of the nodes, at the end of the replay: those that are off stay so."""
+        stay = [OffTime(node.name, node.since_s, None) for node in self._off()]
+        return Powered((*self._off_times, *stay), tuple(self._delays_s))
+
+    def _note(self, used: set[str], now: float) -> None:
+        """Begin and end idle periods; these are learnt from."""
+        changed = used ^ self._used if self._begun else self._nodes.keys()
+        for name in sorted(changed):
+            node = self._nodes[name]
+            if name not in used:
+                node.idle_since_s = now
+            elif node.idle_since_s is not None:
+                self._averages[node.power].see(now - node.idle_since_s)
+                node.idle_since_s = None
+        self._used, self._begun = used, True
+
+    def _idle(self) -> list[_Node]:
+        """The nodes that have nothing and are on, or coming on."""
+        return [n for n in self._nodes.values() if n.idle_since_s is not None and n.state is not _Is.OFF]
+
+    def _off(self) -> list[_Node]:
+        return [node for node in self._nodes.values() if node.state is _Is.OFF]
+
+    def _as_idle(self, node: _Node) -> IdleNode:
+        assert node.idle_since_s is not None
+        return IdleNode(node.name, node.power, node.idle_since_s, node.since_s, node.switched_off_s)
+
+    def _switch_off(self, node: _Node, now: float) -> None:
+        node.state, node.since_s = _Is.OFF, now
+        node.switched_off_s = [at for at in node.switched_off_s if at > now - DAY_S] + [now]
+
+    def _switch_on(self, node: _Node, now: float) -> None:
+        begin_s = max(now, node.since_s + node.power.off_s)
+        self._off_times.append(OffTime(node.name, node.since_s, begin_s))
+        node.state, node.since_s = _Is.COMING, begin_s + node.power.on_s
+        self._events.at(node.since_s, _wake)
+
+
+def _wake(now: float) -> None:
+    """Nothing: the replay goes on at that time, and looks."""
