@@ -489,17 +489,23 @@ def prepare_state_dir(settings: Settings) -> Path:
     user = pwd.getpwuid(os.geteuid()).pw_name
     if user != settings.engine.user:
         raise SettingsError(f"runs as {user}, but engine.user is {settings.engine.user}: start it as that user")
+    _make_private(path, "engine.state_dir", "holds keys", parents=True)
+    if settings.territory:
+        # Only the manager connects, which runs as the same user and says for whom it asks.
+        _make_private(settings.engine.socket.parent, "the directory of groups' sockets", "is for the manager alone")
+    return path
+
+
+def _make_private(path: Path, what: str, why: str, *, parents: bool = False) -> None:
+    """Make a directory, if it is not there. Raises SettingsError if it is not the engine's alone."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=parents, exist_ok=True)
         found = path.stat()
     except OSError as error:
-        raise SettingsError(f"engine.state_dir {path}: {error.strerror}") from None
-    if settings.territory:
-        # Only the manager connects, which runs as the same user and answers for whom it asks.
-        settings.engine.socket.parent.mkdir(mode=0o700, exist_ok=True)
+        raise SettingsError(f"{what} {path}: {error.strerror}") from None
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SettingsError(f"engine.state_dir {path} holds keys: chown it to {user} and chmod 700 it")
-    return path
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        raise SettingsError(f"{what} {path} {why}: chown it to {user} and chmod 700 it")
 
 
 def log_to_stderr() -> None:

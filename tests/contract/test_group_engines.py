@@ -117,3 +117,11 @@ def test_what_cannot_be_a_groups_engine_is_refused_in_a_sentence(tmp_path: Path,
     engine = EngineProcess("c1", write_settings(tmp_path / "c1", ""), group=group)
     assert engine.process.wait(PATIENCE_S) == 2
     assert said in engine.said() and "Traceback" not in engine.said()
+
+
+def test_a_directory_of_sockets_that_others_may_enter_is_refused(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "c1" / "groups").mkdir(parents=True)
+    (tmp_path / "c1" / "groups").chmod(0o755)
+    engine = site.start("c1", "left")
+    assert engine.process.wait(PATIENCE_S) == 2
+    assert "is for the manager alone: chown it to" in engine.said() and "Traceback" not in engine.said()

@@ -256,6 +256,11 @@ def test_without_the_leaders_word_the_word_before_is_followed(site: Site, direct
     assert engine.state(job) is S.RUNNING
     assert engine.territory.hosts == {*HOSTS["left"]}
     assert any("is of format None" in problem for problem in engine.cycle.report.problems)
+    assert not engine.territory.news(), "it is not read again and again"
+    site.files.write(site.epoch, text_of(site.given))
+    assert engine.territory.news()
+    site.tick()
+    assert engine.cycle.report.problems == []
 
 
 def test_a_new_leader_goes_on(site: Site) -> None:

@@ -62,13 +62,13 @@ class Territory:
     def hear(self) -> None:
         """Read the leader's word, and follow it. If that cannot be, the word before is followed still."""
         with self._lock:
-            mark = self._files.mark()
+            # What cannot be read is read again by the next cycle, and as soon as the leader has written again.
+            self._mark = self._files.mark()
             try:
                 given = self._read()
             except RmspluginError as error:
                 self.problem = str(error)
                 return
-            self._mark = mark
             if given.version < (seen := self._seen()):
                 self.problem = _older(given.version, seen)
             else:
