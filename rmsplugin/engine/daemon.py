@@ -102,7 +102,8 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         config: the file that they were read from, for the commands that the engine runs.
         group: whose engine this is; empty: of all groups.
     """
-    log_to_stderr()
+    log_to_stderr(group)
+    command = f"rmsplugin engine --group {group}" if group else "rmsplugin engine"
     switch_threads_often()
     try:
         settings = settings.of_group(group) if group else settings
@@ -115,7 +116,7 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
             leadership.release(at_rest=True)
             return 0
     except RmspluginError as error:
-        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         return 2
     daemon = None
     try:
@@ -123,10 +124,10 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         keep_for_good()
         asyncio.run(daemon.run(partial(_release, leadership, daemon)))
     except LedgerError as error:
-        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         return 2
     except RmspluginError as error:
-        print(f"rmsplugin engine: {error}", file=sys.stderr)
+        print(f"{command}: {error}", file=sys.stderr)
         return 1
     finally:
         _release(leadership, daemon)
@@ -508,9 +509,16 @@ def _make_private(path: Path, what: str, why: str, *, parents: bool = False) -> 
         raise SettingsError(f"{what} {path} {why}: chown it to {user} and chmod 700 it")
 
 
-def log_to_stderr() -> None:
-    """Have the log of this process on its standard error, for the service manager or a person."""
+def log_to_stderr(group: str = "") -> None:
+    """Have the log of this process on its standard error, for the service manager or a person.
+
+    Args:
+        group: in each line, for several engines of one manager write side by side; empty: nothing.
+    """
+    said = f"group {group}: " if group else ""
     # journald adds the time itself; elsewhere a person wants to see it.
     stamp = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
-    logging.basicConfig(level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(
+        level=logging.INFO, format=f"{stamp}%(levelname)s %(name)s: {said}%(message)s", stream=sys.stderr
+    )
     logging.getLogger("paramiko").setLevel(logging.WARNING)

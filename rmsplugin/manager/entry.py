@@ -28,6 +28,8 @@ from rmsplugin.settings import Settings
 
 #: Engines that have not answered a list within so many seconds are left out of it.
 _LIST_S = 10.0
+#: A preview waits for a cycle that runs.
+_PLAN_S = 300.0
 #: Rows of a list unless a caller asks for another number.
 _ROWS = 1000
 #: How many ids of elements of arrays are remembered.
@@ -202,7 +204,8 @@ class Entry:
             return await self._states(route, asked)
         elif route.name == "vjobs" and asked.query.number("before", 0):
             raise RefusedError("pages of older vjobs are not told over several groups; ask for a name, or for reports")
-        replies, errors = await self._ask_each(self._handed(route, asked, target))
+        within_s = _PLAN_S if route.name == "plan" else _LIST_S
+        replies, errors = await self._ask_each(self._handed(route, asked, target), within_s)
         found = self._merged(route, replies, errors, limit)
         if route.name == "events" and (since := asked.query.number("since", 0)):
             found["events"] = [each for each in found["events"] if each["id"] > since]
@@ -320,8 +323,10 @@ class Entry:
         origin = "" if asked.origin.here else str(asked.origin)
         return Handed(route.method, target or asked.target, asked.data if data is None else data, asked.uid, origin)
 
-    async def _ask_each(self, request: Handed) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
-        return await self._hands.ask_each(dict.fromkeys(self._groups(), request), _LIST_S)
+    async def _ask_each(
+        self, request: Handed, within_s: float = _LIST_S
+    ) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
+        return await self._hands.ask_each(dict.fromkeys(self._groups(), request), within_s)
 
     def _groups(self) -> list[str]:
         groups = sorted(self._placed.given.groups)

@@ -23,8 +23,9 @@ Reply = dict[str, Any]
 
 #: The request between managers.
 HAND_ON = "/v1/hand-on"
-#: The longest wait for a connection, and for an answer beyond what the request itself may wait for; in seconds.
-_CONNECT_S, _ANSWER_S = 1.0, 60.0
+#: The longest wait for a connection; and for an answer, beyond what the request itself may wait for: a fence may take
+#: two hours. A caller that gives up before takes its request along. In seconds.
+_CONNECT_S, _ANSWER_S = 1.0, 7300.0
 #: An engine that did not answer a list in time is not asked for others for so long, in seconds.
 _REST_S = 5.0
 

@@ -107,6 +107,7 @@ def test_groups_are_shared_out_and_go_on_at_another_manager_when_theirs_is_kille
     two.process.send_signal(signal.SIGTERM)
     assert two.process.wait(PATIENCE_S) == 0
     assert "Traceback" not in one.said() + two.said()
+    assert all(f"group {name}: rmsplugin" in two.said() for name in GROUPS), "each line of an engine names its group"
 
 
 @pytest.mark.long

@@ -76,6 +76,15 @@ def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -
         assert manager.ask("GET", path)[0] == 200
 
 
+def test_the_next_context_switch_is_that_of_all_groups(manager: Managed, engines: dict[str, Served]) -> None:
+    jobs = [each.world.submit(vms=1) for each in engines.values()]
+    for each in engines.values():
+        each.world.tick()
+    status, answer = manager.ask("GET", "/v1/plan")
+    assert status == 200, answer
+    assert {str(job) for job in jobs} <= answer["now"].keys() | answer["decision"].keys() | answer["left_out"].keys()
+
+
 def test_pages_of_vjobs_have_each_vjob_once(
     manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
