@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments import icdcs02, observed, rr6929, slowdown, splits, traces, vee09
+from experiments import energy, icdcs02, observed, rr6929, slowdown, splits, traces, vee09
 from rmsplugin.errors import RmspluginError
 
 _EXPERIMENTS = {
@@ -16,6 +16,7 @@ _EXPERIMENTS = {
     "observed": observed,
     "slowdown": slowdown,
     "splits": splits,
+    "energy": energy,
 }
 
 

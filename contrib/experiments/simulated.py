@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.packing.search import Search
@@ -47,6 +48,7 @@ def simulated(
     durations: Mapping[str, float] = DEFAULTS,
     slowdown: SlowdownParameters | None = None,
     memory: MemoryParameters | None = None,
+    energy: EnergyParameters | None = None,
 ) -> Outcome:
     """Replay jobs on a cluster; the arguments are those of ``ReplayParameters`` and ``ProposalParameters``.
 
@@ -66,7 +68,7 @@ def simulated(
         search=search,
         durations=Durations.from_values(durations),
     )
-    parameters = ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}, memory=memory)
+    parameters = ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}, memory=memory, energy=energy)
     outcome = replay(jobs, cluster, parameters)
     if outcome.faults:
         raise OperationFailedError(f"{policy}: {next(iter(outcome.faults))}")

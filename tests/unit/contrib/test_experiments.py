@@ -9,7 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from experiments import observed, rr6929, slowdown, timeline, traces, vee09
+from experiments import energy, observed, rr6929, slowdown, timeline, traces, vee09
 from experiments.bootstrap import mean_of, ratio_of
 from unit.replayed import DATA, needs_data
 
@@ -36,7 +36,7 @@ def cells(lines: list[str], name: str) -> list[str]:
     return [cell.strip() for cell in row.strip("|").split("|")][1:]
 
 
-@pytest.mark.parametrize("name", ["rr6929", "vee09", "icdcs02", "traces", "slowdown"])
+@pytest.mark.parametrize("name", ["rr6929", "vee09", "icdcs02", "traces", "slowdown", "energy"])
 def test_each_experiment_says_what_it_does(name: str) -> None:
     done = subprocess.run([PROGRAM, name, "--help"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -185,3 +185,18 @@ def test_a_ratio_of_means_draws_the_same_blocks_of_both() -> None:
     found = ratio_of(0.5 * theirs, theirs)
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
     assert ratio_of(theirs[::-1], theirs).low < 0.97 < 1.03 < ratio_of(theirs[::-1], theirs).high
+
+
+def test_arrivals_are_stretched_to_a_load() -> None:
+    site = next(site for site in traces.SITES if site.name == "KTH SP2")
+    jobs = [Job(number, 7 + 100 * number, 1000, 10, 1000, None, number) for number in range(11)]
+    found = energy.at_load(site, jobs, 0.5)
+    assert [job.submit_s for job in found] == [220 * number for number in range(11)]
+
+
+@needs_data
+def test_the_energy_of_idle_nodes_is_between_an_oracles_and_all_on() -> None:
+    lines = told(energy, "--jobs", "30", "--sites", "KTH SP2", "--policies", "easy", "--loads", "0.3")
+    all_on, switched, oracle, share, *_ = cells(lines, "KTH SP2, easy, 0.3")
+    assert float(oracle) <= float(switched) < float(all_on)
+    assert 90 < float(share.rstrip(" %")) <= 100
