@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from rmsplugin.assessment.facts import vm_demand
@@ -82,25 +83,29 @@ class Capacities:
         cpus = self.observed_cpus(vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
         return demand(self.settings, vjob, vm, cpus, booked_mib(self.settings, seen, vjob, vm))
 
-    def hosts(self, seen: Observation) -> dict[str, HostCapacity]:
-        """The capacity of each VM host, by name, in the RMS's order.
+    def hosts(self, seen: Observation, among: Collection[str] | None = None) -> dict[str, HostCapacity]:
+        """The capacity of each VM host, by name, in the RMS's order; only of those ``among`` these, if they are given.
 
         A VM takes its part from the moment its start is intended until it is known to be gone. While it migrates, it
         takes its part on both nodes (I3).
         """
         found = {}
         unclean = {node for node, _ in self.ledger.nodes.left_behind()}
-        strange = stray_nodes(self.ledger, seen)
+        strange = stray_nodes(self.ledger, seen, among)
         for name in vm_hosts(self.settings, seen.rms):
+            if among is not None and name not in among:
+                continue
             why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
             why_not = why_not or (
                 "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
             )
             found[name] = HostCapacity(real_capacity(self.settings, seen, name), why_not)
-        vjobs, now = {vjob.job_id: vjob for vjob in self.ledger.vjobs()}, self.clock.now()
-        for row in self.ledger.live_vms():
+        now = self.clock.now()
+        there = [row for row in self.ledger.live_vms() if row.host in found or row.destination in found]
+        vjobs = self.ledger.vjobs_among({row.job_id for row in there})
+        for row in there:
+            vjob = vjobs[row.job_id]
             for place in {row.host, row.destination} & found.keys():
-                vjob = vjobs[row.job_id]
                 found[place].used += held(vjob, self.booked(seen, vjob, row), now)
                 found[place].vms += 1
         return found

@@ -140,7 +140,7 @@ class Placing:
             needed[node] += need_mib
         if not needed:
             return
-        hosts, closed = (self._capacities.hosts(seen), self.closed(seen))
+        hosts, closed = (self._capacities.hosts(seen, needed), self.closed(seen))
         for node, need_mib in needed.items():
             if why := _why_shut(hosts, closed, node):
                 raise RefusedError(f"{node} takes no VMs now: {why}")
@@ -394,7 +394,7 @@ class Placing:
             names = ", ".join(sorted(allowed)) or "none"
             raise RefusedError(f"vjob {vjob.display_id} may not use {to}; it may use: {names}")
         if to and to not in free:
-            why = _why_shut(self._capacities.hosts(seen), self.closed(seen), to)
+            why = _why_shut(self._capacities.hosts(seen, {to}), self.closed(seen), to)
             raise RefusedError(f"{to} takes no VMs now: {why}")
         if to:
             return {to: free[to]}

@@ -7,6 +7,8 @@ its VM is left alone, and an operator is asked.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -16,6 +18,7 @@ from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.absence import Jobs
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.settings import Settings
 
 #: States in which a vjob has no VM anywhere.
@@ -31,11 +34,18 @@ def strays(ledger: Ledger, seen: Observation, vjob: VJobRow) -> dict[str, str]:
     return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}
 
 
-def stray_nodes(ledger: Ledger, seen: Observation) -> set[str]:
-    """The nodes on which strays are left alone: they take memory there that nobody has booked."""
+def stray_nodes(ledger: Ledger, seen: Observation, among: Collection[str] | None = None) -> set[str]:
+    """The nodes on which strays are left alone: they take memory there that nobody has booked.
+
+    ``among``: if they are given, only VMs that were seen on these nodes are looked at.
+    """
+    job_ids: Collection[int] = seen.of_jobs
+    if among is not None:
+        names = (parse_vm_name(name) for node in among for name in seen.vms.get(node, ()))
+        job_ids = {parsed[0] for parsed in names if parsed is not None}
     return {
         node
-        for job_id, vjob in ledger.vjobs_among(seen.of_jobs).items()
+        for job_id, vjob in ledger.vjobs_among(job_ids).items()
         if vjob.state.is_live or _runs(seen.jobs.get(job_id))
         for node in strays(ledger, seen, vjob).values()
     }
