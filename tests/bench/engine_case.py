@@ -186,12 +186,12 @@ def children_cpu_s() -> float:
 
 
 def of_each_child(measure: Callable[[int], float]) -> list[float]:
-    children = [
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text(encoding="ascii").split()
-    ]
-    return [measure(pid) for pid in children]
+    """Measure each child; all again if a thread or a child has ended meanwhile."""
+    while True:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            tasks = Path("/proc/self/task").iterdir()
+            listed = [(task / "children").read_text(encoding="ascii").split() for task in tasks]
+            return [measure(int(pid)) for children in listed for pid in children]
 
 
 def _cpu_s(pid: int) -> float:

@@ -21,7 +21,7 @@ from unit.served import ME, Served
 from bench.measure import Report, progress, ratio
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.serve import sealing, service
+from rmsplugin.engine.serve import front, sealing
 from rmsplugin.model.vjob import VJobState
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -93,7 +93,7 @@ def _each(signs: int, act: Callable[[], Any], munged: Munged) -> float:
 
 def _engine(directory: Path, munge_socket: str, tcp: bool, pipe: Connection) -> None:
     for name in ("verify_request", "seal_response"):
-        setattr(service, name, functools.partial(getattr(sealing, name), munge_socket=munge_socket))
+        setattr(front, name, functools.partial(getattr(sealing, name), munge_socket=munge_socket))
     served = Served(directory, tcp=tcp)
     served.add_vjob(12, ME, VJobState.RUNNING)
     pipe.send(served.port)

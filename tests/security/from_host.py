@@ -12,7 +12,7 @@ import pytest
 from unit.munged import Munged
 from unit.served import PATIENCE_S, Served
 
-from rmsplugin.engine.serve import sealing, service
+from rmsplugin.engine.serve import front, sealing
 
 #: Addresses of this host from which a connection to 127.0.0.1 comes like one of another host.
 ADDRESSES = {"n1": "127.0.0.11", "n2": "127.0.0.12", "front1": "127.0.0.21", "front2": "127.0.0.22"}
@@ -22,7 +22,7 @@ LOGIN, STRANGER, ADMIN = "127.0.0.31", "127.0.0.41", "127.0.0.51"
 def serve_over_munge(munged: Munged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have services check and seal by this munged."""
     for name in ("verify_request", "seal_response"):
-        monkeypatch.setattr(service, name, functools.partial(getattr(sealing, name), munge_socket=munged.socket))
+        monkeypatch.setattr(front, name, functools.partial(getattr(sealing, name), munge_socket=munged.socket))
 
 
 class Host:
