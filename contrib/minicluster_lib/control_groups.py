@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 #: libvirt counts a VM's CPU time with the second, or not at all where it has a group without it.
@@ -55,15 +56,23 @@ def enter(directory: Path, host: str) -> dict[Path, str]:
 
 def of(directory: Path) -> list[Path]:
     """The groups of a cluster's hosts, that `up` has made in whatever group it was called."""
-    return sorted(group for hierarchy in hierarchies() for group in hierarchy.rglob(f"{_name(directory)}*"))
+    return sorted(
+        group for hierarchy in hierarchies() for group in _below(hierarchy) if group.name.startswith(_name(directory))
+    )
 
 
-def remove(directory: Path, timeout_s: float = 10) -> None:
+def remove(directory: Path, timeout_s: float = 60) -> None:
     """Remove the groups of a cluster's hosts, whose processes have ended."""
     deadline = time.monotonic() + timeout_s
     for top in of(directory):
-        for group in sorted([top, *(path for path in top.rglob("*") if path.is_dir())], reverse=True):
+        for group in sorted([top, *_below(top)], reverse=True):
             _remove_one(group, deadline)
+
+
+def _below(top: Path) -> Iterator[Path]:
+    """The groups below one, at any depth. Other groups may go meanwhile: pathlib's own search fails then."""
+    for place, names, _ in os.walk(top):
+        yield from (Path(place) / name for name in names)
 
 
 def _own(hierarchy: Path, options: str) -> Path:

@@ -84,7 +84,7 @@ def members(directory: Path, held: HeldNamespaces | None = None) -> dict[int, bo
     }
 
 
-def end_processes(directory: Path, timeout_s: float = 30) -> int:
+def end_processes(directory: Path, timeout_s: float = 90) -> int:
     """Kill every process of the cluster, and remove its control groups; return how many processes there were."""
     seen: set[int] = set()
     deadline = time.monotonic() + timeout_s

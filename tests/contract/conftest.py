@@ -36,7 +36,8 @@ def minicluster() -> Iterator[Path]:
         subprocess.run([MINICLUSTER, "up", *options], check=True)
         yield directory
     finally:
-        subprocess.run([MINICLUSTER, "down", "--dir", str(directory)], check=True)
+        down = subprocess.run([MINICLUSTER, "down", "--dir", str(directory)], capture_output=True, text=True)
+        assert down.returncode == 0, down.stderr
 
 
 @pytest.fixture(

@@ -51,6 +51,11 @@ class Result:
 _NO_ANSWER = ("timed out", "Unable to contact", "Connection refused")
 
 
+def files_below(top: Path) -> list[Path]:
+    """The files and directories below a directory of a running cluster; others may go meanwhile."""
+    return [Path(place) / name for place, folders, files in os.walk(top) for name in (*folders, *files)]
+
+
 def _fields(record: str) -> dict[str, str]:
     """The fields of a record as ``scontrol -o show`` prints it."""
     return dict(re.findall(r"(\S+?)=(\S*)", record))
@@ -279,7 +284,7 @@ class Cluster:
         left = [f"QEMU on {host}" for host in self.qemus(job)]
         for host in self.nodes:
             root = self.host_path(host, "/var/lib/rmsplugin")
-            left += [f"{host}: {path}" for path in root.rglob(f"vjob{job}-*")]
+            left += [f"{host}: {path}" for path in files_below(root) if path.name.startswith(f"vjob{job}-")]
             vms = self.ok("virsh", "-q", "list", "--all", "--name", host=host).split()
             taps = re.findall(r"^\d+: (vnet\d+)", self.ok("ip", "-o", "link", host=host), re.M)
             left += [f"{host}: domain {name}" for name in vms if name.startswith(f"vjob{job}-")]

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from e2e.cluster import Cluster
+from e2e.cluster import Cluster, files_below
 
 GATE = "vjobgate"
 LOOP = "#!/bin/sh\necho up\nwhile :; do sleep 1; done\n"
@@ -97,7 +97,7 @@ def nothing_left(cluster: Cluster, jobs: Collection[int]) -> None:
                  and known[str(job)]["state"] != "terminated"]  # fmt: skip
         for node in cluster.nodes:
             vms = cluster.ok("virsh", "-q", "list", "--all", "--name", host=node).split()
-            files = [path.name for path in cluster.host_path(node, "/var/lib/rmsplugin").rglob("vjob*")]
+            files = [path.name for path in files_below(cluster.host_path(node, "/var/lib/rmsplugin"))]
             names = {name for name in (*vms, *files) if (match := re.match(r"vjob(\d+)-", name))
                      and int(match[1]) in jobs}  # fmt: skip
             found += [f"{name} on {node}" for name in sorted(names)]

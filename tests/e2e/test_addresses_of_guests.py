@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from e2e.cluster import Cluster
 from e2e.engine_settings import configured
+from e2e.queued import wait_rooms
 from e2e.rooms import ledger
 
 pytestmark = pytest.mark.e2e
@@ -109,6 +110,7 @@ def test_nor_where_libvirt_filters(cluster: Cluster) -> None:
 
 def takes_none_until(cluster: Cluster, gone: str) -> int:
     """Attack from a VM, moved to and fro; a command on its node then takes the filter away. Returns its job."""
+    wait_rooms(cluster)  # a test before this one may have borrowed a node's
     job, victim = (cluster.sbatch(IDLE) for _ in range(2))
     for each in (job, victim):
         cluster.wait_output(each, "^up$")

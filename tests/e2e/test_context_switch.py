@@ -47,6 +47,7 @@ def test_a_counter_survives_suspend_resume_elsewhere_and_live_migration(cluster:
     assert home_node in ran_on, "another job ran in the room of the sleeping one"
     assert numbers(cluster.output(job)) == printed, "nothing is printed while it sleeps"
 
+    wait_rooms(cluster)
     cluster.wait_nodes()
     target = next(node for node in cluster.nodes if node != home_node)
     resumed = cluster.plugin("resume", str(job), "--to", target)
@@ -145,6 +146,7 @@ def test_a_lock_holds_against_vms_and_nodes_while_its_vm_sleeps_wakes_elsewhere_
     job = cluster.sbatch(HOLDS_A_LOCK)
     cluster.wait_output(job, "^held$")
     assert is_refused()
+    wait_rooms(cluster)
     born = cluster.vjob(job)["nodes"][0]
     second, third = [node for node in cluster.nodes if node != born][:2]
     assert cluster.plugin("suspend", str(job)).code == 0

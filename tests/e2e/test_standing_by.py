@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from contract.zookeeper_ensemble import JAR
-from e2e.cluster import PROGRAM, Cluster
+from e2e.cluster import PROGRAM, Cluster, files_below
 from e2e.engine_settings import configured
 from e2e.rooms import count, ended_whole, finish, wait_number
 
@@ -74,6 +74,7 @@ def test_vjobs_outlive_a_leader_that_is_killed_and_the_way_back_to_one_engine(
 
 def highest_epoch(cluster: Cluster) -> int:
     """The highest epoch that any node of the minicluster has obeyed."""
-    files = [path for node in cluster.nodes for path in cluster.host_path(node, "/var/lib").rglob(".epoch")]
+    places = [cluster.host_path(node, "/var/lib") for node in cluster.nodes]
+    files = [path for place in places for path in files_below(place) if path.name == ".epoch"]
     assert files, "no node has heard an epoch"
     return max(int(path.read_text()) for path in files)
