@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.vjob import VJobState
 
 Numbers = Mapping[str, float | int | str]
@@ -46,7 +47,7 @@ class ReasonCode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(ByFields):
     """The reason why a vjob is to be in a state: a code for programs, its numbers, and a sentence for people."""
 
     code: ReasonCode

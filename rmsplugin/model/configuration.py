@@ -113,17 +113,21 @@ class Configuration:
         Raises:
             InvalidConfigurationError: a VM or node of ``updates`` is unknown, or a location does not suit a VM's state.
         """
-        found = list(misplaced(updates, self.vm_by_name, self.node_by_name))
+        known = self.locations
+        moves = {name: at for name, at in updates.items() if name not in known or known[name] != at}
+        if not moves:
+            return self
+        found = list(misplaced(moves, self.vm_by_name, self.node_by_name))
         if found:
             raise InvalidConfigurationError(found)
-        changed = Configuration(self.nodes, self.vjobs, {**self.locations, **updates}, checked=True)
+        changed = Configuration(self.nodes, self.vjobs, {**known, **moves}, checked=True)
         # A plan of thousands of actions is applied step by step: deriving these values anew each time would be
         # quadratic.
         for name in _HANDED_ON:
             if name in self.__dict__:
                 changed.__dict__[name] = self.__dict__[name]
         if "used" in self.__dict__:
-            changed.__dict__["used"] = self._used_after(updates)
+            changed.__dict__["used"] = self._used_after(moves)
         return changed
 
     def _used_after(self, updates: Mapping[str, Location]) -> Mapping[str, Resources]:

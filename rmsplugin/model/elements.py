@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
@@ -32,14 +33,16 @@ class VMState(enum.StrEnum):
     SLEEPING = "sleeping"
     TERMINATED = "terminated"
 
-    @property
-    def holds_memory(self) -> bool:
-        """Whether a VM in this state has its memory on a node."""
-        return self in (VMState.RUNNING, VMState.PAUSED)
+    def __init__(self, word: str) -> None:
+        """Make the state of this word.
+
+        ``holds_memory``: whether a VM in this state has its memory on a node. A cycle asks of each VM many times.
+        """
+        self.holds_memory = word in ("running", "paused")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(ByFields):
     """A physical host for VMs, with the resources that they may take of it."""
 
     name: str
@@ -48,7 +51,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class VM:
+class VM(ByFields):
     """A virtual machine and its present demand."""
 
     name: str
@@ -56,7 +59,7 @@ class VM:
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class Location(ByFields):
     """The location of a VM: its host if it runs or is paused, its saved state's node (or ``SHARED``) if it sleeps."""
 
     state: VMState
@@ -95,7 +98,7 @@ def held(vm: VM, state: VMState) -> Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class VJob:
+class VJob(ByFields):
     """A virtualised job: VMs that are scheduled as a unit, with the facts that the decision needs.
 
     Times are durations, so that nothing here depends on a clock.
@@ -139,6 +142,12 @@ def original_vm(name: str) -> str:
     return name.partition(":")[2].rpartition("@")[0]
 
 
+#: The states of VMs, and that of their vjob: the first one in which any of its VMs is.
+_STATES_TO_LEAVE = tuple(
+    (state, VJobState(state)) for state in (VMState.TERMINATED, VMState.WAITING, VMState.RUNNING, VMState.PAUSED)
+)
+
+
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     """The state of a vjob; while its VMs differ (after a part of a plan), the state that it must leave first.
 
@@ -147,7 +156,7 @@ def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     counts as paused.
     """
     states = {locations[vm.name].state for vm in vjob.vms}
-    for state in (VMState.TERMINATED, VMState.WAITING, VMState.RUNNING, VMState.PAUSED):
+    for state, its in _STATES_TO_LEAVE:
         if state in states:
-            return VJobState(state)
+            return its
     return VJobState.SLEEPING

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(ByFields):
     """An amount of the two dimensions: CPUs, and memory in MiB."""
 
     cpus: float
