@@ -12,15 +12,14 @@ the vjob goes to another one in the next cycle (``refused``).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from rmsplugin.groups.choosing import Assigned, Queued, Shape, choose
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.summary import summaries
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, Node, NodeState, VJob
-from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.elements import SHARED, Location, Node, NodeState, VJob
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 #: By the name of a vjob, its group.
@@ -55,40 +54,52 @@ _HAVE_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
 
 def _queued(configuration: Configuration, groups: Sequence[Group]) -> Iterator[Queued]:
     """The vjobs as the choice of their groups sees them."""
-    homed, group_of = homes(configuration, groups), {host: group.name for group in groups for host in group.hosts}
+    group_of, locations = _groups_of_hosts(groups), configuration.locations
     for vjob in configuration.vjobs:
-        at = [(vm.demand, configuration.locations[vm.name]) for vm in vjob.vms]
+        shape = Shape.of([vm.demand for vm in vjob.vms], vjob.rules)
+        bound = vjob.lost or vjob.target not in (None, VJobState.RUNNING)
+        places = [locations[vm.name] for vm in vjob.vms]
+        if all(place.node is None for place in places):
+            yield Queued(vjob.name, shape, bound=bound)
+            continue
         held: dict[str, Resources] = {}
-        for demand, place in at:
+        for vm, place in zip(vjob.vms, places, strict=True):
             group = group_of.get(place.node or "")
             if group is not None:
-                held[group] = held.get(group, NOTHING) + demand
+                held[group] = held[group] + vm.demand if group in held else vm.demand
         yield Queued(
             vjob.name,
-            Shape.of((demand for demand, _ in at), vjob.rules),
-            homed.get(vjob.name),
+            shape,
+            _home(vjob, places, group_of),
             held,
-            has_memory=any(place.state.holds_memory for _, place in at),
+            has_memory=any(place.state.holds_memory for place in places),
             firm=configuration.state(vjob) is VJobState.RUNNING and _stays(vjob),
-            bound=vjob.lost or vjob.target not in (None, VJobState.RUNNING),
+            bound=bound,
         )
 
 
 def homes(configuration: Configuration, groups: Sequence[Group]) -> dict[str, str]:
     """The groups of vjobs that have memory or saved states on nodes, by the most of it; by the names of the vjobs."""
-    group_of = {host: group.name for group in groups for host in group.hosts}
-    found = {}
-    for vjob in configuration.vjobs:
-        held: Counter[str] = Counter()
-        saved: Counter[str] = Counter()
-        for vm in vjob.vms:
-            at = configuration.locations[vm.name]
-            if at.node is None or at.node == SHARED or at.node not in group_of:
-                continue
-            (held if at.state.holds_memory else saved)[group_of[at.node]] += max(1, vm.demand.memory_mib)
-        if held or saved:
-            found[vjob.name] = (held or saved).most_common(1)[0][0]
-    return found
+    group_of, locations = _groups_of_hosts(groups), configuration.locations
+    homed = ((vjob, _home(vjob, [locations[vm.name] for vm in vjob.vms], group_of)) for vjob in configuration.vjobs)
+    return {vjob.name: home for vjob, home in homed if home is not None}
+
+
+def _groups_of_hosts(groups: Sequence[Group]) -> dict[str, str]:
+    return {host: group.name for group in groups for host in group.hosts}
+
+
+def _home(vjob: VJob, places: Sequence[Location], group_of: Mapping[str, str]) -> str | None:
+    """The group that has most of the memory of a vjob whose VMs are at these places; else of its saved states."""
+    held: dict[str, int] = {}
+    saved: dict[str, int] = {}
+    for vm, at in zip(vjob.vms, places, strict=True):
+        if at.node is None or at.node == SHARED or at.node not in group_of:
+            continue
+        group, amounts = group_of[at.node], held if at.state.holds_memory else saved
+        amounts[group] = amounts.get(group, 0) + max(1, vm.demand.memory_mib)
+    amounts = held or saved
+    return max(amounts, key=amounts.__getitem__) if amounts else None
 
 
 def _takes_vms(node: Node) -> bool:

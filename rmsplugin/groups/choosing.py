@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.summary import Hole, NodeClass, Summary, vms_that_fit
@@ -17,8 +20,7 @@ from rmsplugin.model.rules import Rules, admit
 _NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Assigned:
+class Assigned(NamedTuple):
     """The group of a vjob.
 
     Attributes:
@@ -46,18 +48,35 @@ class Shape:
 
     @classmethod
     def of(cls, demands: Iterable[Resources], rules: Rules) -> Shape:
-        """The shape of a vjob with VMs of these demands."""
-        counts = Counter(demands)
-        if len(counts) == 1:
-            ((demand, count),) = counts.items()
-            return cls(((demand, count),), rules, Resources(demand.cpus * count, demand.memory_mib * count))
+        """The shape of a vjob with VMs of these demands; the same object for most of those that are alike."""
+        known = list(demands)
+        if known and known.count(known[0]) == len(known):
+            return _shape_of_alike(known[0], len(known), rules)
+        counts = Counter(known)
         vms = sorted(counts.items(), key=lambda each: (-each[0].memory_mib, -each[0].cpus))
         whole = (Resources(demand.cpus * count, demand.memory_mib * count) for demand, count in vms)
         return cls(tuple(vms), rules, sum(whole, NOTHING))
 
+    def __hash__(self) -> int:
+        """Equal shapes have equal hashes; computed once, for each vjob of a queue is looked up by its shape."""
+        return self._hash
 
-@dataclass(frozen=True)
-class Queued:
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.vms, self.rules))
+
+
+#: So many shapes of vjobs whose VMs are alike are remembered.
+_SHAPES = 4096
+
+
+@lru_cache(maxsize=_SHAPES)
+def _shape_of_alike(demand: Resources, count: int, rules: Rules) -> Shape:
+    whole = Resources(demand.cpus * count, demand.memory_mib * count)
+    return Shape(((demand, count),), rules, whole)
+
+
+class Queued(NamedTuple):
     """A vjob of the queue.
 
     Attributes:
@@ -73,7 +92,7 @@ class Queued:
     name: str
     shape: Shape
     home: str | None = None
-    held: Mapping[str, Resources] = field(default_factory=dict)
+    held: Mapping[str, Resources] = MappingProxyType({})
     has_memory: bool = False
     firm: bool = False
     bound: bool = False
@@ -216,7 +235,7 @@ class _Walk:
         if not able:
             return self._unable(vjob.shape)
         found = self._chosen(vjob, able)
-        return replace(found, chosen=len(able) > 1)
+        return found._replace(chosen=True) if len(able) > 1 else found
 
     def take_from_those_behind(self, vjob: Queued) -> None:
         """Take the demand of a vjob where its VMs are: none behind it in the queue has that, whoever makes way."""
