@@ -10,6 +10,7 @@ from scenarios.world import World
 
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.engine.assess.members import KeptMembers
 from rmsplugin.engine.ledger.rows import StepState, VJobRow
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
@@ -149,6 +150,17 @@ class Watch:
             late = step.state is StepState.PLANNED and world.time - plan.time > bound_s
             assert not late, f"step {step} of {plan} is overdue"
         self._asks_only_for_its_own()
+        self._assesses_as_anew()
+
+    def _assesses_as_anew(self) -> None:
+        """What is kept of VMs from assessment to assessment is what an engine that has just begun would find."""
+        switch, seen = self._world.switch, self._world.cycle.seen
+        if seen is None:
+            return
+        kept, found = switch._members, switch.assess(seen, ())
+        switch._members = KeptMembers(self._world.context.settings)
+        anew, switch._members = switch.assess(seen, ()), kept
+        assert found == anew, "an assessment with what was kept differs from one without"
 
     def _agrees(self, vjob: VJobRow) -> None:
         """I4: all VMs of a vjob are in its state."""

@@ -14,15 +14,15 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
+from rmsplugin.engine.assess.members import KeptMembers, New, Placed
 from rmsplugin.engine.assess.newcomers import free_addresses
 from rmsplugin.engine.assess.queue import (
     Waiting,
     allowed_hosts,
+    new_booked_mib,
     objection,
     queue_key,
-    ready_demands,
     ready_hosts,
-    ready_vms,
     without,
 )
 from rmsplugin.engine.capacity.capacity import Capacities
@@ -40,15 +40,8 @@ from rmsplugin.engine.observe.rooms import RoomState, vm_hosts
 from rmsplugin.engine.observe.strays import stray_nodes
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
+from rmsplugin.model.elements import VM, sleeping_on
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.model.vm_phase import VMPhase
-
-#: States in which a vjob gives back the resources of its VMs.
-_GOES = (VJobState.SUSPENDING, VJobState.STOPPING)
-
-#: States in which a vjob's VMs, on their hosts, compute nothing. They compute nothing after the end of its script, too.
-_HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 
 
 @dataclass(frozen=True)
@@ -82,6 +75,7 @@ def assess(
     queue: Sequence[Waiting],
     busy: Collection[int],
     closed: Collection[str] = (),
+    members: KeptMembers | None = None,
 ) -> Assessment:
     """Assess what was seen, with the ledger as it is now.
 
@@ -93,8 +87,10 @@ def assess(
         queue: the vjobs that may start or be resumed, as far as the RMS and they themselves are concerned.
         busy: job ids of the vjobs that have an operation under way.
         closed: nodes whose rooms have just been given back.
+        members: keeps the VMs of vjobs for the next assessment; None: nothing is kept.
     """
-    return _Assessor(capacities, capabilities, memory_care, seen, busy, closed).assess(queue)
+    members = members or KeptMembers(capacities.settings)
+    return _Assessor(capacities, capabilities, memory_care, seen, busy, closed, members).assess(queue)
 
 
 class _Assessor:
@@ -108,6 +104,7 @@ class _Assessor:
         seen: Observation,
         busy: Collection[int],
         closed: Collection[str],
+        members: KeptMembers,
     ) -> None:
         settings, ledger = capacities.settings, capacities.ledger
         self._settings = settings
@@ -118,6 +115,7 @@ class _Assessor:
         self._seen = seen
         self._busy = busy
         self._closed = closed
+        self._members = members
         self._leaving = leaving_nodes(settings, seen)
         self._unclean = {node for node, _ in ledger.nodes.left_behind()} | stray_nodes(ledger, seen)
         self._resting = ledger.failures.resting()
@@ -148,6 +146,7 @@ class _Assessor:
                 job = self._jobs.get(vjob.job_id)
                 priority = priority_of(seen, vjob, job)
                 found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
+        self._members.retain(known | {facts.name for _, facts in found})
         found.sort(key=lambda each: each[0])
         return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
 
@@ -188,20 +187,13 @@ class _Assessor:
     def _ready(self, waiting: Waiting) -> VJobFacts:
         """A vjob that may start, or be resumed."""
         job, row = waiting.job, waiting.sleeping
-        vms = ready_vms(waiting, self._vms.get(row.job_id, ()) if row is not None else ())
-        places = {name: WAITING if vm is None else sleeping_on(vm.image_node) for name, vm in vms.items()}
-        demands = ready_demands(self._capacities, self._seen, waiting, vms)
+        rows = self._vms.get(row.job_id, ()) if row is not None else ()
         promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
         return VJobFacts(
             name=job.display_id,
-            vms=Members(
-                VMFacts(
-                    VM(name, demands[name]), at, frozenset(), promise.will_hold(name, "") if promise else frozenset()
-                )
-                for name, at in places.items()
-            ),
-            nodes=ready_hosts(self._settings, self._seen, waiting, vms.values(), self._resting),
+            vms=self._ready_members(waiting, rows, promise),
+            nodes=ready_hosts(self._settings, self._seen, waiting, rows, self._resting),
             unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),
@@ -211,6 +203,22 @@ class _Assessor:
             waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
             weight=self._weight(waiting.priority, job, row),
             user=job.user,
+        )
+
+    def _ready_members(self, waiting: Waiting, rows: Sequence[VMRow], promise: Promise | None) -> Members:
+        """The VMs of a vjob that may start, which are still to be made; or that may be resumed, with saved states."""
+        row, name = waiting.sleeping, waiting.job.display_id
+        if row is None:
+            large_mib, small_mib = new_booked_mib(self._capacities, self._seen, waiting)
+            return self._members.new(New(name, waiting.geometry, large_mib, small_mib, promise))
+        return Members(
+            VMFacts(
+                VM(vm.name, self._capacities.booked(self._seen, row, vm)),
+                sleeping_on(vm.image_node),
+                frozenset(),
+                promise.will_hold(vm.name, "") if promise else frozenset(),
+            )
+            for vm in rows
         )
 
     def _hosted(self, vjob: VJobRow, job: RmsJob | None, *, goes_on: bool = False) -> VJobFacts:
@@ -224,7 +232,7 @@ class _Assessor:
         ran_s = self._ran_s(vjob, job)
         return VJobFacts(
             name=vjob.display_id,
-            vms=Members(self._vm(vjob, vm, promise, ended) for vm in vms),
+            vms=self._members.placed(vjob.display_id, self._placed(vjob, vms, promise, ended=ended)),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
             preemptible=preemptible and suspend and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
@@ -237,18 +245,10 @@ class _Assessor:
             user=vjob.user,
         )
 
-    def _vm(self, vjob: VJobRow, vm: VMRow, promise: Promise | None, ended: bool) -> VMFacts:
-        holds = frozenset({vm.host, vm.destination} - {""})
-        still = vjob.state in _HOLDS_STILL or is_ending(vjob, self._seen.taken)
-        here = paused_on if still else running_on
-        asleep = vm.phase in (VMPhase.SAVED, VMPhase.MOVING)
-        location = sleeping_on(vm.image_node) if asleep else here(vm.host) if vm.host else WAITING
-        ends = "" if promise is None and vjob.state in _GOES else vm.destination or vm.host
-        will_hold = frozenset({ends} - {""}) if promise is None else promise.will_hold(vm.name, ends)
-        will_hold = frozenset() if ended else will_hold
-        computes = vjob.state is VJobState.UNPAUSING
-        computes = computes or (promise is not None and promise.kind is OperationKind.UNPAUSE)
-        return VMFacts(VM(vm.name, self._capacities.booked(self._seen, vjob, vm)), location, holds, will_hold, computes)
+    def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
+        observed = tuple(self._capacities.observed(self._seen, vjob, vm) for vm in vms)
+        ending = is_ending(vjob, self._seen.taken)
+        return Placed(tuple(vms), observed, vjob.geometry, vjob.state, ending, ended, promise)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = frozenset(vm.host for vm in vms if vm.host)

@@ -12,7 +12,6 @@ from rmsplugin.engine.capacity.capacity import Capacities, demand_of_new
 from rmsplugin.engine.capacity.observed_memory import expected_booked_mib
 from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.ledger.failures import Resting
-from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Allowed, Observation
 from rmsplugin.engine.observe.rooms import hosts_of
@@ -109,20 +108,23 @@ def ready_demands(
     capacities: Capacities, seen: Observation, waiting: Waiting, vms: Mapping[str, VMRow | None]
 ) -> dict[str, Resources]:
     """The resources that a waiting vjob's VMs will demand, by name; if it sleeps, as they did when they were saved."""
-    row, geometry = waiting.sleeping, waiting.geometry
+    row, geometry, settings = waiting.sleeping, waiting.geometry, capacities.settings
     if row is not None:
         return {name: capacities.booked(seen, row, vm) for name, vm in vms.items() if vm is not None}
-    large, small = (
-        _asked_for(capacities.settings, capacities.ledger, seen, waiting, index) for index in (0, geometry.vms - 1)
-    )
+    large_mib, small_mib = new_booked_mib(capacities, seen, waiting)
+    large = demand_of_new(settings, geometry, 0, large_mib)
+    small = demand_of_new(settings, geometry, geometry.vms - 1, small_mib)
     return {name: large if index < geometry.large else small for index, name in enumerate(vms)}
 
 
-def _asked_for(settings: Settings, ledger: Ledger, seen: Observation, waiting: Waiting, index: int) -> Resources:
-    """The resources that a VM of a waiting vjob will demand, if the VM is still to be made."""
+def new_booked_mib(capacities: Capacities, seen: Observation, waiting: Waiting) -> tuple[int | None, int | None]:
+    """The memory to be booked for the first and for the last VM of a vjob that has none; None: all that it requests."""
     job, geometry = waiting.job, waiting.geometry
-    expected = expected_booked_mib(settings, ledger, seen, job, job.name, geometry, index)
-    return demand_of_new(settings, geometry, index, expected)
+
+    def booked_mib(index: int) -> int | None:
+        return expected_booked_mib(capacities.settings, capacities.ledger, seen, job, job.name, geometry, index)
+
+    return booked_mib(0), booked_mib(geometry.vms - 1)
 
 
 def ready_hosts(

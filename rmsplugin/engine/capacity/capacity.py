@@ -25,6 +25,10 @@ from rmsplugin.settings import Settings
 _SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
 
 
+#: The CPUs, and the memory in MiB, to be booked for a VM as it was observed; None: those that were requested.
+Observed = tuple[float | None, int | None]
+
+
 @dataclass(slots=True)
 class HostCapacity:
     """One VM host."""
@@ -47,10 +51,14 @@ def demand_of_new(settings: Settings, geometry: Geometry, index: int, observed_m
 
 
 def demand(
-    settings: Settings, vjob: VJobRow, vm: VMRow, observed_cpus: float | None = None, observed_mib: int | None = None
+    settings: Settings,
+    geometry: Geometry,
+    vm: VMRow,
+    observed_cpus: float | None = None,
+    observed_mib: int | None = None,
 ) -> Resources:
     """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
-    size = Resources(vjob.geometry.cpus_of(vm.idx), vm.memory_mib)
+    size = Resources(geometry.cpus_of(vm.idx), vm.memory_mib)
     return vm_demand(size, settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
 
 
@@ -80,8 +88,12 @@ class Capacities:
 
         Where nothing may be suspended, the requested CPUs are booked.
         """
+        return demand(self.settings, vjob.geometry, vm, *self.observed(seen, vjob, vm))
+
+    def observed(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> Observed:
+        """What decides, besides the request and the settings, the resources that are ``booked`` for a VM."""
         cpus = self.observed_cpus(vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-        return demand(self.settings, vjob, vm, cpus, booked_mib(self.settings, seen, vjob, vm))
+        return cpus, booked_mib(self.settings, seen, vjob, vm)
 
     def hosts(self, seen: Observation, among: Collection[str] | None = None) -> dict[str, HostCapacity]:
         """The capacity of each VM host, by name, in the RMS's order; only of those ``among`` these, if they are given.

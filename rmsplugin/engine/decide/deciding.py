@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rmsplugin.decision.outgrown import bearable
-from rmsplugin.decision.result import Decision
 from rmsplugin.engine.assess.assess import Assessment
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.assess.rooms_wanted import RoomAhead
@@ -20,6 +18,7 @@ from rmsplugin.engine.decide.grouping import Asking, Grouping, Switches
 from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
+from rmsplugin.engine.decide.telling import Telling
 from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
@@ -29,19 +28,12 @@ from rmsplugin.groups.forming import Formed
 from rmsplugin.groups.proposing import Memory
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposer.proposer import Proposed
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.quiet import Quiet
 from rmsplugin.settings import Settings
-
-#: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
-_TOLD_PART, _TOLD_S = 0.1, 10.0
-#: So many reasons are recorded in one transaction: tens of thousands may change at once, and requests wait for it.
-_TOLD_AT_ONCE = 500
-_TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
 
 
 class Proposes(Protocol):
@@ -73,6 +65,7 @@ class Found:
 
     Attributes:
         assessment: the assessment for which it was made.
+        source: its configuration, with what nodes have to bear.
         prepared: a proposal that the checker accepts, with its steps; or why there is none.
         left_out: by display id, vjobs about which nothing is decided, as they have a room soon; and why, in a sentence.
         seconds: how long the proposals took.
@@ -81,6 +74,7 @@ class Found:
     """
 
     assessment: Assessment
+    source: Configuration
     prepared: Prepared
     left_out: Mapping[str, str]
     seconds: float = 0.0
@@ -118,7 +112,7 @@ class Deciding:
         self._memory = Memory()
         self.groups: DecidedGroups | None = None  # of the last cycle that decided
         self._fault = ""
-        self._told: dict[int, float] = {}  # by job id, when a waiting vjob was told its reason
+        self._telling = Telling(ledger, clock)
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -145,7 +139,7 @@ class Deciding:
         asking = Asking(self._grouping.of(seen.rms), self._settings, self._proposes.propose, self._memory)
         prepared = prepare(source, parameters, asking.ask)
         groups = DecidedGroups(asking.formed, source, asking.assignment)
-        return Found(assessment, prepared, left_out, asking.seconds, asking.memory, groups)
+        return Found(assessment, source, prepared, left_out, asking.seconds, asking.memory, groups)
 
     def _assess(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
@@ -183,7 +177,7 @@ class Deciding:
         if pause is not None:
             self._switch.skip_planned(f"paused by {pause.by}")
             paused = f"context switches, starts and resumes are paused by {pause.by}"
-            self._tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
+            self._telling.tell(queue, {waiting.job.display_id: paused for waiting in queue}, None, None, report)
             configuration = self._switch.assess(seen, queue).configuration
             self.groups = DecidedGroups(self._grouping.of(seen.rms), configuration, {})
             return configuration
@@ -194,7 +188,7 @@ class Deciding:
         self._note(found, report)
         self._note_quiet(found.prepared.parameters.quiet)
         proposal = found.prepared.proposal
-        self._tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
+        self._telling.tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
         if proposal is None:
             return found.assessment.configuration
         self._relief.remember(proposal.remedy)
@@ -203,7 +197,7 @@ class Deciding:
             self._ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, _without(queue, found.left_out), found, proposal, report)
-        return proposal.decided_about(bearable(found.assessment.configuration)).with_locations(proposal.target)
+        return proposal.decided_about(found.source).with_locations(proposal.target)
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport
@@ -253,55 +247,6 @@ class Deciding:
             error=error,
             ended=0.0,
         )
-
-    def _tell(
-        self,
-        queue: Sequence[Waiting],
-        left_out: Mapping[str, str],
-        assessment: Assessment | None,
-        decision: Decision | None,
-        report: CycleReport,
-    ) -> None:
-        """Give every vjob that goes on waiting its reason."""
-        ledger = self._ledger
-        rows = {vjob.display_id: vjob for vjob in ledger.vjobs()}
-        now, told = self._clock.now(), self._told
-        self._told = {}
-        reasons: dict[int, str] = {}
-        for waiting in queue:
-            name = waiting.job.display_id
-            reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
-            if decision is not None and name in decision.states and not reason:
-                if decision.states[name] is VJobState.RUNNING:
-                    continue
-                reason = decision.reasons[name].sentence
-            report.waiting += 1
-            row = rows.get(name)  # elements of an array that were not split off have no row
-            if row is None or not reason:
-                continue
-            told_at = told.get(row.job_id, 0.0)
-            fresh = now - told_at < max(_TOLD_S, _TOLD_PART * (now - row.submitted))
-            if row.reason == reason or (fresh and _alike(row.reason, reason)):
-                self._told[row.job_id] = told_at
-            else:
-                self._told[row.job_id] = now
-                reasons[row.job_id] = reason
-            if len(reasons) >= _TOLD_AT_ONCE:
-                self._record(reasons)
-                reasons = {}
-        self._record(reasons)
-
-    def _record(self, reasons: Mapping[int, str]) -> None:
-        """Record why vjobs wait, by job id, in one transaction."""
-        if reasons:
-            with self._ledger.transaction():
-                for job_id, reason in reasons.items():
-                    self._ledger.update_vjob(job_id, reason=reason)
-
-
-def _alike(reason: str, other: str) -> bool:
-    """Whether two reasons differ only in the time of a wait."""
-    return _TIMES.sub("", reason) == _TIMES.sub("", other)
 
 
 def _without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:

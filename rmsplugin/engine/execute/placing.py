@@ -178,7 +178,7 @@ class Placing:
 
     def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         others = [vm for vm in vms if not vm.observed]
-        self._make_room(seen, [(hosts[vm.name], demand(self._settings, vjob, vm).memory_mib) for vm in others])
+        self._make_room(seen, [(hosts[vm.name], demand(self._settings, vjob.geometry, vm).memory_mib) for vm in others])
 
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
@@ -405,7 +405,7 @@ class Placing:
 
         A paused VM is taken as it is.
         """
-        full = demand(self._settings, vjob, vm, observed_mib=booked_mib(self._settings, seen, vjob, vm))
+        full = demand(self._settings, vjob.geometry, vm, observed_mib=booked_mib(self._settings, seen, vjob, vm))
         return VM(vm.name, held(vjob, full, self._clock.now()))
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from rmsplugin.decision.outgrown import bearable
 from rmsplugin.engine.assess.assess import Assessment, assess
+from rmsplugin.engine.assess.members import KeptMembers
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
@@ -79,6 +80,7 @@ class Switch:
         self._lock = threading.RLock()
         self._seen: Observation | None = None
         self._queue: Mapping[str, Waiting] = {}
+        self._members = KeptMembers(context.settings)
         self._closed = False
 
     def close(self) -> None:
@@ -95,9 +97,8 @@ class Switch:
     def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
         """Assess what can be decided about now."""
         busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
-        return assess(
-            self._capacities, self._capabilities, self._memory_care, seen, queue, busy, self._placing.closed(seen)
-        )
+        closed = self._placing.closed(seen)
+        return assess(self._capacities, self._capabilities, self._memory_care, seen, queue, busy, closed, self._members)
 
     def apply(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.settings import Settings
 
@@ -19,6 +21,7 @@ def may_suspend(rms: RmsSnapshot, partition: str) -> bool:
     return found is not None and switches(found.preempt_mode)
 
 
+@cache
 def switches(preempt_mode: str) -> bool:
     """Whether a partition's PreemptMode switches context switches on."""
     return bool({"SUSPEND", "REQUEUE"} & set(preempt_mode.upper().split(",")))

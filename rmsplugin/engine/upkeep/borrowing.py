@@ -111,10 +111,10 @@ class Borrowing:
 
     def _occupied(self, seen: Observation) -> set[str]:
         """Nodes with our VMs on them, or about to come; and nodes with saved states that have to leave first."""
-        found = {node for node, vms in seen.vms.items() for name in vms if parse_vm_name(name) is not None}
+        found = {node for node, vms in seen.vms.items() if any(parse_vm_name(name) is not None for name in vms)}
         live = self._ledger.live_vms()
-        for vm in live:
-            found |= {vm.host, vm.destination}
+        found.update(vm.host for vm in live)
+        found.update(vm.destination for vm in live)
         unsafe = unsafe_stores(self._settings, seen)
         sleeping = {vjob.job_id for vjob in self._ledger.vjobs() if vjob.state is VJobState.SLEEPING}
         found |= {vm.image_node for vm in live if vm.job_id in sleeping} & unsafe
