@@ -81,7 +81,7 @@ class MemoryDemand:
         reached = sample.time_s - window_s
         # The last sample before the window is kept, too: it tells the working set at the window's beginning.
         recent = (*(each for each, then in pairwise((*self.recent, sample)) if then.time_s > reached), sample)
-        seen = replace(self, recent=recent)
+        seen = MemoryDemand(self.size_mib, self.mib, recent)
         needed = self._needed(sample)
         if needed > self.mib:
             return replace(seen, mib=needed)

@@ -150,9 +150,10 @@ class _Walk:
         """Find the running vjobs that nothing protects."""
         running = self.room.names
         self.of_tier = replace(self.parameters, exempt_tier=-math.inf, pressed=frozenset())
-        ready = [vjob.priority for vjob in self.draft.others if vjob.name not in running]
+        ready = (vjob.priority for vjob in self.draft.others if vjob.name not in running)
+        highest = max(ready, default=-math.inf)
         musts = [v for v in self.draft.musts if self.draft.reasons[v.name].code is ReasonCode.EXEMPT]
-        self.exempt = [v for v in musts if v.preemptible and v.priority < max(ready, default=v.priority)]
+        self.exempt = [v for v in musts if v.preemptible and v.priority < highest]
         self.candidates = {v.name: v for v in self.draft.others if v.name in running and v.preemptible}
 
     def walk(self, running: set[str]) -> None:

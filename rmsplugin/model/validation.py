@@ -8,13 +8,12 @@ from dataclasses import dataclass
 
 from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.rules import Rule
 from rmsplugin.model.vjob import VJobState
 
 Place = tuple[str | int, ...]
 
-#: Restrictions that were found sound: of a thousand vjobs, most name the same 5,000 nodes, which are checked once.
-_Sound = set[Rule]
+#: Rules that were found sound, by identity: of a thousand vjobs, most share those about the same 5,000 nodes.
+_Sound = set[int]
 
 #: States in which a VM, or its saved state, is on a node.
 _ON_NODES = (VMState.RUNNING, VMState.PAUSED, VMState.SLEEPING)
@@ -75,9 +74,11 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
     vms: set[str] = set()
     sound: _Sound = set()
     for j, vjob in enumerate(queue):
-        yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
+        if not vjob.name or vjob.name in vjobs:
+            yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
         vjobs.add(vjob.name)
-        yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
+        if not (_are_numbers(vjob) and id(vjob.rules) in sound):
+            yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
         names = {vm.name for vm in vjob.vms}
         is_new = len(names) == len(vjob.vms) and "" not in names and vms.isdisjoint(names)
         if is_new and _are_sound(vjob, fine, locations, there):
@@ -128,15 +129,27 @@ def _amounts(amount: Resources, place: Place) -> Iterator[Problem]:
         )
 
 
+def _are_numbers(vjob: VJob) -> bool:
+    """Whether a vjob has VMs, and its numbers are within their bounds, as those of most are; not so a NaN."""
+    limit_s, state_s = vjob.time_limit_s, vjob.state_s
+    return (
+        bool(vjob.vms)
+        and (limit_s is None or 0 < limit_s < math.inf)
+        and (state_s is None or 0 <= state_s < math.inf)
+        and 0 <= vjob.ran_s < math.inf
+        and 0 <= vjob.waited_s < math.inf
+        and 0 < vjob.weight < math.inf
+    )
+
+
 def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Place) -> Iterator[Problem]:
     if not vjob.vms:
         yield Problem((*place, "vms"), f"vjob {vjob.name!r} has no VM; it needs at least one")
-    for rule in vjob.rules:
-        if rule not in sound:
-            faults = [Problem((*place, key), message) for key, message in rule.faults(nodes)]
-            if not faults:
-                sound.add(rule)
-            yield from faults
+    if id(vjob.rules) not in sound:
+        faults = [Problem((*place, key), message) for rule in vjob.rules for key, message in rule.faults(nodes)]
+        if not faults:
+            sound.add(id(vjob.rules))
+        yield from faults
     if vjob.time_limit_s is not None and not (math.isfinite(vjob.time_limit_s) and vjob.time_limit_s > 0):
         yield Problem((*place, "time_limit_s"), f"must be a number of seconds above 0, not {vjob.time_limit_s}")
     for key, seconds in (("ran_s", vjob.ran_s), ("state_s", vjob.state_s), ("waited_s", vjob.waited_s)):

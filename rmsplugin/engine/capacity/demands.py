@@ -21,8 +21,6 @@ The ledger has the present demand of each VM. Memory has only the values that th
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.platform.base import VMPower, VMStatistics
@@ -81,7 +79,6 @@ class Demands:
         ledger = self._ledger
         vms = ledger.live_vms()
         vjobs = ledger.vjobs_among({vm.job_id for vm in vms})
-        nodes = _nodes_of_vms(seen)
         waiting = self._bounds.waiting
         runs, changes = {}, []
         for vm in vms:
@@ -90,7 +87,7 @@ class Demands:
                 continue
             before = run = self._known_run(vjob, vm)
             if vjob.state is VJobState.RUNNING and vjob.state_since < seen.taken:
-                run = self._after(before, seen, vm.name, nodes.get(vm.name, set()))
+                run = self._after(before, seen, vm.name)
                 if vm.name in waiting:
                     run = replace(run, memory=replace(run.memory, mib=run.memory.size_mib, recent=()))
             if run.demands != before.demands:
@@ -118,8 +115,9 @@ class Demands:
             memory = replace(memory, mib=min(vm.memory_demand_mib, memory.mib))
         return _Run(began, cpu, memory, recorded)
 
-    def _after(self, run: _Run, seen: Observation, name: str, nodes: set[str]) -> _Run:
+    def _after(self, run: _Run, seen: Observation, name: str) -> _Run:
         """The run, continued by the sample of the VM if it was seen on just one node."""
+        nodes = seen.where(name)
         if len(nodes) != 1:
             return run
         (node,) = nodes
@@ -139,16 +137,7 @@ class Demands:
         if working_set_mib is not None:
             memory = memory.after(MemorySample(time_s, working_set_mib), window_s)
         said = (statistics.guest_said_s, statistics.memory_current_kib)
-        return replace(run, cpu=cpu, memory=memory, said=said, reads=reads or run.reads)
-
-
-def _nodes_of_vms(seen: Observation) -> Mapping[str, set[str]]:
-    """The nodes on which each VM was seen."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for node, vms in seen.vms.items():
-        for name in vms:
-            found[name].add(node)
-    return found
+        return _Run(run.began, cpu, memory, run.recorded, run.node, said, reads or run.reads)
 
 
 def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, window_s: float) -> CpuDemand:

@@ -21,7 +21,8 @@ class Sightings:
 
     def seen(self, vm: str, nodes: Iterable[str], time: float) -> None:
         """The VM was seen on these nodes at ``time``, in seconds since the epoch."""
-        self._last.update({(vm, node): time for node in nodes})
+        for node in nodes:
+            self._last[vm, node] = time
 
     def retain(self, vms: Collection[str]) -> None:
         """Forget all VMs but these."""

@@ -177,6 +177,11 @@ class Executor:
         with self._lock:
             return set(self._tasks)
 
+    def is_busy(self, job_id: int) -> bool:
+        """Whether the vjob has an operation under way."""
+        with self._lock:
+            return job_id in self._tasks
+
     def yielding(self) -> set[int]:
         """Job ids of the vjobs whose operation under way is a checkpoint, which makes way for any other."""
         with self._lock:

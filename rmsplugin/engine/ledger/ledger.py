@@ -393,7 +393,7 @@ class Ledger:
 
     def addresses(self) -> set[str]:
         """The addresses that VMs have, and those of other groups; no other VM gets one of them."""
-        return {row["address"] for row in self._rows("select address from vms")} | self.claims.others()
+        return {vm.address for vms in self._all_vms().values() for vm in vms} | self.claims.others()
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""

@@ -112,6 +112,8 @@ class MissingVMs:
         for vm in vms:
             self._sightings.seen(vm.name, seen.where(vm.name), seen.taken)
         absent = [vm for vm in vms if not seen.where(vm.name)]
+        if not absent:
+            return []
         missing = [vm for vm in absent if vm.host in seen.vms]
         for vm in missing:
             self._now[vm.name] = self._before.get(vm.name, seen.taken)

@@ -119,7 +119,7 @@ class Following:
             self._executor.cancel(vjob.job_id, "its job has ended")
         if vjob.state_since >= seen.taken:
             return None  # the vjob changed after the first look
-        if vjob.job_id in busy | self._executor.busy():
+        if vjob.job_id in busy or self._executor.is_busy(vjob.job_id):
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # the vjob is changing
         directive = self._directive(seen, vjob, vms, gone, jobs)
@@ -159,7 +159,8 @@ class Following:
             lost,
             self._states.unknown(vms, bool(missing), job, lost),
             seen.running(vms) if vjob.state is VJobState.PAUSED else (),
-            stands_still(self._clock, self._signs, self._suspensions, seen, vjob, job),
+            vjob.state is VJobState.RUNNING
+            and stands_still(self._clock, self._signs, self._suspensions, seen, vjob, job),
         )
         if directive is None:
             return None

@@ -26,7 +26,14 @@ from rmsplugin.model.elements import (
 )
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
-from rmsplugin.model.validation import LEGAL_TARGETS, MOST_CPUS, MOST_MEMORY_MIB, InvalidConfigurationError, json_path
+from rmsplugin.model.validation import (
+    LEGAL_TARGETS,
+    MOST_CPUS,
+    MOST_MEMORY_MIB,
+    InvalidConfigurationError,
+    json_path,
+    problems,
+)
 from rmsplugin.model.vjob import VJobState
 
 N1 = Node("n1", Resources(2, 4096))
@@ -259,3 +266,16 @@ def test_no_legal_target_throws_a_saved_state_away_or_wakes_the_dead() -> None:
         assert VJobState.WAITING not in LEGAL_TARGETS[state]
     assert VJobState.PAUSED not in LEGAL_TARGETS[VJobState.SLEEPING]  # its memory is on disk
     assert LEGAL_TARGETS[VJobState.TERMINATED] == {VJobState.TERMINATED}
+
+
+@pytest.mark.parametrize("key", ["time_limit_s", "ran_s", "state_s", "waited_s", "weight"])
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_a_number_out_of_bounds_is_refused_of_a_vjob_like_one_that_is_sound(key: str, value: float) -> None:
+    rules = allowing(frozenset({"n1"}))
+    first, second = (VJob(name, (VM(f"{name}0", Resources(1, 512)),), rules=rules) for name in "ab")
+    found = problems(
+        (Node("n1", Resources(4, 4096)),),
+        (first, replace(second, **{key: value})),
+        {"a0": WAITING, "b0": WAITING},
+    )
+    assert [problem.place for problem in found] == [("vjobs", 1, key)]
