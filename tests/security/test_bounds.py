@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
@@ -215,19 +216,18 @@ def test_what_anybody_can_cause_is_logged_once_a_minute_with_a_count(caplog: pyt
 def test_requests_without_a_credential_do_not_fill_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory())
         munged = Munged(Path(name))
+        stack.callback(munged.stop)
         serve_over_munge(munged, monkeypatch)
         served = Served(Path(name), tcp=True)
-        try:
-            for _ in range(50):
-                connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
-                connection.request("GET", "/v1/status")
-                assert connection.getresponse().status == 401
-                connection.close()
-        finally:
-            served.close()
-            munged.stop()
+        stack.callback(served.close)
+        for _ in range(50):
+            connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=PATIENCE_S)
+            connection.request("GET", "/v1/status")
+            assert connection.getresponse().status == 401
+            connection.close()
     assert sum("refused a request" in record.getMessage() for record in caplog.records) == 1
 
 

@@ -27,6 +27,13 @@ class Munged:
             stdout=self._log,
             stderr=self._log,
         )
+        try:
+            self._wait_for_socket(directory)
+        except BaseException:
+            self.stop()  # whoever made it does not have it
+            raise
+
+    def _wait_for_socket(self, directory: Path) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not Path(self.socket).exists():
             assert self._process.poll() is None, (directory / "munged.log").read_text()
