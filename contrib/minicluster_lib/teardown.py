@@ -116,6 +116,16 @@ def check_removable(directory: Path) -> None:
         raise RefusedError(f"{directory} is not the directory of a minicluster (it lacks {MARKER}): left alone")
 
 
+def check_ours(directory: Path) -> None:
+    """Refuse where processes of a cluster of this name run, and none has its files here: it is another root's."""
+    if not (directory / MARKER).exists() and (found := members(directory)):
+        raise RefusedError(
+            f"{len(found)} processes of a minicluster in {directory} run, but its files are not there: it is one of "
+            "another root (chroot), or they were removed by hand. Take another --dir, or end them with: "
+            f"minicluster down --dir {directory}"
+        )
+
+
 def remove_files(directory: Path, *, keep_logs: bool = False) -> None:
     """Remove the cluster's directory."""
     if not directory.exists():

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from zlib import crc32
 
 from try_release_lib import inside, root
 
@@ -43,11 +44,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _commands(program: str | None, arguments: list[str]) -> list[list[str]]:
+def _commands(program: str | None, arguments: list[str], place: root.Place) -> list[list[str]]:
     if program == "shell":
         return [["bash", *arguments]]
-    tests, quickstart = ["contrib/run-tests", *arguments], ["contrib/quickstart", "--down-after", *arguments]
+    # Processes of a minicluster are known by the name of its directory, in whichever root that is: one of this
+    # machine's, or of another release's, must not have the same.
+    own = f"/var/tmp/rmsplugin-minicluster-{place.release}-{crc32(bytes(place.directory.resolve())):08x}"
     # Nothing survives this program, so the cluster is taken down where it can be seen.
+    quickstart = ["contrib/quickstart", "--down-after", "--dir", own, *arguments]
+    tests = ["contrib/run-tests", *arguments]
     return {None: [tests, quickstart], "run-tests": [tests], "quickstart": [quickstart]}[program]
 
 
@@ -61,7 +66,7 @@ def _run(arguments: argparse.Namespace, place: root.Place) -> int:
         place.make(arguments.mirror)
         place.take_settings(arguments.mirror)
         place.take_checkout()
-        return _run_each(place, arguments.release, _commands(arguments.program, arguments.arguments))
+        return _run_each(place, arguments.release, _commands(arguments.program, arguments.arguments, place))
 
 
 def _run_each(place: root.Place, release: str, commands: list[list[str]]) -> int:

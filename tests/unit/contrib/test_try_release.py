@@ -144,3 +144,15 @@ def test_each_program_is_told_its_own_exit_status_and_the_caller_that_one_failed
         "try-release: trixie: quickstart",
         "try-release: trixie: quickstart: exit status 0",
     ]
+
+
+def test_a_quickstart_of_another_release_or_root_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    def directory(place: root.Place) -> str:
+        [command] = cli._commands("quickstart", [], place)
+        return command[command.index("--dir") + 1]
+
+    places = [
+        root.Place(tmp_path / name, release) for name, release in (("a", "trixie"), ("b", "trixie"), ("c", "sid"))
+    ]
+    assert len({"/var/tmp/rmsplugin-minicluster", *map(directory, places)}) == 4
+    assert directory(places[0]) == directory(root.Place(tmp_path / "a", "trixie"))
