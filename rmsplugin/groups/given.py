@@ -58,11 +58,11 @@ class Given:
             vjobs=self.vjobs if vjobs is None else vjobs,
         )
 
-    def begun(self, epoch: int, serial: int = 0) -> Given:
-        """The first one of the next leader; ``serial``: how often that leader has begun with another one already."""
+    def begun(self, epoch: int) -> Given:
+        """The first one of the next leader."""
         if epoch <= self.epoch:
             raise RefusedError(f"a leader of epoch {epoch} does not go on from one of epoch {self.epoch}")
-        return replace(self, epoch=epoch, serial=serial)
+        return replace(self, epoch=epoch, serial=0)
 
     def of_group(self, name: str) -> frozenset[int]:
         """The job ids of the vjobs that the group owns, also those that are to go to another."""

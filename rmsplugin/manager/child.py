@@ -6,20 +6,22 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rmsplugin.child_process import killed_with
+from rmsplugin.child_process import TURN_SEEN, killed_with
 
 _PROGRAM = "rmsplugin.cli.main"
 
 
-def command(config: str, group: str) -> Sequence[str]:
-    """The words by which the engine of a group is started."""
-    return [sys.executable, "-P", "-m", "rmsplugin.manager.child", "engine", "--config", config, "--group", group]
+def command(config: str, group: str, seen: str = "") -> Sequence[str]:
+    """The words by which the engine of a group is started; ``seen``: its last turn, as the manager has watched it."""
+    program = [sys.executable, "-P", "-m", "rmsplugin.manager.child"]
+    return [*program, seen, "engine", "--config", config, "--group", group]
 
 
 def main() -> None:
     """Become the engine that the words name. The kernel goes on to watch the pipe for it: the process is the same."""
     killed_with(sys.stdin.fileno())
-    os.execv(sys.executable, [sys.executable, "-P", "-m", _PROGRAM, *sys.argv[1:]])
+    os.environ[TURN_SEEN] = sys.argv[1]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", _PROGRAM, *sys.argv[2:]])
 
 
 if __name__ == "__main__":

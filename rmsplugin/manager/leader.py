@@ -123,15 +123,15 @@ class Leader:
 
     def _begin(self, epoch: int) -> None:
         """Go on from what the leader before has given. Nothing is given before this has returned."""
-        newest = self._files.newest()
-        if newest is not None and newest.epoch > epoch:
+        if (highest := self._files.highest()) > epoch:
             raise RefusedError(
-                f"{newest.name} is of a higher epoch than this lead, which has {epoch}: the ensemble was set up anew. "
-                f"Have each server count on from there, or move the file to a name with an epoch below {epoch}"
+                f"{self._files.path(highest)} is of a higher epoch than this lead, which has {epoch}: the ensemble was "
+                f"set up anew. Have each server count on from there, or move the file to a name with an epoch below "
+                f"{epoch}"
             )
         self._given, self._unwritten, self._epochs = None, None, {}
         self._patience = Patience(self._patience_s, _FORGET_S)
-        text = self._files.begin(epoch, lambda before, count: text_of(_first(epoch, before, count)))
+        text = self._files.begin(epoch, lambda before: text_of(_first(epoch, before)))
         self._given = read(text, epoch=epoch, name="what was just written")
 
     def _write(self, given: Given) -> None:
@@ -142,8 +142,8 @@ class Leader:
         self._given, self._unwritten = given, None
 
 
-def _first(epoch: int, before: EpochText | None, count: int) -> Given:
+def _first(epoch: int, before: EpochText | None) -> Given:
     """The first text of a lead."""
     if before is None:
-        return Given(epoch, count)
-    return read(before.text, epoch=before.epoch, name=before.name).begun(epoch, count)
+        return Given(epoch)
+    return read(before.text, epoch=before.epoch, name=before.name).begun(epoch)

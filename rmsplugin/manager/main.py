@@ -47,6 +47,7 @@ from rmsplugin.manager.placed import Placed
 from rmsplugin.manager.queue import SlurmQueue
 from rmsplugin.manager.site import Site
 from rmsplugin.manager.standing import OwnStatus
+from rmsplugin.manager.watching import GroupTurns
 from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,9 @@ class Manager:
         self._tree = ZooKeeperTree(cluster.servers, cluster.session_s, cluster.session_s / ASKS_A_SESSION)
         said = about(settings)
         own = Member(name_of(settings), said)
-        candidate = Candidate(own.name, place, cluster.session_s, 0.0, said)
+        # What a leader does is to write texts: those of one that has lost are read by nobody (EpochFiles), and what it
+        # writes to the ensemble names the version that it replaces, and tells only who starts an engine.
+        candidate = Candidate(own.name, place, cluster.session_s, 0.0, said, late_is_harmless=True)
         elected = Elected(self._tree, f"{cluster.path}/site", candidate, steady_s, own_session=False)
         self._site = Site(
             own.name,
@@ -112,7 +115,10 @@ class Manager:
         )
         files = EpochFiles(cluster.shared_dir / SITE_DIR, GIVEN)
         self._placed = Placed(files)
-        self._children = Children(partial(command, str(config)), settings.engine.stop_wait_s + _END_S)
+        self._watched = GroupTurns(self._tree, lambda group: settings.of_group(group).cluster.path)
+        self._children = Children(
+            lambda group: command(str(config), group, self._watched.told(group)), settings.engine.stop_wait_s + _END_S
+        )
         self._uids = Rights.of_site(settings.engine).engine_uids
         self._engine_uid = max(self._uids)
         self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid)
@@ -178,6 +184,7 @@ class Manager:
 
     def _stay(self) -> None:
         self._site.turn()
+        self._watched.look(self._site.assignments)
         self._placed.read()
         self._children.want(self._site.own)
 

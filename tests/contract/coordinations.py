@@ -12,6 +12,7 @@ from rmsplugin.adapters.coordination.base import Coordination
 from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import VALID_SHARE, Elected
 from rmsplugin.adapters.coordination.local import Local
+from rmsplugin.adapters.coordination.turns import Seen
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble, SimulatedTree
@@ -76,11 +77,19 @@ class OnEnsemble:
         self.trees: dict[Elected, SimulatedTree] = {}
         self._made = 0
 
-    def coordination(self, place: str = "head:/var/lib/rmsplugin", act_s: float = ACT_S) -> Elected:
+    def coordination(
+        self,
+        place: str = "head:/var/lib/rmsplugin",
+        act_s: float = ACT_S,
+        *,
+        seen: Seen | None = None,
+        late_is_harmless: bool = False,
+    ) -> Elected:
         self._made += 1
         tree = self.ensemble.open(self.SESSION_S)
-        candidate = Candidate(f"engine{self._made}", place, self.SESSION_S, act_s)
-        made = Elected(tree, "/rmsplugin", candidate, self.clock)
+        name = f"engine{self._made}"
+        candidate = Candidate(name, place, self.SESSION_S, act_s, late_is_harmless=late_is_harmless)
+        made = Elected(tree, "/rmsplugin", candidate, self.clock, seen=seen)
         self.trees[made] = tree
         return made
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from examples import few
+from hypothesis import example, settings
 from hypothesis import given as drawn
-from hypothesis import settings
 from hypothesis import strategies as st
 from unit.groups.summed import live, summary
 
-from rmsplugin.groups.given import Given, faults
+from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
+from rmsplugin.errors import UnavailableError
+from rmsplugin.groups.given import Given, faults, read, text_of
 from rmsplugin.groups.giving import Heard, give
 from rmsplugin.model.vjob import VJobState
 
@@ -99,6 +106,94 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
             assert faults(text) == []
         for job in JOBS:
             assert sum(job in engine.rows for engine in engines.values()) <= 1
+
+
+class Lead:
+    """A leader, which goes on as if it led for as long as it is asked to."""
+
+    def __init__(self, epoch: int, files: EpochFiles) -> None:
+        self.files, self.text = files, Given(epoch)
+        self.heard: dict[str, Heard] = {}
+
+    def begin(self, meanwhile: Callable[[], None]) -> None:
+        def first(before: EpochText | None) -> str:
+            meanwhile()
+            if before is None:
+                return text_of(Given(self.text.epoch, 0, {name: (f"{name}1",) for name in NAMES}))
+            return text_of(read(before.text, epoch=before.epoch, name=before.name).begun(self.text.epoch))
+
+        meanwhile()
+        self.text = read(self.files.begin(self.text.epoch, first), epoch=self.text.epoch, name="given")
+
+    def give(self) -> None:
+        found = give(self.text, [live(job) for job in JOBS], self.heard)
+        if found.vjobs != self.text.vjobs:
+            self.text = self.text.next(vjobs=found.vjobs)
+            self.files.write(self.text.epoch, text_of(self.text))
+
+
+LATE = st.one_of(
+    st.tuples(st.just("read"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("hear"), st.sampled_from(NAMES), st.integers(0, 2)),
+    st.tuples(st.just("begin"), st.sampled_from(NAMES), st.sampled_from(JOBS)),
+    st.tuples(st.just("only room in"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("give"), st.just(""), st.integers(0, 2)),
+    st.tuples(st.just("round"), st.sampled_from(NAMES), st.integers(0, 2)),
+    st.tuples(st.just("round"), st.sampled_from(NAMES), st.integers(0, 2)),
+)
+
+
+#: The leader before moves vjobs between the new one's look at what there is, and its first text.
+MOVED_MEANWHILE = [
+    *[("round", "a", 0)] * 3,
+    [*[("read", "c", 0)] * 5, *[("round", "b", 0)] * 5],
+    *[("read", name, 0) for name in NAMES],
+]
+
+
+@example(MOVED_MEANWHILE)
+@drawn(st.lists(st.one_of(LATE, LATE, st.lists(LATE, max_size=12)), max_size=60))
+@settings(max_examples=few(300), deadline=None)
+def test_leaders_that_do_not_know_that_they_have_lost_harm_nobody(acts: list[Any]) -> None:
+    """``acts``: a list among them is a new leader, and what the others and engines do while that begins."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = EpochFiles(Path(directory), "given")
+        leads = [Lead(1, files)]
+        leads[0].begin(lambda: None)
+        engines = {name: Engine(name, 1) for name in NAMES}
+
+        def do(what: str, name: str, number: int) -> None:
+            lead = leads[-1 - number % len(leads)]
+            if what == "read":
+                with contextlib.suppress(UnavailableError):
+                    if (newest := files.newest()) is not None:
+                        engines[name].read(read(newest.text, epoch=newest.epoch, name=newest.name))
+            elif what == "hear":
+                lead.heard[name] = engines[name].says()
+            elif what == "begin":
+                engines[name].begin(number)
+            elif what == "only room in":
+                for engine in engines.values():
+                    engine.free = int(engine.name == name)
+            elif what == "round":
+                do("only room in", name, 0)
+                for each in NAMES:
+                    do("read", each, 0)
+                    do("hear", each, number)
+                lead.give()
+            else:
+                lead.give()
+            for job in JOBS:
+                assert sum(job in engine.rows for engine in engines.values()) <= 1
+
+        for act in acts:
+            if isinstance(act, tuple):
+                do(*act)
+                continue
+            parts = iter((act[: len(act) // 2], act[len(act) // 2 :]))
+            new = Lead(leads[-1].text.epoch + 1, files)
+            new.begin(lambda parts=parts: [do(*each) for each in next(parts)])  # type: ignore[misc]
+            leads.append(new)
 
 
 @drawn(st.lists(st.integers(0, 3), min_size=3, max_size=3), st.lists(st.integers(1, 3), max_size=12))

@@ -120,10 +120,10 @@ class Site:
         """Have a new leader begin."""
         self.epoch += 1
 
-        def first(before: EpochText | None, count: int) -> str:
+        def first(before: EpochText | None) -> str:
             if before is None:
-                return text_of(Given(self.epoch, count, HOSTS))
-            return text_of(read(before.text, epoch=before.epoch, name=before.name).begun(self.epoch, count))
+                return text_of(Given(self.epoch, 0, HOSTS))
+            return text_of(read(before.text, epoch=before.epoch, name=before.name).begun(self.epoch))
 
         self.given = read(self.files.begin(self.epoch, first), epoch=self.epoch, name="given")
 

@@ -4,6 +4,7 @@ Contract, for every implementation:
 
 * Of all engines that campaign for the same thing, at most one is before its ``valid_until`` at any time, as long as the
   clocks of their hosts run equally fast within a tenth. This does not depend on what a service says last, or to whom.
+  It is not promised of candidates all of whose late acts are harmless (``Candidate.late_is_harmless``).
 * ``valid_until`` moves only by an answer of the service, and is counted from before the request that was answered. It
   never moves again once it has passed: that engine has lost, and has to win anew.
 * ``epoch`` is higher than that of each leader before, on a kind with more than one host. A kind on one host has epoch 1

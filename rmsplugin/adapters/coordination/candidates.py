@@ -19,6 +19,7 @@ class Candidate:
     session_s: float  # a leader that does not answer for so long has lost
     act_s: float  # the longest that one act, once begun, takes
     about: Mapping[str, str] = field(default_factory=dict)  # more about it, for others to read
+    late_is_harmless: bool = False  # nothing that a leader does when another one leads harms: it waits for none
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,8 @@ def standing(tree: Tree, folder: str) -> list[Standing]:
 def line_of(folder: str) -> str:
     """The path of the line."""
     return f"{folder}/line"
+
+
+def turn_of(folder: str) -> str:
+    """The path of the node with the last turn."""
+    return f"{folder}/turn"

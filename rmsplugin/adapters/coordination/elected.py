@@ -1,9 +1,12 @@
 """Elected: a leader among engines that wait in a line, on a tree such as ZooKeeper's.
 
 Two leaders cannot overlap. A leader counts its lead from before the last renewal that was answered, which is a write to
-its place. The next leader has seen that place removed, so each renewal of the old one was sent before. It then waits
-for longer than any of them is valid. No promise of the service about time is needed for this; how soon somebody else
-leads depends on one.
+the node of its turn, and then one to its place. The next leader has seen that place removed, so each renewal of the old
+one was sent before. It then waits for longer than any of them is valid. No promise of the service about time is needed
+for this; how soon somebody else leads depends on one.
+
+Most of that wait has passed already for an engine that has watched: the turn's node, read after the place was removed,
+has the last renewal. If it was seen to be as it is some time ago, that renewal was sent before then.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rmsplugin.adapters.coordination.base import NEVER
-from rmsplugin.adapters.coordination.candidates import Candidate, Standing, line_of, said, standing, understood
+from rmsplugin.adapters.coordination.candidates import Candidate, Standing, line_of, said, standing, turn_of, understood
 from rmsplugin.adapters.coordination.line import Line
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
-from rmsplugin.adapters.coordination.turns import Turn, Turns
+from rmsplugin.adapters.coordination.turns import Seen, Turn, Turns, watch
 from rmsplugin.errors import RefusedError, UnavailableError
 
 #: The share of a session for which a lead is valid: the rest is for clocks that run unequally.
@@ -38,6 +41,7 @@ class Elected:
         clock: Callable[[], float],
         *,
         own_session: bool = True,
+        seen: Seen | None = None,
         time_of_day: Callable[[], float] = time.time,
     ) -> None:
         """Wait nowhere yet.
@@ -48,6 +52,7 @@ class Elected:
             candidate: this engine.
             clock: seconds that pass, also while the process, or the host, stands still.
             own_session: nobody else uses the session: it is closed by ``resign``.
+            seen: the last turn, as another process of this host has watched it, by the same clock.
             time_of_day: the host's clock, which it says to others.
         """
         self._tree, self._folder, self._candidate, self._clock = tree, folder, candidate, clock
@@ -55,7 +60,7 @@ class Elected:
         self._line = Line(tree, line_of(folder))
         self._next = ""
         self._said_at = NEVER
-        self._turns = Turns(tree, f"{folder}/turn")
+        self._turns, self._seen = Turns(tree, turn_of(folder)), seen
         self._turn: Turn | None = None  # its own
         self._lock = threading.Lock()
         self._leads_from = float("inf")  # when the turn before this one has surely ended
@@ -70,7 +75,7 @@ class Elected:
             if self._turn is None:
                 self._wait_in_line(began)
             else:
-                self._renew(began)
+                self._renew(began, self._turn)
         except RefusedError:
             self._lose()
             raise
@@ -145,8 +150,11 @@ class Elected:
                 self._join()
             elif self._clock() >= self._said_at + _SAY_S:
                 self._renew_place()
+            self._seen = watch(self._tree, turn_of(self._folder), self._seen, self._clock)
             raise UnavailableError(f"{before.name} leads; {self._candidate.name} stands by")
+        # Read after the place before was seen to be gone: the last renewal of its engine is in it.
         last = self._turns.last()
+        self._seen = self._turns.since(self._seen, self._clock())
         own = Turn(
             epoch=self._line.epoch,
             name=self._candidate.name,
@@ -183,10 +191,12 @@ class Elected:
 
     def _after(self, last: Turn, own: Turn) -> Turn:
         """Note from when on this engine leads. Returns its turn, which waits for as long as the last one had to."""
-        if last.ended:
-            self._leads_from = self._clock()
+        now = self._clock()
+        if last.ended or self._candidate.late_is_harmless:
+            self._leads_from = now
             return own
-        self._leads_from = self._clock() + last.wait_s
+        renewed = min(now, self._seen.at) if last.renewed and self._seen is not None else now
+        self._leads_from = renewed + last.wait_s
         return replace(own, wait_s=max(own.wait_s, last.wait_s))
 
     def _line_held(self, began: float, own: Turn) -> None:
@@ -200,14 +210,15 @@ class Elected:
             self._turn = own
             self._valid_until = began + VALID_SHARE * self._candidate.session_s
 
-    def _renew(self, began: float) -> None:
+    def _renew(self, began: float, turn: Turn) -> None:
         """Move ``valid_until``. Raises UnavailableError if the lead is lost, or nobody answers."""
         if began >= self._valid_until:
             self._lose()
             raise UnavailableError(f"{self._candidate.name} does not lead any more: nobody has answered in time")
         try:
+            self._turns.write(turn)
             self._renew_place()
-        except MissingError:
+        except (ChangedError, MissingError):
             self._lose()
             raise UnavailableError(
                 f"{self._candidate.name} does not lead any more: its session has ended, or its node was removed"

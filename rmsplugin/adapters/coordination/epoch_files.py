@@ -1,11 +1,12 @@
 """Epoch files: a text that one leader after the other writes on a shared directory, each to a file of its own epoch.
 
-A leader that was stopped, and goes on when another one leads, writes to its own file still: nobody reads that. Two
-things keep a reader from a text that the next leader does not know of:
+A leader that was stopped, and goes on when another one leads, writes to its own file still: nobody reads that. So two
+may believe that they lead, for whatever time: what they write harms nobody. Two things keep a reader from a text that
+the next leader does not know of:
 
 * A reader takes the file with the highest epoch, and looks again afterwards whether there is a higher one by now.
-* A new leader first writes what it has read under its own epoch (``begin``), and then reads the file before again. If
-  that has changed meanwhile, the leader writes again. From the first write on no reader takes the file before.
+* A new leader first makes its own file, empty (``begin``). From then on no reader takes a file of a leader before, and
+  none takes the empty one. Only then does the new leader read what it goes on from: all that was ever taken is in it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class EpochText:
 
     epoch: int
     name: str  # the path of the file, for messages
-    text: str
+    text: str  # empty: it has begun, and has not written yet
 
 
 class EpochFiles:
@@ -43,57 +44,79 @@ class EpochFiles:
         self._directory, self._name = directory, name
         self._pattern = re.compile(re.escape(name) + r"-([1-9][0-9]*)\.json")
 
-    def newest(self, *, below: int | None = None) -> EpochText | None:
-        """The text of the highest epoch, of those below ``below`` if that is given; None if there is none.
+    def newest(self) -> EpochText | None:
+        """The text of the highest epoch; None if there is none.
 
         Raises:
-            UnavailableError: the directory cannot be read, or leaders follow each other faster than it is read.
+            UnavailableError: the directory cannot be read, a leader has begun and has not written yet, or leaders
+                follow each other faster than it is read.
         """
         with self._saying("read"):
             for _ in range(_TRIES):
                 self._look_anew()
-                epochs = self._epochs(below)
+                epochs = self._epochs(None)
                 if not epochs:
                     return None
-                path = self._path(epochs[-1])
-                try:
-                    text = path.read_text(encoding="utf-8", errors="replace")
-                except FileNotFoundError:
-                    continue  # removed by a leader of a higher epoch
+                found = self._read(epochs[-1])
                 self._look_anew()
-                if self._epochs(below)[-1:] == epochs[-1:]:
-                    return EpochText(epochs[-1], str(path), text)
+                if found is None or self._epochs(None)[-1:] != epochs[-1:]:
+                    continue
+                if not found.text:
+                    raise UnavailableError(f"{found.name}: this leader has begun, and has not written yet")
+                return found
         raise UnavailableError(f"{self._directory}: one leader follows the other; it is read again later")
+
+    def highest(self) -> int:
+        """The highest epoch of a leader that has begun; 0 if there is none. Raises UnavailableError."""
+        with self._saying("read"):
+            self._look_anew()
+            return max(self._epochs(None), default=0)
 
     def mark(self) -> tuple[int, int, int]:
         """What changes whenever the newest text does; never raises. All 0: there is none, or it cannot be read now."""
         try:
             epoch = self._epochs(None)[-1]
-            with open(self._path(epoch), "rb") as file:  # so that NFS asks the server
+            with open(self.path(epoch), "rb") as file:  # so that NFS asks the server
                 found = os.fstat(file.fileno())
         except (OSError, IndexError):
             return 0, 0, 0
         return epoch, found.st_ino, found.st_mtime_ns
 
-    def begin(self, epoch: int, first: Callable[[EpochText | None, int], str]) -> str:
+    def begin(self, epoch: int, first: Callable[[EpochText | None], str]) -> str:
         """Write the first text of a new leader, made of that of the leader before. Returns it.
 
         Args:
-            epoch: of the new leader.
-            first: makes it of what was read (None: there was none), and of the number of those written before it, which
-                is not 0 if the leader before has written again meanwhile.
+            epoch: of the new leader. If that has written already, nothing is written, and its text is returned.
+            first: makes the text of what was read; None: there was none.
 
         Raises:
             UnavailableError: see ``newest`` and ``write``. Nothing may be given before it has succeeded.
         """
-        before, count = self.newest(below=epoch), 0
-        while True:
-            text = first(before, count)
-            self.write(epoch, text)
-            again = self.newest(below=epoch)
-            if again == before:
-                return text
-            before, count = again, count + 1
+        with self._saying("read"):
+            own = self._read(epoch)
+        if own is not None and own.text:
+            return own.text
+        self._put(epoch, "")
+        text = first(self._before(epoch))
+        self.write(epoch, text)
+        return text
+
+    def _before(self, epoch: int) -> EpochText | None:
+        """The text of the highest epoch below this one whose leader has written one."""
+        with self._saying("read"):
+            self._look_anew()
+            for each in reversed(self._epochs(epoch)):
+                if (found := self._read(each)) is not None and found.text:
+                    return found
+        return None
+
+    def _read(self, epoch: int) -> EpochText | None:
+        """The text of this epoch, empty if its leader has only begun; None if there is no file."""
+        path = self.path(epoch)
+        try:
+            return EpochText(epoch, str(path), path.read_text(encoding="utf-8", errors="replace"))
+        except FileNotFoundError:
+            return None
 
     def write(self, epoch: int, text: str) -> None:
         """Write the text of a leader, in place of the one that it wrote before, and remove old leaders' files.
@@ -101,7 +124,13 @@ class EpochFiles:
         Raises:
             UnavailableError: it could not be written; it may be there all the same.
         """
-        path = self._path(epoch)
+        self._put(epoch, text)
+        with self._saying("written"):
+            for old in self._epochs(epoch)[: 1 - KEPT]:
+                self.path(old).unlink(missing_ok=True)
+
+    def _put(self, epoch: int, text: str) -> None:
+        path = self.path(epoch)
         with self._saying("written"):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = self._directory / f".{self._name}-{uuid.uuid4().hex}"
@@ -118,10 +147,9 @@ class EpochFiles:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            for old in self._epochs(epoch)[: 1 - KEPT]:
-                self._path(old).unlink(missing_ok=True)
 
-    def _path(self, epoch: int) -> Path:
+    def path(self, epoch: int) -> Path:
+        """The file of the leader of this epoch."""
         return self._directory / f"{self._name}-{epoch}.json"
 
     def _epochs(self, below: int | None) -> list[int]:

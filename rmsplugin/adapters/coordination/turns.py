@@ -1,8 +1,13 @@
-"""Turns: a lasting node with the last leader's turn, written before it acts: who comes next knows how long to wait."""
+"""Turns: a lasting node with the last leader's turn, written before it acts: who comes next knows how long to wait.
+
+A leader writes the node again at each renewal, before it renews its place. So whoever has seen the node as it is in the
+end, and notes when, knows a moment before which the last renewal was sent.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
@@ -18,6 +23,34 @@ class Turn:
     place: str  # where its ledger is: HOST:DIRECTORY, or the name of a shared one
     wait_s: float  # so long after it lost, nothing that it has begun is under way
     ended: bool  # it has resigned, at rest: nobody has to wait
+    renewed: bool = True  # its leader writes it at each renewal, which those of older releases do not
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The node as it was seen at some time.
+
+    Attributes:
+        made: the number of the write that made it.
+        version: of its data.
+        at: when it was first seen to be so, by the clock of this host: it was written before.
+    """
+
+    made: int
+    version: int
+    at: float
+
+    def __str__(self) -> str:
+        return f"{self.made}:{self.version}:{self.at!r}"
+
+    @classmethod
+    def of(cls, text: str) -> Seen | None:
+        """What was written by ``str``; None for any other text."""
+        try:
+            made, version, at = text.split(":")
+            return cls(int(made), int(version), float(at))
+        except ValueError:
+            return None
 
 
 class Turns:
@@ -27,15 +60,17 @@ class Turns:
         """Read nothing yet; ``path``: of the node, whose parent is there when the first turn is written."""
         self._tree, self._path = tree, path
         self._version: int | None = None  # of the node as it was read or written last; None: it is not there
+        self._made = 0  # the number of the write that made the node that was read last
+        self._unsure = False  # the answer to a write was lost
 
     def last(self) -> Turn | None:
         """The last turn; None before the first. Raises UnavailableError, and RefusedError if it cannot be read."""
         try:
             stored = self._tree.read(self._path)
         except MissingError:
-            self._version = None
+            self._version, self._unsure = None, False
             return None
-        self._version = stored.version
+        self._version, self._made, self._unsure = stored.version, stored.made, False
         try:
             found = json.loads(stored.data)
             return Turn(
@@ -44,6 +79,7 @@ class Turns:
                 str(found["place"]),
                 float(found["wait_s"]),
                 found["ended"] is True,
+                found.get("renewed") is True,
             )
         except (ValueError, KeyError, TypeError):
             raise RefusedError(
@@ -59,6 +95,30 @@ class Turns:
             UnavailableError: nobody answers; it may be written all the same.
         """
         data = json.dumps(asdict(turn)).encode()
+        if self._unsure:
+            self._be_sure(turn)
+        self._unsure = True
+        try:
+            self._write(data)
+        except (ChangedError, MissingError):
+            self._unsure = False
+            raise
+        self._unsure = False
+
+    def _be_sure(self, turn: Turn) -> None:
+        """Read the version again: the write before was done, or not. Raises ChangedError: another engine has written.
+
+        There is no other engine with this epoch.
+        """
+        last = self.last()
+        if last is not None and last.epoch > turn.epoch:
+            raise ChangedError(f"another engine has written the node {self._path}")
+
+    def since(self, before: Seen | None, now: float) -> Seen | None:
+        """Since when the node is as it was read last: since ``before``, if it was so then. None: it is not there."""
+        return None if self._version is None else _since(before, self._made, self._version, now)
+
+    def _write(self, data: bytes) -> None:
         if self._version is None:
             self._tree.make(self._path, data)
             self._version = 0
@@ -71,3 +131,18 @@ class Turns:
             self.write(replace(turn, ended=True))
         except MissingError:
             raise ChangedError(f"{self._path} was removed") from None
+
+
+def watch(tree: Tree, path: str, before: Seen | None, clock: Callable[[], float]) -> Seen | None:
+    """Read the node at the path. Returns since when it is as it is, as ``Turns.since``. Raises UnavailableError."""
+    try:
+        stored = tree.read(path)
+    except MissingError:
+        return None
+    return _since(before, stored.made, stored.version, clock())
+
+
+def _since(before: Seen | None, made: int, version: int, now: float) -> Seen:
+    if before is not None and (before.made, before.version) == (made, version):
+        return before
+    return Seen(made, version, now)

@@ -12,10 +12,12 @@ from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.coordination.tree import Tree
+from rmsplugin.adapters.coordination.turns import Seen
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.both import BothLeases
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
+from rmsplugin.child_process import TURN_SEEN
 from rmsplugin.settings import Settings
 
 #: The share of a session within which one request to the ensemble is answered; a leader asks as often.
@@ -58,7 +60,8 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Map
     host = socket.gethostname()
     place = f"the shared directory {shared}" if shared else f"{host}:{state_dir.resolve()}"
     candidate = Candidate(f"{host}:{os.getpid()}", place, cluster.session_s, longest_act_s(settings), about or {})
-    elected = Elected(tree, cluster.path, candidate, steady_s)
+    seen = Seen.of(os.environ.pop(TURN_SEEN, ""))
+    elected = Elected(tree, cluster.path, candidate, steady_s, seen=seen)
     return Opened(BothLeases(ClockedLease(elected), local), elected, tree)
 
 

@@ -16,8 +16,8 @@ def files(tmp_path: Path) -> EpochFiles:
     return EpochFiles(tmp_path / "site", "given")
 
 
-def copied(before: EpochText | None, count: int) -> str:
-    return f"{before.text if before else 'none'}+{count}"
+def copied(before: EpochText | None) -> str:
+    return f"{before.text if before else 'none'}+"
 
 
 def content(files: EpochFiles) -> tuple[int, str]:
@@ -57,21 +57,50 @@ def test_other_files_there_are_no_texts(files: EpochFiles, tmp_path: Path) -> No
 
 
 def test_a_new_leader_begins_with_the_text_before(files: EpochFiles) -> None:
-    assert files.begin(5, copied) == "none+0"
-    assert files.begin(8, copied) == "none+0+0"
-    assert content(files) == (8, "none+0+0")
+    assert files.begin(5, copied) == "none+"
+    assert files.begin(8, copied) == "none++"
+    assert content(files) == (8, "none++")
 
 
-def test_what_the_leader_before_writes_while_the_next_one_begins_is_kept(files: EpochFiles) -> None:
+def test_while_a_new_leader_reads_no_text_is_taken_and_all_that_were_taken_are_read(files: EpochFiles) -> None:
+    files.write(5, "a")
+    before = files._before
+
+    def read(epoch: int) -> EpochText | None:
+        # The leader before goes on as long as it likes: from here on nobody takes what it writes.
+        files.write(5, "late")
+        with pytest.raises(UnavailableError, match="has begun, and has not written yet"):
+            files.newest()
+        found = before(epoch)
+        files.write(5, "too late")
+        return found
+
+    files._before = read  # type: ignore[method-assign]
+    assert files.begin(8, copied) == "late+"
+    files._before = before  # type: ignore[method-assign]
+    assert content(files) == (8, "late+")
+
+
+def test_a_leader_that_has_only_begun_is_passed_over_by_the_next_one(files: EpochFiles) -> None:
     files.write(5, "a")
 
-    def first(before: EpochText | None, count: int) -> str:
-        if not count:
-            files.write(5, "late")
-        return copied(before, count)
+    def killed(before: EpochText | None) -> str:
+        raise KeyboardInterrupt
 
-    assert files.begin(8, first) == "late+1"
-    assert content(files) == (8, "late+1")
+    for epoch in range(6, 7 + KEPT):
+        with pytest.raises(KeyboardInterrupt):
+            files.begin(epoch, killed)
+    assert files.highest() == 6 + KEPT
+    assert files.begin(20, copied) == "a+"
+    files.write(7, "late")
+    assert content(files) == (20, "a+")
+
+
+def test_a_leader_that_begins_again_goes_on_with_what_it_has_written(files: EpochFiles) -> None:
+    files.write(5, "a")
+    files.begin(8, copied)
+    files.write(5, "late")
+    assert files.begin(8, copied) == "a+"
 
 
 def test_a_reader_does_not_take_a_text_when_a_new_leader_has_begun_meanwhile(
@@ -88,7 +117,7 @@ def test_a_reader_does_not_take_a_text_when_a_new_leader_has_begun_meanwhile(
         return text
 
     monkeypatch.setattr(Path, "read_text", read)
-    assert content(files) == (8, "a+0")
+    assert content(files) == (8, "a+")
 
 
 def test_the_mark_changes_with_each_text(files: EpochFiles) -> None:

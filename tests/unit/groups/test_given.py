@@ -45,7 +45,7 @@ def test_a_group_owns_what_is_to_go_to_another_still() -> None:
 def test_a_later_text_has_a_higher_version_and_so_has_the_next_leaders() -> None:
     later = GIVEN.next(vjobs={})
     assert (later.groups, later.vjobs) == (GROUPS, {})
-    assert GIVEN.version < later.version < later.begun(8).version < later.begun(8, 1).version
+    assert GIVEN.version < later.version < later.begun(8).version < later.begun(8).next().version
 
 
 def test_a_leader_does_not_go_on_from_a_newer_one() -> None:
