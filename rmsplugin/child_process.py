@@ -9,8 +9,6 @@ import resource
 import signal
 import sys
 
-#: The variable in which a manager tells an engine that it starts since when its group's last turn is as it is.
-TURN_SEEN = "RMSPLUGIN_TURN_SEEN"
 #: Libraries would start a thread for each CPU, and reserve memory for each thread.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

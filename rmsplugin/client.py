@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Mapping
 
 from rmsplugin.errors import (
@@ -18,6 +19,7 @@ from rmsplugin.errors import (
     OperationFailedError,
     RefusedError,
     RmspluginError,
+    SilentError,
     UnavailableError,
     UnreachableError,
 )
@@ -54,8 +56,11 @@ _ERRORS: dict[int, type[RmspluginError]] = {
 #: States of a vjob whose VMs will come up for the run that Slurm is preparing: its prolog goes on waiting.
 COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", "sleeping", "resuming"})
 
-#: The longest wait for a connection where there are several addresses, in seconds.
-_CONNECT_S = 1.0
+#: A request that an engine answers at once, whatever else it does, without munge.
+LOOK_PATH = "/v1/alive"
+LOOK = f"GET {LOOK_PATH} HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n".encode()
+#: Where there are several addresses, an engine that has not answered a look within so many seconds is passed over.
+LOOK_S = 1.0
 
 #: The number of words that ``EngineClient.words`` makes.
 WORDS = 5
@@ -64,7 +69,8 @@ WORDS = 5
 class EngineClient:
     """Sends one request at a time to the engine; keeps no connection, so it survives the engine's restarts.
 
-    Of several addresses it asks the one that answered last, and the next one where no connection comes about.
+    Of several addresses it asks the one that answered last, and the next one where that does not answer a look: the
+    kernel of a stopped engine takes connections on. Nothing was asked of it then, so nothing is asked twice.
     """
 
     def __init__(self, addresses: list[tuple[str, int]], *, unix_path: str, engine_uid: int, munge_socket: str) -> None:
@@ -121,7 +127,7 @@ class EngineClient:
         body: Mapping[str, Any] | None = None,
         *,
         timeout_s: float = 30.0,
-        connect_s: float | None = None,
+        looks: bool | None = None,
     ) -> dict[str, Any]:
         """Send one request and return the body of the answer.
 
@@ -130,10 +136,10 @@ class EngineClient:
             path: path and query, percent-encoded.
             body: sent as JSON.
             timeout_s: the longest silence of the engine that is put up with; longer than the ``wait`` of the query.
-            connect_s: the longest wait for a connection; None: ``timeout_s``, or 1 s where there are several
-                addresses.
+            looks: whether an engine has to answer a look first; None: where there are several addresses.
 
         Raises:
+            SilentError: it took a connection, and did not answer the look.
             UnreachableError: no connection came about, to none of the addresses.
             UnavailableError: the engine cannot be reached, broke off, or says that it cannot answer now.
             ForbiddenError: 401, 403, or an answer that does not come from the engine.
@@ -141,24 +147,33 @@ class EngineClient:
             RefusedError: 400, 409.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        if connect_s is None:
-            connect_s = timeout_s if len(self._addresses) == 1 else _CONNECT_S
-        others = len(self._addresses) - 1
-        while True:
+        if len(self._addresses) == 1:
+            return self._ask(method, path, data, timeout_s, bool(looks))
+        silent: list[tuple[str, int]] = []
+        for _ in self._addresses:
             try:
-                return self._ask(method, path, data, timeout_s, min(connect_s, timeout_s))
+                return self._ask(method, path, data, timeout_s, True)
             except UnavailableError as error:
+                if isinstance(error, SilentError):
+                    silent.append(self._addresses[0])
                 # An engine that answers nothing, or no more, may have been followed by another one: that one is asked
                 # next time. It is asked at once only where the request was not sent. Other threads see a whole list.
                 self._addresses = [*self._addresses[1:], self._addresses[0]]
-                if not others or not isinstance(error, UnreachableError):
+                if not isinstance(error, UnreachableError):
                     raise
-                others -= 1
+                last = error
+        if not silent:
+            raise last
+        # Nobody answers. Those that took a connection may be slow: they are given the caller's own patience.
+        self._addresses = [*silent, *(each for each in self._addresses if each not in silent)]
+        return self._ask(method, path, data, timeout_s, False)
 
-    def _ask(self, method: str, path: str, data: bytes, timeout_s: float, connect_s: float) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, data: bytes, timeout_s: float, looks: bool) -> dict[str, Any]:
         """The answer of the engine at the first address; errors as of ``request``."""
+        if looks:
+            self._look(min(LOOK_S, timeout_s))
         message, nonce = self.prepare(method, path, data)
-        return self.read(self._exchange(message, timeout_s, connect_s), nonce)
+        return self.read(self._exchange(message, timeout_s), nonce)
 
     def prepare(
         self, method: str, path: str, data: bytes, headers: Mapping[str, str] | None = None
@@ -211,9 +226,23 @@ class EngineClient:
         claim = {"method": method, "path": path, "sha256": _sha256(data), "nonce": nonce}
         return munge.encode(json.dumps(claim).encode(), socket=self._munge_socket)
 
-    def _exchange(self, message: bytes, timeout_s: float, connect_s: float) -> bytes:
+    def _look(self, bound_s: float) -> None:
+        """Raises UnreachableError, SilentError: the engine does not answer in time, and nothing was asked of it."""
+        until = time.monotonic() + bound_s
+        connection = self._connected(bound_s)
+        try:
+            with connection:
+                connection.settimeout(max(0.001, until - time.monotonic()))
+                connection.sendall(LOOK)
+                connection.recv(1)
+        except TimeoutError:
+            raise SilentError(f"the engine at {self} took a connection, and says nothing") from None
+        except OSError as error:
+            raise UnreachableError(self._silent(error, bound_s)) from None
+
+    def _exchange(self, message: bytes, timeout_s: float) -> bytes:
         """All that comes until the connection is closed, or is too much."""
-        connection = self._connected(connect_s)
+        connection = self._connected(timeout_s)
         try:
             with connection:
                 connection.settimeout(timeout_s)

@@ -49,6 +49,10 @@ class UnreachableError(UnavailableError):
     """No connection came about: the service has not got the request."""
 
 
+class SilentError(UnreachableError):
+    """The service took a connection, and answers nothing: nothing was asked of it. It is slow, or it stands still."""
+
+
 class NoStoreError(UnavailableError):
     """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
 

@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rmsplugin import defaults
 from rmsplugin.client import EngineClient
-from rmsplugin.errors import RefusedError, RmspluginError, SettingsError, UnavailableError, UnreachableError
+from rmsplugin.errors import (
+    RefusedError,
+    RmspluginError,
+    SettingsError,
+    SilentError,
+    UnavailableError,
+    UnreachableError,
+)
 from rmsplugin.model import job_names
 
 if TYPE_CHECKING:
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
     from rmsplugin.api import answers
     from rmsplugin.settings import Settings
 
-#: An engine that has not taken the connection by then is passed over, where there are others: seconds.
-_CONNECT_S = 1.0
 #: Longest wait of one question how far an operation is.
 _WAIT_S = 20.0
 #: An engine that is restarted while it works goes on with the operation; so long it is waited for.
@@ -391,17 +396,30 @@ class Engine:
     ) -> dict[str, Any]:
         """The answer of the first engine that gives one; the next is asked only after an error of ``passed_over``."""
         clients, timeout_s = list(self._clients), timeout_s or self._timeout_s
-        connect_s = _CONNECT_S if len(clients) > 1 else timeout_s
+        several, silent = len(clients) > 1, list[EngineClient]()
+        error = UnavailableError("there is no engine to ask")
         for client in clients:
             try:
-                answer = client.request(method, path, body, timeout_s=timeout_s, connect_s=connect_s)
-            except passed_over:
-                if client is clients[-1]:
-                    raise
-            else:
-                self._clients.sort(key=lambda each: each is not client)
-                return answer
-        raise UnavailableError("there is no engine to ask")
+                return self._answer(client, method, path, body, timeout_s, several)
+            except passed_over as found:
+                error = found
+                silent += [client] if isinstance(found, SilentError) else []
+        if not silent:
+            raise error
+        return self._answer(silent[0], method, path, body, timeout_s, False)  # it may be slow
+
+    def _answer(
+        self,
+        client: EngineClient,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        timeout_s: float,
+        looks: bool,
+    ) -> dict[str, Any]:
+        answer = client.request(method, path, body, timeout_s=timeout_s, looks=looks)
+        self._clients.sort(key=lambda each: each is not client)
+        return answer
 
     def _begin(self, name: str, what: str, wishes: Mapping[str, str]) -> int:
         body = {key: value for key, value in wishes.items() if value}

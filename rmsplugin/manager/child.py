@@ -6,7 +6,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rmsplugin.child_process import TURN_SEEN, killed_with
+from rmsplugin.adapters.coordination.turns import TURN_SEEN
+from rmsplugin.child_process import killed_with
 
 _PROGRAM = "rmsplugin.cli.main"
 

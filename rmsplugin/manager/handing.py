@@ -16,6 +16,7 @@ from typing import Any
 from rmsplugin.client import MAX_MESSAGE_BYTES, EngineClient
 from rmsplugin.engine.serve.vouched import ORIGIN, UID
 from rmsplugin.errors import RmspluginError, UnavailableError, UnreachableError
+from rmsplugin.manager.liveness import Liveness, Way
 from rmsplugin.manager.site import Site
 from rmsplugin.settings import Settings
 
@@ -65,6 +66,7 @@ class Hands:
         """Ask nobody yet; ``socket_of``: the path of the socket of a group's engine on this host."""
         self._settings, self._site, self._socket_of = settings, site, socket_of
         self._engine_uid, self._munge_socket, self._clock = engine_uid, munge_socket, clock
+        self._liveness = Liveness()
         self._resting: dict[str, float] = {}  # by group, until when its engine is not asked for lists
 
     async def ask(self, group: str, request: Handed, *, wait_s: float = 0.0) -> Reply:
@@ -83,9 +85,9 @@ class Hands:
         if member is None or not member.about.get("url"):
             raise UnreachableError(f"the manager {assignment.manager} of group {group} is not there; try again later")
         client = EngineClient.tcp(member.about["url"], self._engine_uid, munge_socket=self._munge_socket)
-        host, port = client.address
         message, nonce = await asyncio.to_thread(client.prepare, "POST", HAND_ON, _envelope(group, request))
-        received = await _exchange(str(client), asyncio.open_connection(host, port), message, wait_s + _ANSWER_S)
+        way, who = client.address, f"the manager {assignment.manager} of group {group}"
+        received = await self._exchange(str(client), way, who, request, message, wait_s)
         return await asyncio.to_thread(client.read, received, nonce)
 
     async def ask_here(self, group: str, request: Handed, *, wait_s: float = 0.0) -> Reply:
@@ -97,8 +99,22 @@ class Hands:
             headers[ORIGIN] = request.origin
         message, _ = client.prepare(request.method, request.target, request.data, headers)
         where = f"of group {group}"
-        received = await _exchange(where, asyncio.open_unix_connection(path), message, wait_s + _ANSWER_S)
+        received = await self._exchange(where, path, f"the engine {where}", request, message, wait_s)
         return client.read(received, "")
+
+    async def _exchange(self, where: str, way: Way, who: str, request: Handed, message: bytes, wait_s: float) -> bytes:
+        """As ``_exchange``; an order is given only to a process that has answered a look just now."""
+        if request.method == "GET":
+            self._liveness.refuse_silent(way, who)
+        else:
+            await self._liveness.require(way, who)
+        connecting = asyncio.open_unix_connection(way) if isinstance(way, str) else asyncio.open_connection(*way)
+        asking = _exchange(where, connecting, message, wait_s + _ANSWER_S)
+        return await (self._liveness.answer(asking, way, who) if request.method == "GET" else asking)
+
+    async def close(self) -> None:
+        """Look at nobody any more."""
+        await self._liveness.close()
 
     async def ask_each(
         self, groups: Mapping[str, Handed], within_s: float, *, rests: bool = True

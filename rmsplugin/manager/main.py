@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 from collections.abc import Collection, Mapping
-from functools import partial
 from pathlib import Path
 
 import sdnotify
@@ -177,6 +176,7 @@ class Manager:
         await asyncio.to_thread(self._site.leave)
         await asyncio.to_thread(self._children.close)
         await self._front.close()
+        await self._hands.close()
         self._turns.close()
         await asyncio.to_thread(self._tree.close)
 

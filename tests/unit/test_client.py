@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 from unit.munged import Munged
 
+from rmsplugin import client as client_module
 from rmsplugin.adapters import munge
 from rmsplugin.client import SEALED_TYPE, EngineClient
 from rmsplugin.engine.serve.sealing import CallerIdentity, seal_response, verify_request
@@ -189,8 +192,11 @@ def _handler(engine: FakeEngine) -> type[http.server.BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             request = Request(self.command, self.path, self.headers, body)
-            engine.seen.append(request)
-            answer = engine.answer(request)
+            if request.path == client_module.LOOK_PATH:
+                answer = Answer(200, "{}")
+            else:
+                engine.seen.append(request)
+                answer = engine.answer(request)
             data = answer.body.encode()
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
@@ -443,22 +449,74 @@ def test_of_several_engines_the_one_that_answers_is_asked_and_asked_first_next_t
     monkeypatch.setattr(socket, "create_connection", connects)
     for _ in range(2):
         assert client.request("POST", "/v1/jobs/12/started") == {"uid": os.getuid()}
-    assert [timeout for _, timeout in tried] == [1.0] * 3, "a dead one costs a second, at the first request"
+    live = ("127.0.0.1", int(url.rpartition(":")[2]))
+    dead = [timeout for address, timeout in tried if address != live]
+    assert dead == [1.0], "a dead one costs a second, at the first request"
     assert str(client) == url.removeprefix("http://")
     assert EngineClient.from_words(client.words()).words() == client.words()
     assert client.request("GET", "/v1/status", timeout_s=0.7) and tried[-1][1] == 0.7
 
 
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """An engine that was stopped: the kernel still takes connections for it."""
+    monkeypatch.setattr(client_module, "LOOK_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def what_it_got(stopped: socket.socket) -> list[bytes]:
+    """What waits for an engine that is stopped."""
+    stopped.setblocking(False)
+    found = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            with stopped.accept()[0] as connection:
+                found.append(connection.recv(1 << 16))
+    return found
+
+
+def test_an_engine_that_stands_still_is_asked_nothing_and_the_next_one_is_asked_at_once(
+    tcp_engine: tuple[FakeEngine, str], munged: Munged, stopped: socket.socket
+) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(munged)
+    client = tcp_client(f"http://127.0.0.1:{stopped.getsockname()[1]} {url}", munged)
+    for _ in range(2):
+        assert client.request("POST", "/v1/jobs/12/suspend") == {"uid": os.getuid()}
+    assert what_it_got(stopped) == [client_module.LOOK], "it would carry the order out when it goes on"
+    assert len(engine.seen) == 2
+
+
+def test_where_nobody_answers_a_look_one_that_took_the_connection_is_given_all_the_time_that_the_caller_has(
+    munged: Munged, stopped: socket.socket
+) -> None:
+    url = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+    client = tcp_client(f"{url} {a_dead_address()}", munged)
+    with pytest.raises(UnavailableError, match=f"{url.removeprefix('http://')} did not answer within"):
+        client.request("GET", "/v1/status", timeout_s=0.2)
+    assert len(what_it_got(stopped)) == 2
+
+
 def test_a_request_that_an_engine_may_have_taken_goes_to_another_one_next_time(
     tcp_engine: tuple[FakeEngine, str], munged: Munged
 ) -> None:
-    """An engine that was stopped still has its connections taken, by the kernel."""
+    """An engine that is stopped after it was looked at."""
     engine, url = tcp_engine
     engine.answer = honest(munged)
-    with socket.create_server(("127.0.0.1", 0)) as stopped:
-        client = tcp_client(f"http://127.0.0.1:{stopped.getsockname()[1]} {url}", munged)
+    with socket.create_server(("127.0.0.1", 0)) as stops:
+        client = tcp_client(f"http://127.0.0.1:{stops.getsockname()[1]} {url}", munged)
+
+        def answer_the_look() -> None:
+            with stops.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        thread = threading.Thread(target=answer_the_look)
+        thread.start()
         with pytest.raises(UnavailableError, match="did not answer within"):
             client.request("POST", "/v1/jobs/12/started", timeout_s=0.2)
+        thread.join(PATIENCE_S)
         assert engine.seen == []
         assert client.request("POST", "/v1/jobs/12/started") == {"uid": os.getuid()}
 

@@ -203,6 +203,7 @@ ORDERS = {
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "child", "children", "site", "placed", "queue", "leader"),
+        *("watching", "liveness"),
         *("handing", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),

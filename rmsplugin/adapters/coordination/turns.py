@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
 from rmsplugin.errors import RefusedError
 
+#: The variable in which a manager tells an engine that it starts since when the last turn is as it is.
+TURN_SEEN = "RMSPLUGIN_TURN_SEEN"
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -12,12 +12,11 @@ from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.coordination.tree import Tree
-from rmsplugin.adapters.coordination.turns import Seen
+from rmsplugin.adapters.coordination.turns import TURN_SEEN, Seen
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.both import BothLeases
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
-from rmsplugin.child_process import TURN_SEEN
 from rmsplugin.settings import Settings
 
 #: The share of a session within which one request to the ensemble is answered; a leader asks as often.

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from rmsplugin.api.answers import Failure
 from rmsplugin.api.routes import Route, Tag, Who
-from rmsplugin.client import SEALED_TYPE
+from rmsplugin.client import LOOK_PATH, SEALED_TYPE
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.connections import ConnectionLimits, Connections
 from rmsplugin.engine.serve.doors import LOCAL, Origin
@@ -169,6 +169,7 @@ class Front:
             methods[route.path].append(route.method)
         for path, allowed in methods.items():
             app.router.add_route("*", path, partial(way, Handled.of(_NONE, _refuses_method(allowed))))
+        app.router.add_route("GET", LOOK_PATH, _alive)
         app.router.add_route("*", "/{path:.*}", partial(way, Handled.of(_NONE, _unknown)))
         # A request whose connection ends is not waited for, and a compressed body is not unpacked: it is not JSON.
         runner = web.AppRunner(
@@ -288,6 +289,11 @@ class Front:
 
 def _status(error: Exception) -> int:
     return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+async def _alive(_: web.Request) -> web.Response:
+    """That this process runs, which everybody may know."""
+    return _plain(200, "alive")
 
 
 def _plain(status: int, sentence: str) -> web.Response:

@@ -27,7 +27,7 @@ from rmsplugin.api.routes import ROUTES, Tag
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
-from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError, UnreachableError
+from rmsplugin.errors import NotFoundError, RefusedError, SilentError, UnavailableError, UnreachableError
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import VJobState
 
@@ -195,11 +195,11 @@ class Scripted(EngineClient):
     def __init__(self, told: list[str], name: str, does: Callable[[], dict[str, Any]]) -> None:
         super().__init__([("", 0)], unix_path=name, engine_uid=0, munge_socket="")
         self._told, self._does = told, does
-        self.connects_s: list[object] = []
+        self.looks: list[object] = []
 
     def request(self, method: str, path: str, *words: Any, **options: Any) -> dict[str, Any]:
         self._told.append(f"{self} {method}")
-        self.connects_s.append(options["connect_s"])
+        self.looks.append(options["looks"])
         return self._does()
 
 
@@ -216,10 +216,10 @@ def test_an_engine_that_is_not_there_is_passed_over_and_the_one_that_answered_is
     engine = Engine([gone, Scripted(told, "there", lambda: {"nodes": []})], timeout_s=30)
     assert (engine.nodes(), engine.nodes()) == ([], [])
     assert told == ["gone GET", "there GET", "there GET"]
-    assert gone.connects_s == [1.0], "it costs a second"
+    assert gone.looks == [True], "it costs a second"
     only = Scripted([], "only", lambda: {"nodes": []})
     Engine([only], timeout_s=30).nodes()
-    assert only.connects_s == [30], "there is no other to ask"
+    assert only.looks == [False], "there is no other to ask"
 
 
 def test_on_a_controller_whose_engine_stands_by_the_other_addresses_are_asked(tmp_path: Path) -> None:
@@ -255,6 +255,16 @@ def test_an_order_that_an_engine_may_have_taken_is_given_to_no_other_but_a_quest
     assert told == ["silent GET", "there GET"]
     gone = Scripted(told, "gone", fails(UnreachableError("no connection")))
     assert Engine([gone, Scripted(told, "there", lambda: {"operation": 7})]).suspend("12") == 7
+
+
+def test_one_that_took_a_connection_and_said_nothing_is_waited_for_when_nobody_else_is_there() -> None:
+    told: list[str] = []
+    slow = Scripted(told, "slow", fails(SilentError("says nothing")))
+    engine = Engine([slow, Scripted(told, "gone", fails(UnreachableError("no connection")))])
+    with pytest.raises(SilentError):
+        engine.suspend("12")
+    assert told == ["slow POST", "gone POST", "slow POST"]
+    assert slow.looks == [True, False]
 
 
 def test_a_refusal_is_an_answer_and_the_last_error_is_raised_when_nobody_is_there() -> None:

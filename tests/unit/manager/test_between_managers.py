@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.client
 import json
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from unit.served import ME, Served
 
 from rmsplugin.adapters import munge
 from rmsplugin.engine.serve import front, sealing
+from rmsplugin.manager import liveness
 from rmsplugin.manager.handing import HAND_ON
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
@@ -103,6 +107,50 @@ def test_a_manager_that_is_dead_costs_no_more_than_a_refused_connection(two: tup
     answer = first.ask("GET", "/v1/vjobs")[1]
     assert (answer["vjobs"], answer["silent"]) == ([], ["b"])
     assert first.ask("GET", "/v1/jobs/13")[0] == 503
+
+
+def test_a_manager_that_stands_still_is_asked_nothing_until_it_goes_on(
+    two: tuple[Managed, Managed, Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = two[0]
+    monkeypatch.setattr(liveness, "LOOK_S", 0.3)
+    monkeypatch.setattr(liveness, "_SILENT_S", 0.1)
+    port = free_ports(1)[0]
+    there = first.site.members["B"]
+    with socket.create_server(("127.0.0.1", port)) as stopped:
+        first.site.members["B"] = type(there)("B", {"url": f"http://127.0.0.1:{port}"})
+        answer = first.ask("GET", "/v1/vjobs")[1]
+        assert (answer["vjobs"], answer["silent"]) == ([], ["b"])
+        status, answer = first.ask("POST", "/v1/jobs/13/suspend")
+        assert (status, "stands still" in answer["error"]) == (503, True)
+        stopped.setblocking(False)
+        first_lines = set()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                with stopped.accept()[0] as connection:
+                    first_lines.add(connection.recv(1 << 16).partition(b" HTTP")[0])
+        assert first_lines == {b"GET /v1/alive", b"POST /v1/hand-on"}, "the order was not sent, only the question"
+    first.site.members["B"] = there
+    assert first.ask("GET", "/v1/vjobs")[1]["vjobs"]
+
+
+def test_an_engine_that_stands_still_is_missing_in_lists_and_is_back_as_soon_as_it_goes_on(
+    two: tuple[Managed, Managed, Served], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(liveness, "LOOK_S", 0.3)
+    monkeypatch.setattr(liveness, "_SILENT_S", 0.05)
+    second, path, aside = two[1], two[2].socket, f"{two[2].socket}-aside"
+    Path(path).rename(aside)
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(path)
+        stopped.listen(100)
+        assert second.ask("GET", "/v1/jobs/13")[0] == 503
+        assert second.ask("GET", "/v1/jobs/13")[0] == 503
+        Path(aside).rename(path)
+        deadline = time.monotonic() + PATIENCE_S
+        while second.ask("GET", "/v1/jobs/13")[0] == 503:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_an_engine_hears_the_caller_and_not_the_manager(two: tuple[Managed, Managed, Served], munged: Munged) -> None:
