@@ -80,17 +80,22 @@ def forget(ledger: Ledger, job_id: int, number: int) -> None:
         ledger.forget_vjob(job_id)
 
 
+def read_ahead(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.read_ahead()
+
+
 def prune(ledger: Ledger, job_id: int, number: int) -> None:
     ledger.prune(1.0)
 
 
 ACTS: dict[str, Callable[[Ledger, int, int], None]] = {
-    each.__name__: each for each in (add, renew, tell, move, place, phase, change_vm, touch, sample, forget, prune)
+    each.__name__: each
+    for each in (add, renew, tell, move, place, phase, change_vm, touch, sample, forget, prune, read_ahead)
 }
 
 acts = st.tuples(st.sampled_from(sorted(ACTS)), st.integers(1, _JOBS + 2), st.integers(0, 20))
-#: Acts that are one transaction; what is asked after each of them; and whether the transaction is undone.
-transactions = st.tuples(st.lists(acts, min_size=1, max_size=4), st.booleans(), st.booleans())
+#: Acts that are one transaction; whether all is asked after each of them, and after it; and whether it is undone.
+transactions = st.tuples(st.lists(acts, min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans())
 
 
 class UndoneError(Exception):
@@ -116,7 +121,7 @@ def act(ledger: Ledger, todo: Act) -> None:
 
 @settings(max_examples=few(200))
 @given(st.lists(transactions, max_size=12), st.integers(0, 20))
-def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool, bool]], first: int) -> None:
+def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool, bool, bool]], first: int) -> None:
     with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"), clock=lambda: 0.5)) as ledger:
         for job_id in range(1, _JOBS + 1):  # so many that a change is of the smaller part
             ledger.add_vjob(row(job_id, float(job_id * first % 7)))
@@ -125,7 +130,7 @@ def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool,
                 ledger.transition(job_id, VJobState.STARTING, "")
                 ledger.transition(job_id, VJobState.RUNNING, "")
         check(ledger)
-        for several, asked, undone in todo:
+        for several, asked, asked_then, undone in todo:
             with suppress(UndoneError), ledger.transaction():
                 for each in several:
                     act(ledger, each)
@@ -133,7 +138,9 @@ def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool,
                         check(ledger)
                 if undone:
                     raise UndoneError
-            check(ledger)
+            if asked_then:
+                check(ledger)
+        check(ledger)
 
 
 def test_what_is_as_it_was_is_not_read_again() -> None:
@@ -146,3 +153,17 @@ def test_what_is_as_it_was_is_not_read_again() -> None:
         ledger.touch("vjob4-0", "n9")
         again = zip((*vjobs, *vms), (*ledger.vjobs(), *ledger.vms()), strict=True)
         assert [was.job_id for was, now in again if was is not now] == [3, 4]
+
+
+def test_what_has_gone_since_it_was_read_ahead_is_gone() -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        for job_id in range(1, _JOBS + 1):
+            ledger.add_vjob(row(job_id, 0.0))
+            ledger.set_vms(job_id, [vm(job_id, 0)])
+        check(ledger)
+        ledger.update_vjob(3, reason="another one")
+        ledger.touch("vjob4-0", "n9")
+        ledger.read_ahead()
+        ledger.transition(3, VJobState.TERMINATED, "")
+        ledger.set_vms(4, [])
+        check(ledger)

@@ -37,6 +37,8 @@ from rmsplugin.settings import Settings
 
 #: Events start cycles early. The usage of a VM in fewer seconds is mostly chance, so such a sample is left out.
 _LEAST_APART_S = 5.0
+#: So many changed demands are recorded in one transaction.
+_RECORDED_AT_ONCE = 500
 #: Linux counts swapped memory in pages of this size.
 _PAGE_KIB = 4
 
@@ -94,8 +96,9 @@ class Demands:
                 run = replace(run, recorded=run.demands)
                 changes.append((vjob, vm, _sample(run, seen, vm.name)))
             runs[vm.name] = run
-        if changes:
-            ledger.samples.record(changes)
+        for start in range(0, len(changes), _RECORDED_AT_ONCE):  # requests wait for each transaction
+            ledger.samples.record(changes[start : start + _RECORDED_AT_ONCE])
+            ledger.read_ahead()
         self._runs = runs
         # A VM that is neither running nor being suspended has no observed demand.
         observed = {name: run.cpu.cpus for name, run in runs.items() if run.recorded[0] is not None}

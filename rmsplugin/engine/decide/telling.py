@@ -81,6 +81,7 @@ class Telling:
             with self._ledger.transaction():
                 for job_id, reason in reasons.items():
                     self._ledger.update_vjob(job_id, reason=reason)
+            self._ledger.read_ahead()
 
 
 class Timeless:

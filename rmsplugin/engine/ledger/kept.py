@@ -7,6 +7,7 @@ them after each. Whoever changes a row says which job it belongs to.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -29,10 +30,19 @@ class Kept(Generic[T]):
         self._key = key
         self._found: dict[int, T] | None = None
         self._stale: set[int] = set()
+        self._ahead: dict[int, T | None] = {}  # read since the last question; None: there is nothing any more
 
     def changed(self, job_ids: Collection[int]) -> None:
         """Note that rows of these jobs may have changed."""
         self._stale.update(job_ids)
+
+    def read_ahead(self, most: int) -> None:
+        """Read what the table has of at most so many jobs that have changed: the next question has less to read."""
+        if self._found is not None:
+            part = set(islice(self._stale, most))
+            read = self._read(part)
+            self._ahead.update((job_id, read.get(job_id)) for job_id in part)
+            self._stale -= part
 
     def all(self, unfinished: Collection[int] = ()) -> Found[T]:
         """The rows as they are now; the same object as before if nothing has changed.
@@ -43,9 +53,13 @@ class Kept(Generic[T]):
         stale = self._stale.union(unfinished)
         if self._found is None or 2 * len(stale) > len(self._found):
             self._found = self._sorted(self._read(None))
-        elif stale:
-            self._found = self._with(self._found, stale, self._read(stale))
-        self._stale = set()
+        elif stale or self._ahead:
+            ahead = {job_id: row for job_id, row in self._ahead.items() if job_id not in stale}
+            read = {job_id: row for job_id, row in ahead.items() if row is not None}
+            if stale:
+                read |= self._read(stale)
+            self._found = self._with(self._found, stale | ahead.keys(), read)
+        self._stale, self._ahead = set(), {}
         return self._found
 
     def _with(self, before: dict[int, T], stale: Collection[int], read: Found[T]) -> dict[int, T]:

@@ -275,6 +275,15 @@ class Ledger:
         with self._lock, available():
             return self._current.all([number for what, number in self._changed if what == "vjob"])
 
+    def read_ahead(self) -> None:
+        """Read some vjobs and VMs that have changed. Who changes thousands does so now and then, with pauses.
+
+        Otherwise the next question would read all of them, and all others would wait for the ledger meanwhile.
+        """
+        with self._lock, available():
+            self._current.read_ahead(_CHUNK)
+            self._vms_of.read_ahead(_CHUNK)
+
     def _read_current(self, job_ids: Collection[int] | None) -> dict[int, VJobRow]:
         rows = self._rows_of(f"{_SELECT} where state != 'terminated'", job_ids)
         return {row["job_id"]: records.read_vjob(row) for row in rows}
