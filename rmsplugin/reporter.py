@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin.child_process import end_with, limit
-from rmsplugin.engine.ledger.history import reading
+from rmsplugin.engine.ledger.gathering import reading_all
+from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.latency import uncollected
 from rmsplugin.report import slurm, writing
@@ -65,7 +66,9 @@ def _made(settings: Settings, request: dict[str, Any], progress: _Progress) -> R
     """Return the made report. Raises RmspluginError."""
     now = time.time()
     until = min(request["until"] or now, now)
-    with reading(Path(request["ledger"])) as connection:
+    ledgers = [SiteLedger(**{**each, "path": Path(each["path"])}) for each in request["ledgers"]]
+    progress("reading the ledger", 0.0)
+    with reading_all(ledgers) as connection:
         reader = LedgerReader(connection, until, request["owner"])
         since = request["since"]
         chosen = {name: tuple(request[name]) for name in ("users", "accounts", "partitions", "jobs")}

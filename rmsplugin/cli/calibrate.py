@@ -43,7 +43,7 @@ def add_command(commands: options.Commands) -> None:
         _calibrate,
         """
         For root and engine.user, on the engine's host, whether or not the engine runs. It only reads FILE (default: the
-        ledger in engine.state_dir).
+        ledger in engine.state_dir; where groups have engines of their own, the ledgers of all).
 
         It prints the section, which takes the place of the present one in the settings. Comments above it say how often
         each action was measured, the median and the 95th percentile of its seconds, and the median ERROR of the present
@@ -84,12 +84,15 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     # No other command waits for what these import.
     from rmsplugin.calibration.fit import fit
     from rmsplugin.calibration.samples import samples_of
-    from rmsplugin.engine.ledger.history import read_history
-    from rmsplugin.engine.ledger.whereabouts import ledger_path
+    from rmsplugin.engine.ledger.gathering import reading_all
+    from rmsplugin.engine.ledger.history import history_in
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 
     settings = read_settings(arguments.config)
-    path = arguments.file or ledger_path(settings)
-    history = read_history(path, arguments.since)
+    ledgers = [SiteLedger(arguments.file)] if arguments.file else site_ledgers(settings)
+    path = ", ".join(str(each.path) for each in ledgers)
+    with reading_all(ledgers) as connection:
+        history = history_in(connection, arguments.since)
     fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump(), arguments.least)
     if not any(each.is_fitted for each in fitted):
         counts = ", ".join(f"{each.action} {each.count}" for each in fitted if each.count) or "nothing"
@@ -99,9 +102,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     rows = [_row(each) for each in fitted]
     values = {key: value for each in fitted for key, value in each.values().items()}
     if arguments.json:
-        print(
-            json.dumps({"ledger": str(path), "since": arguments.since, "actions": rows, "durations": values}, indent=1)
-        )
+        print(json.dumps({"ledger": path, "since": arguments.since, "actions": rows, "durations": values}, indent=1))
         return 0
     print(printable(f"# what {path} has measured{_since(arguments)}, in seconds"))
     for line in plain_table(_FIELDS).lines(rows):

@@ -21,15 +21,13 @@ from rmsplugin.adapters.coordination.turns import Turns
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.parting import SPLIT, Change, joined_again, known_in, own_part
 from rmsplugin.engine.ledger.shared_files import ledgers_in
+from rmsplugin.engine.ledger.site_ledgers import BEFORE
 from rmsplugin.engine.ledger.whereabouts import ALL
 from rmsplugin.engine.territory.territory import SITE_DIR, Territory
 from rmsplugin.errors import LedgerError
 from rmsplugin.settings import GROUPS_DIR, Settings
 
 log = logging.getLogger(__name__)
-
-#: Before the names of directories of groups' ledgers that one engine has followed.
-_BEFORE = ".before-"
 
 
 class Parted:
@@ -107,7 +105,7 @@ class Parted:
         """Put away the ledgers of groups: the engine of all has one of its own now, of this epoch."""
         site = self._groups.parent / SITE_DIR  # the leaders' words, and the groups' claims of addresses
         for directory in (*self._directories(), *([site] if site.exists() else [])):
-            directory.rename(directory.with_name(f"{_BEFORE}{epoch}-{directory.name}"))
+            directory.rename(directory.with_name(f"{BEFORE}{epoch}-{directory.name}"))
         self._mark.unlink(missing_ok=True)
 
     def _parted_as(self, groups: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,14 @@ from rmsplugin.api.routes import ROUTES, Door, Key, Route, Tag, Who
 from rmsplugin.engine.serve import parsing
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import HostNames, read_address
-from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.errors import (
+    ForbiddenError,
+    NotFoundError,
+    RefusedError,
+    RmspluginError,
+    UnavailableError,
+    UnreachableError,
+)
 from rmsplugin.manager import merging
 from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
 from rmsplugin.manager.numbers import Numbers
@@ -88,6 +95,7 @@ class Entry:
             Where.MERGED: self._of_each,
             Where.VJOBS: self._of_vjobs,
             Where.STORE: self._of_store,
+            Where.FIRST: self._of_first,
             Where.MANAGER: self._of_manager,
         }
 
@@ -165,6 +173,16 @@ class Entry:
             try:
                 return await self._from(group, route, asked)
             except UnavailableError as found:
+                error = found
+        raise error
+
+    async def _of_first(self, route: Route, asked: Asked) -> Reply:
+        """The answer of the first engine that can be reached: reports of the site are made one at a time."""
+        error: RmspluginError = UnreachableError("no group has an engine that answers; try again in a moment")
+        for group in self._groups():
+            try:
+                return await self._from(group, route, asked)
+            except UnreachableError as found:
                 error = found
         raise error
 
@@ -311,11 +329,7 @@ class Entry:
             raise RefusedError(
                 "with managers, each group has a lead of its own: stop the manager on a host, and others get its groups"
             )
-        if route.name == "summary":
-            raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")
-        raise RefusedError(
-            "reports over several groups are not made on request; `rmsplugin report` on a controller reads ledgers"
-        )
+        raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

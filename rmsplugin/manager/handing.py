@@ -78,7 +78,7 @@ class Hands:
         """
         assignment = self._site.assignments.get(group)
         if assignment is None or not assignment.manager:
-            raise UnavailableError(f"group {group} has no manager now; try again in a moment")
+            raise UnreachableError(f"group {group} has no manager now; try again in a moment")
         if assignment.manager == self._site.name:
             return await self.ask_here(group, request, wait_s=wait_s)
         member = self._site.members.get(assignment.manager)

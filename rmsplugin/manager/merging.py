@@ -29,6 +29,8 @@ def of_site(route: str, group: str, reply: Reply, numbers: Numbers) -> Reply:
         return {**reply, "vjobs": [vjob(each) for each in reply["vjobs"]]}
     if "operation" in reply and route in ("suspend", "resume", "migrate", "take_back"):
         return {**reply, "operation": site(reply["operation"])}
+    if route == "begin_report":
+        return {**reply, "report": site(reply["report"])}
     if route == "operation":
         actions = [
             {**each, "id": site(each["id"]), "operation_id": site(each["operation_id"])} for each in reply["actions"]

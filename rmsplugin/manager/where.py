@@ -16,6 +16,7 @@ class Where(enum.Enum):
     MERGED = "all engines: their answers are put together"
     VJOBS = "the engines of the vjobs that its body names"
     STORE = "the engine of the node whose store it is; all if they share it"
+    FIRST = "the engine of the first group: it answers for all of them"
     MANAGER = "the manager itself"
 
 
@@ -30,7 +31,8 @@ WHERE = {
     **dict.fromkeys(("operation", "take_back", "drop_states", "cycle", "report"), Where.NUMBER),
     **dict.fromkeys(("pause", "unpause"), Where.ALL),
     **dict.fromkeys(("node_gone", "node_fence", "node_back"), Where.NODE),
-    **dict.fromkeys(("status", "openapi", "handover", "begin_report", "summary"), Where.MANAGER),
+    **dict.fromkeys(("status", "openapi", "handover", "summary"), Where.MANAGER),
+    "begin_report": Where.FIRST,
     "room_report": Where.NODE_IN_BODY,
     "confirm": Where.VJOBS,
     "new_store": Where.STORE,

@@ -350,14 +350,25 @@ def test_the_engine_of_all_groups_tells_no_leader(site: Site) -> None:
         summary_view(site.world.context.ledger, None, 1, None)
 
 
-def test_a_group_has_backups_of_its_own_and_mails_no_report(site: Site, directory: Path) -> None:
+class Mute(Programs):
+    """Has no command that answers."""
+
+    def run(self, command: str, *words: str, timeout_s: float, timezone: str = "") -> str:
+        raise OperationFailedError(f"`{command}` was run")
+
+
+def test_a_group_has_backups_of_its_own_and_the_first_one_mails_the_report_of_all(site: Site, directory: Path) -> None:
     for group, engine in site.engines.items():
-        settings = engine.settings.model_copy(
-            update={"engine": engine.settings.engine.model_copy(update={"state_dir": directory})}
-        )
+        section = engine.settings.engine.model_copy(update={"state_dir": directory})
+        schedule = engine.settings.schedule.model_copy(update={"report": "0 6 * * *", "report_to": ("ops@x",)})
+        settings = engine.settings.model_copy(update={"engine": section, "schedule": schedule})
         settings._territory = group
         context = replace(engine.context, settings=settings)
-        jobs = {job.name: job for job in jobs_of(context, Programs(directory), engine.cycle.gate, lambda: None)}
+        jobs = {job.name: job for job in jobs_of(context, Mute(directory), engine.cycle.gate, lambda: None)}
         jobs["ledger-backup"].act()
         assert len(list((directory / "backups" / "groups" / group).iterdir())) == 1
-        assert jobs["report"].off.startswith("the engine of one group mails none")
+        if group == "left":
+            with pytest.raises(OperationFailedError, match="`report` was run"):
+                jobs["report"].act()
+        else:
+            assert jobs["report"].act() == "the engine of group left mails it, for all groups"

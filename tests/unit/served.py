@@ -29,6 +29,7 @@ from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_phase import VMPhase
+from rmsplugin.settings.cluster import Cluster
 
 ME = os.getuid()
 
@@ -53,9 +54,19 @@ class Served:
         tcp: bool = False,
         state_dir: Path | None = None,
         controllers: Controllers | None = None,
+        cluster: Cluster | None = None,
         **engine: Any,
     ) -> None:
-        """``state_dir``: where reports find a ledger, if not that of the world; ``engine``: more of its settings."""
+        """Begin to listen.
+
+        Args:
+            directory: of the world.
+            tcp: whether it listens on a port, too.
+            state_dir: where reports find a ledger, if not that of the world.
+            controllers: of several engines.
+            cluster: settings of several engines.
+            engine: more settings of the engine.
+        """
         self.socket = str(directory / "engine.sock")
         self.port = _free_port() if tcp else 0
         listen = f"127.0.0.1:{self.port}" if tcp else ""
@@ -63,7 +74,8 @@ class Served:
         settings = self.world.context.settings
         places = {"socket": Path(self.socket), "state_dir": state_dir or directory}
         section = settings.engine.model_copy(update={**places, "listen": listen, **engine})
-        self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update={"engine": section}))
+        changes = {"engine": section, "cluster": cluster or settings.cluster}
+        self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update=changes))
         self.ledger = self.context.ledger
         self.ledger.checks_phases = False  # type: ignore[attr-defined]
         cycle = self.world.cycle

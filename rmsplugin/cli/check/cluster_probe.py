@@ -24,7 +24,7 @@ from rmsplugin.cli.check.cluster_facts import ClusterFacts, SharedFacts
 from rmsplugin.cli.shared.connection import connect
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.shared_writes import write_once
-from rmsplugin.engine.ledger.whereabouts import ledger_path
+from rmsplugin.engine.ledger.site_ledgers import of_engines, site_ledgers
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
 from rmsplugin.errors import RmspluginError
 from rmsplugin.settings import Settings
@@ -97,7 +97,7 @@ def _within(seconds: float, look_there: Callable[[], T], otherwise: T) -> T:
 def _shared_facts(settings: Settings, path: Path) -> SharedFacts:
     try:
         place = f"the shared directory {identity_of(path)}"
-        space, ledger = os.statvfs(path), ledger_path(settings)
+        space, ledgers = os.statvfs(path), of_engines(site_ledgers(settings))
         return SharedFacts(
             str(path),
             place,
@@ -105,7 +105,7 @@ def _shared_facts(settings: Settings, path: Path) -> SharedFacts:
             _write_s(path),
             _lock(path),
             space.f_bavail * space.f_frsize,
-            ledger.stat().st_size if ledger.exists() else 0,
+            sum(each.path.stat().st_size for each in ledgers),
             _root_key(path),
         )
     except (RmspluginError, OSError) as error:

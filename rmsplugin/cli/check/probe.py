@@ -29,7 +29,7 @@ from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.shared.connection import connect
 from rmsplugin.cli.shared.sentences import pause_sentence
 from rmsplugin.engine.ledger.ledger_file import read_only
-from rmsplugin.engine.ledger.whereabouts import ledger_path
+from rmsplugin.engine.ledger.site_ledgers import of_engines, site_ledgers
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -111,7 +111,7 @@ def probe_slurm(settings: Settings) -> SlurmFacts:
         licenses={name: number(row.get("Total", "")) for name, row in listed["license"].items()},
         groups={name: _members(name, settings.engine.user) for name in named - {"ALL"}},
         associations=_value_or_reason(lambda: _associations(settings)),
-        saved_bytes_per_s=saved_bytes_per_s(ledger_path(settings)),
+        saved_bytes_per_s=_slowest_saves(settings),
         texts={path: _text(path) for path in paths},
     )
 
@@ -135,6 +135,12 @@ def _associations(settings: Settings) -> tuple[Association, ...]:
         for row in rows
         if row[0] == settings.engine.user
     )
+
+
+def _slowest_saves(settings: Settings) -> float:
+    """``saved_bytes_per_s`` of the ledger in which it is least, of those that have it."""
+    speeds = (saved_bytes_per_s(each.path) for each in of_engines(site_ledgers(settings)))
+    return min((speed for speed in speeds if speed), default=0.0)
 
 
 def saved_bytes_per_s(ledger: Path) -> float:

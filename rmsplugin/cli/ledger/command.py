@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from rmsplugin.cli.ledger import query as querying
+from rmsplugin.cli.ledger import whose
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import read_settings
 from rmsplugin.cli.shared.table import printable
+from rmsplugin.errors import LedgerError
 
 
 def add_command(commands: options.Commands) -> None:
@@ -20,7 +21,8 @@ def add_command(commands: options.Commands) -> None:
         "check the engine's ledger, copy it, or ask it, on the controller",
         """
         For root and engine.user, on the engine's host, whether or not the engine runs. All three commands only read the
-        ledger. `rmsplugin ledger COMMAND --help` describes each.
+        ledger. Where groups have engines of their own, all commands are about the ledgers of all groups. `rmsplugin
+        ledger COMMAND --help` describes each.
 
         examples:
           rmsplugin ledger check
@@ -43,14 +45,17 @@ def _add_check(commands: options.Commands) -> None:
         """
         Reads all of FILE (default: the engine's ledger): pages, indexes, references, release of the schema. One
         sentence says what was found. The exit status is 0 if the ledger is whole, 1 if it is damaged or of a newer
-        release, 2 if it cannot be read.
+        release, 2 if it cannot be read. Where groups have engines of their own, each ledger of the site has a sentence,
+        and the worst one counts; also those from before that no engine goes on with, which reports read.
 
         examples:
           rmsplugin ledger check
           rmsplugin ledger check /var/backups/rmsplugin.sqlite
+          rmsplugin ledger check --group west
         """,
     )
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="what to check")
+    whose.add_option(parser)
 
 
 def _add_backup(commands: options.Commands) -> None:
@@ -62,20 +67,17 @@ def _add_backup(commands: options.Commands) -> None:
         """
         Writes a copy of the ledger as it is at one moment to FILE (default: ledger-backup-TIME.sqlite beside the
         ledger). Only its owner can read the copy, since it holds private keys. An existing file is not overwritten. A
-        backup ages: the operator guide says what to mind before the engine is started with one.
+        backup ages: the operator guide says what to mind before the engine is started with one. Where groups have
+        engines of their own, the ledger of each is copied, each beside itself; a FILE needs --group.
 
         examples:
           rmsplugin ledger backup
           rmsplugin ledger backup /var/backups/rmsplugin.sqlite
+          rmsplugin ledger backup --group west /var/backups/west.sqlite
         """,
     )
     parser.add_argument("file", metavar="FILE", nargs="?", type=Path, help="where to write the copy")
-
-
-def _path(arguments: argparse.Namespace) -> Path:
-    from rmsplugin.engine.ledger.whereabouts import ledger_path
-
-    return ledger_path(read_settings(arguments.config))
+    whose.add_option(parser)
 
 
 # The ledger is the engine's: no other command waits for what it imports.
@@ -84,17 +86,36 @@ def _path(arguments: argparse.Namespace) -> Path:
 def _check(arguments: argparse.Namespace) -> int:
     from rmsplugin.engine.ledger import ledger_care
 
-    health = ledger_care.check(arguments.file or _path(arguments))
-    if health.whole:
-        print(printable(health.sentence))
-        return 0
-    print(printable(f"rmsplugin ledger: {health.sentence}"), file=sys.stderr)
-    return 1
+    if arguments.file is not None:
+        whose.refuse_both(arguments)
+        paths = [arguments.file]
+    else:
+        paths = [each.path for each in whose.chosen(arguments, left=True)]
+    worst = 0
+    for path in paths:
+        try:
+            health = ledger_care.check(path)
+        except LedgerError as error:
+            if len(paths) == 1:
+                raise
+            print(printable(f"rmsplugin ledger: {error}"), file=sys.stderr)
+            worst = 2
+            continue
+        if health.whole:
+            print(printable(health.sentence))
+        else:
+            print(printable(f"rmsplugin ledger: {health.sentence}"), file=sys.stderr)
+            worst = max(worst, 1)
+    return worst
 
 
 def _backup(arguments: argparse.Namespace) -> int:
     from rmsplugin.engine.ledger import ledger_care
 
-    path = _path(arguments)
-    print(printable(f"{ledger_care.backup(path, arguments.file)} is a copy of {path}"))
+    ledgers = whose.chosen(arguments, left=False)
+    if len(ledgers) > 1 and arguments.file is not None:
+        names = ", ".join(each.group for each in ledgers)
+        arguments.misused(f"{arguments.file} is one file, and groups {names} have a ledger each: say --group NAME")
+    for each in ledgers:
+        print(printable(f"{ledger_care.backup(each.path, arguments.file)} is a copy of {each.path}"))
     return 0

@@ -9,15 +9,17 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmsplugin.cli.ledger import whose
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.connection import read_settings
 from rmsplugin.cli.shared.table import Column, Field, Row, Table, printable
 
 if TYPE_CHECKING:
     from rmsplugin.engine.ledger.ledger_query import Answer
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 
 _LIMIT = 1000
 _TIMEOUT_S = 60
@@ -42,6 +44,10 @@ def add_command(commands: options.Commands) -> None:
         something, ATTACH, and pragmas other than those that describe tables are refused. --tables lists the tables.
         Times are seconds since the epoch: datetime(submitted, 'unixepoch', 'localtime') makes one readable. Tables and
         columns may change with a release.
+
+        Where groups have engines of their own, each of their ledgers is asked, and the column `group` says whose each
+        row is; what is counted is counted in each. Ledgers from before, that no engine goes on with, are asked by
+        --ledger.
 
         A VALUE of -p that is a number is bound as one, any other as text; cast(:NAME as text) makes a number text.
         In the table and with --csv, NULL is empty and a blob is in hexadecimal. --json prints an object: the rows, and
@@ -70,6 +76,7 @@ def add_command(commands: options.Commands) -> None:
         help="value of :NAME in SQL; may be given several times",
     )
     parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger (default: the engine's own)")
+    whose.add_option(parser)
     parser.add_argument(
         "--limit",
         metavar="N",
@@ -94,20 +101,48 @@ def add_command(commands: options.Commands) -> None:
 def _query(arguments: argparse.Namespace) -> int:
     # The ledger is the engine's: no other command waits for what it imports.
     from rmsplugin.engine.ledger import ledger_query
-    from rmsplugin.engine.ledger.whereabouts import ledger_path
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 
     parameters = _parameters(arguments)
-    path = arguments.ledger or ledger_path(read_settings(arguments.config))
-    if arguments.tables:
-        answer = ledger_query.tables(path, timeout_s=arguments.timeout)
+    if arguments.ledger is not None:
+        whose.refuse_both(arguments)
+        ledgers = [SiteLedger(arguments.ledger)]
     else:
-        answer = ledger_query.ask(path, arguments.sql, parameters, limit=arguments.limit, timeout_s=arguments.timeout)
+        ledgers = whose.chosen(arguments, left=False)
+    if arguments.tables:
+        answer = ledger_query.tables(ledgers[0].path, timeout_s=arguments.timeout)
+    elif len(ledgers) == 1:
+        answer = _ask(arguments, ledgers[0], parameters)
+    else:
+        answer = _together({each.group: _ask(arguments, each, parameters) for each in ledgers}, arguments.limit)
     _print(arguments, answer)
     if answer.more:
         _say(f"there are more rows than these {arguments.limit} (--limit)")
     if answer.withheld:
         _say("private keys are not shown")
     return 0
+
+
+def _ask(arguments: argparse.Namespace, ledger: SiteLedger, parameters: dict[str, Any]) -> Answer:
+    from rmsplugin.engine.ledger import ledger_query
+
+    return ledger_query.ask(ledger.path, arguments.sql, parameters, limit=arguments.limit, timeout_s=arguments.timeout)
+
+
+def _together(answers: dict[str, Answer], limit: int) -> Answer:
+    """The rows of all groups, each with the name of its group."""
+    name = "group"
+    while any(name in answer.columns for answer in answers.values()):
+        name += "_"
+    rows = [{name: group, **row} for group, answer in answers.items() for row in answer.rows]
+    first = next(iter(answers.values()))
+    return replace(
+        first,
+        columns=(name, *first.columns),
+        rows=tuple(rows[:limit]),
+        more=len(rows) > limit or any(answer.more for answer in answers.values()),
+        withheld=any(answer.withheld for answer in answers.values()),
+    )
 
 
 def _parameters(arguments: argparse.Namespace) -> dict[str, Any]:

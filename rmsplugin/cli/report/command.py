@@ -24,6 +24,7 @@ from rmsplugin.latency import uncollected
 if TYPE_CHECKING:
     from rmsplugin.cli.report.own import OwnReport
     from rmsplugin.cli.shared.output_file import OutputFile
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger
     from rmsplugin.report.build import Report
     from rmsplugin.settings import Settings
 
@@ -149,15 +150,15 @@ def _report(arguments: argparse.Namespace) -> int:
     default = CLASS_COLUMNS if arguments.by == "class" else default
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
     settings = _settings(arguments)
-    path = _ledger(arguments, settings)
+    ledgers = _ledgers(arguments, settings)
     lives = arguments.json or page is not None
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     # Rows are in no cycles, and there may be millions.
     with ExitStack() as stack, uncollected():
         report: Report | OwnReport
         with bar() as show:
-            if path is not None:
-                report = _read(arguments, settings, path, now, show, lives=lives)
+            if ledgers:
+                report = _read(arguments, settings, ledgers, now, show, lives=lives)
             else:
                 report = stack.enter_context(_asked(arguments, settings, show, lives=lives))
         if page is not None:
@@ -166,28 +167,33 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ledger(arguments: argparse.Namespace, settings: Settings | None) -> Path | None:
-    """The ledger to read; None for those who may not, whom the engine tells of their own jobs."""
-    from rmsplugin.engine.ledger.whereabouts import ledger_path
+def _ledgers(arguments: argparse.Namespace, settings: Settings | None) -> list[SiteLedger]:
+    """The ledgers to read; none for those who may not, whom the engine tells of their own jobs."""
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 
-    chosen: Path | None = arguments.ledger
-    if chosen is not None or settings is None:
-        return chosen
-    path = ledger_path(settings)
-    return path if os.access(path, os.R_OK, effective_ids=True) else None
+    if arguments.ledger is not None or settings is None:
+        return [SiteLedger(arguments.ledger)]
+    found = site_ledgers(settings)
+    return found if all(os.access(each.path, os.R_OK, effective_ids=True) for each in found) else []
 
 
 def _read(
-    arguments: argparse.Namespace, settings: Settings | None, path: Path, now: float, show: Show, *, lives: bool
+    arguments: argparse.Namespace,
+    settings: Settings | None,
+    ledgers: list[SiteLedger],
+    now: float,
+    show: Show,
+    *,
+    lives: bool,
 ) -> Report:
-    """The report of a ledger. Raises RmspluginError."""
+    """The report of these ledgers. Raises RmspluginError."""
     # No other command waits for what these import.
     from rmsplugin.cli.report.sources import site
-    from rmsplugin.engine.ledger.history import reading
+    from rmsplugin.engine.ledger.gathering import reading_all
     from rmsplugin.report.build import Question, build
     from rmsplugin.report.ledger import LedgerReader
 
-    with reading(path) as connection:
+    with reading_all(ledgers) as connection:
         reader = LedgerReader(connection, arguments.until)
         since = arguments.since
         question = Question(

@@ -12,7 +12,7 @@ from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.calibration.samples import MeasuredAction, MeasuredOperation
-from rmsplugin.engine.ledger.ledger_file import read_only, schema_steps
+from rmsplugin.engine.ledger.ledger_file import read_only, schema_steps, with_newest_schema
 from rmsplugin.errors import LedgerError
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.model.vm_names import parse_vm_name
@@ -52,6 +52,29 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise LedgerError(f"{path} cannot be read: {error}") from error
 
 
+@contextmanager
+def reading_older(path: Path) -> Iterator[sqlite3.Connection]:
+    """Connect to what the ledger at ``path`` was at one moment, with the schema of this release. Changes nothing.
+
+    Raises:
+        LedgerError: there is no ledger, it cannot be read, or it is of a newer release.
+    """
+    try:
+        with closing(read_only(path)) as connection:
+            applied, known = schema_steps(connection)
+            if not applied or not applied < known:
+                _require_schema(path, connection)
+                connection.execute("begin")
+                yield connection
+                return
+            with closing(sqlite3.connect("")) as copy:  # a temporary one without a name
+                connection.backup(copy)
+                with_newest_schema(copy)
+                yield copy
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(f"{path} cannot be read: {error}") from error
+
+
 def read_history(path: Path, since: float = 0.0) -> History:
     """Read the operations that were begun since that time, in seconds since the epoch. Changes nothing.
 
@@ -59,9 +82,14 @@ def read_history(path: Path, since: float = 0.0) -> History:
         LedgerError: there is no ledger, it cannot be read, or it is not of this release.
     """
     with reading(path) as connection:
-        connection.row_factory = sqlite3.Row
-        operations = connection.execute(_OPERATIONS, [since]).fetchall()
-        actions = connection.execute(_ACTIONS, [since]).fetchall()
+        return history_in(connection, since)
+
+
+def history_in(connection: sqlite3.Connection, since: float = 0.0) -> History:
+    """As ``read_history``, of a ledger that is connected to. Raises sqlite3.Error."""
+    connection.row_factory = sqlite3.Row
+    operations = connection.execute(_OPERATIONS, [since]).fetchall()
+    actions = connection.execute(_ACTIONS, [since]).fetchall()
     by_operation: dict[int, list[MeasuredAction]] = defaultdict(list)
     for row in actions:
         by_operation[row["operation_id"]].append(_action(row))

@@ -175,6 +175,11 @@ def schema_steps(connection: sqlite3.Connection) -> tuple[set[str], set[str]]:
         return applied, {step.name for step in migrations.pending(_wrapped(empty))}
 
 
+def with_newest_schema(connection: sqlite3.Connection) -> None:
+    """Give a database that nobody else has the schema of this release, whatever its schema was."""
+    migrations.apply(_wrapped(connection))
+
+
 def newest_step() -> str:
     """The last step of the schema that this release knows: the higher, the newer."""
     with closing(sqlite3.connect(":memory:")) as empty:

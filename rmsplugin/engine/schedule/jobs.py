@@ -38,9 +38,15 @@ def jobs_of(
     if settings.territory:
         backup_dir = backup_dir / GROUPS_DIR / settings.territory
     no_report = "" if schedule.report_to else "schedule.report_to names nobody"
-    no_report = (
-        "the engine of one group mails none: it knows no other group's vjobs" if settings.territory else no_report
-    )
+
+    def report() -> str:
+        if (territory := context.territory) is not None:
+            if not territory.groups:
+                raise UnavailableError("the leader's word was not read yet: it is not known which group mails it")
+            if territory.group != (first := min(territory.groups)):
+                return f"the engine of group {first} mails it, for all groups"
+        server, sender, to = schedule.mail_server, schedule.mail_from, schedule.report_to
+        return mail_report(programs, server, sender, to, schedule.timezone)
 
     def renew() -> str:
         look = seen()
@@ -67,9 +73,7 @@ def jobs_of(
                 "report",
                 "mails the summary of yesterday",
                 schedule.report,
-                lambda: mail_report(
-                    programs, schedule.mail_server, schedule.mail_from, schedule.report_to, schedule.timezone
-                ),
+                report,
                 no_report,
             ),
             (

@@ -18,13 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rmsplugin.child_process import environment
 from rmsplugin.engine.ledger.ledger import Subject
-from rmsplugin.engine.ledger.whereabouts import ledger_path
+from rmsplugin.engine.ledger.site_ledgers import site_ledgers
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -117,8 +117,9 @@ class UserReports:
         except OSError as error:
             raise UnavailableError(f"the engine has no room for a report: {error.strerror}") from None
         report = self._reports[uid] = UserReport(next(self._numbers), uid, file)
-        ledger, settings = str(ledger_path(self._settings)), self._settings.model_dump(mode="json")
-        request = {**question, "owner": owner, "settings": settings, "ledger": ledger}
+        ledgers = [{**asdict(each), "path": str(each.path)} for each in site_ledgers(self._settings)]
+        settings = self._settings.model_dump(mode="json")
+        request = {**question, "owner": owner, "settings": settings, "ledgers": ledgers}
         report.task = asyncio.get_running_loop().create_task(self._make(report, json.dumps(request).encode()))
         self._tasks.add(report.task)
         report.task.add_done_callback(self._tasks.discard)

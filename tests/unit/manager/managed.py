@@ -22,12 +22,13 @@ from rmsplugin.errors import RmspluginError
 from rmsplugin.groups.given import Given, Place
 from rmsplugin.manager.entry import Entry
 from rmsplugin.manager.handing import Hands
+from rmsplugin.settings.cluster import Cluster
 
 
-def engine(directory: Path) -> Served:
+def engine(directory: Path, cluster: Cluster | None = None) -> Served:
     """The engine of a group, whose socket only managers reach."""
     directory.mkdir()
-    made = Served(directory)
+    made = Served(directory, cluster=cluster)
     made.service._front._behind_a_manager = True
     return made
 

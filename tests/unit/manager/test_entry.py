@@ -13,17 +13,20 @@ from unit.manager.managed import Managed, engine, given
 from unit.served import ME, Served
 
 from rmsplugin.api.routes import ROUTES
+from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve import views
 from rmsplugin.manager.where import WHERE
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings.cluster import Cluster
 
 GROUPS = {"a": ("n1", "n2"), "b": ("m1",)}
 
 
 @pytest.fixture
 def engines(tmp_path: Path) -> Iterator[dict[str, Served]]:
-    made = {name: engine(tmp_path / name) for name in GROUPS}
+    cluster = Cluster(coordination="zookeeper", servers=("z:1",), shared_dir=tmp_path / "shared")
+    made = {name: engine(tmp_path / name, cluster) for name in GROUPS}
     made["a"].add_vjob(12, ME, VJobState.RUNNING)
     made["a"].add_vjob(14, ME)
     made["b"].add_vjob(13, ME)
@@ -178,8 +181,29 @@ def test_an_engine_decides_who_may_and_its_words_arrive(manager: Managed, engine
     status, answer = manager.ask("POST", "/v1/jobs/12/suspend?x=1")
     assert (status, "x" in answer["error"]) == (400, True)
     assert manager.ask("GET", "/v1/reports/1000")[0] == 409
-    assert manager.ask("POST", "/v1/reports", b"{}")[0] == 409
     assert manager.ask("POST", "/v1/handover", b"{}")[0] == 409
+
+
+def test_a_report_on_request_is_of_all_groups_whichever_engine_makes_it(
+    manager: Managed, engines: dict[str, Served], tmp_path: Path
+) -> None:
+    for name, each in engines.items():
+        (tmp_path / "shared" / "groups" / name).mkdir(parents=True)
+        ledger_care.backup(each.ledger.path, tmp_path / "shared" / "groups" / name / "ledger-3.sqlite")
+    for dead in (False, True):
+        if dead:
+            Path(engines["a"].socket).unlink()
+        number = manager.ask("POST", "/v1/reports", b"{}")[1]["report"]
+        assert number % 1000 == int(dead), "the first group's engine makes it, or the next one"
+        while not (told := manager.ask("GET", f"/v1/reports/{number}?wait=10")[1])["made"]:
+            pass
+        ids = [json.loads(line)["id"] for line in told["text"].splitlines()[1:]]
+        assert (told["bytes"], ids) == (len(told["text"]), ["12", "13", "14", "30_1"])
+    asked = json.dumps({"jobs": ["77"]}).encode()
+    number = manager.ask("POST", "/v1/reports", asked)[1]["report"]
+    while (answer := manager.ask("GET", f"/v1/reports/{number}?wait=10"))[0] == 200:
+        pass
+    assert answer == (404, {"error": "the ledger has no job 77"})
 
 
 def test_a_request_that_waits_is_answered_when_its_engine_answers(manager: Managed, engines: dict[str, Served]) -> None:
