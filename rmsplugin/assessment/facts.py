@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
@@ -76,6 +76,17 @@ class VMFacts:
     will_compute: bool = False
 
 
+#: So many sets of nodes are shared; most are of one node.
+_SETS = 1 << 16
+_ONE_STATE = {state: frozenset({state}) for state in VMState}
+
+
+@lru_cache(maxsize=_SETS)
+def shared(nodes: frozenset[str]) -> frozenset[str]:
+    """The first set that was equal to this one: there are as many as vjobs, and few different ones."""
+    return nodes
+
+
 class Members(tuple[VMFacts, ...]):
     """The VMs of a vjob, and the facts that assessments need of them: computed once until the VMs change."""
 
@@ -92,13 +103,15 @@ class Members(tuple[VMFacts, ...]):
     @cached_property
     def states(self) -> frozenset[VMState]:
         """The states of the VMs."""
-        return frozenset(each.location.state for each in self)
+        found = frozenset(each.location.state for each in self)
+        return _ONE_STATE[next(iter(found))] if len(found) == 1 else found
 
     @cached_property
     def nodes(self) -> frozenset[str]:
         """The nodes that have memory or a saved state of the VMs, except the storage that all nodes mount."""
         places = {each.location.node for each in self}
-        return frozenset(place for place in places if place and place != SHARED).union(*(each.holds for each in self))
+        on_nodes = frozenset(place for place in places if place and place != SHARED)
+        return shared(on_nodes.union(*(each.holds for each in self)))
 
     @cached_property
     def computing(self) -> Mapping[str, Resources]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeVar
 
-from rmsplugin.assessment.facts import Members, VMFacts
+from rmsplugin.assessment.facts import Members, VMFacts, shared
 from rmsplugin.assessment.promises import Promise
 from rmsplugin.engine.capacity.capacity import Observed, demand, demand_of_new
 from rmsplugin.engine.ledger.rows import VMRow
@@ -130,4 +130,4 @@ def _placed(of: Placed, row: VMRow, vm: VM) -> VMFacts:
     will_hold = frozenset() if of.ended else will_hold
     computes = of.state is VJobState.UNPAUSING
     computes = computes or (promise is not None and promise.kind is OperationKind.UNPAUSE)
-    return VMFacts(vm, location, holds, will_hold, computes)
+    return VMFacts(vm, location, shared(holds), shared(will_hold), computes)
