@@ -137,5 +137,7 @@ def _told(state: VJobState, reason: Reason, assignment: Assignment, name: str) -
     if state is VJobState.RUNNING:
         return reason
     if assigned.note:
-        return replace(reason, sentence=f"{reason.sentence}; {assigned.note}")
-    return replace(reason, sentence=f"in group {assigned.group}: {reason.sentence}") if assigned.chosen else reason
+        return Reason(reason.code, f"{reason.sentence}; {assigned.note}", reason.numbers)
+    if not assigned.chosen:
+        return reason
+    return Reason(reason.code, f"in group {assigned.group}: {reason.sentence}", reason.numbers)

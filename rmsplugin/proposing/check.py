@@ -8,6 +8,7 @@ skips an action that needs a failed one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from rmsplugin.model.action import Action
 from rmsplugin.model.configuration import Configuration
@@ -38,6 +39,9 @@ def check(source: Configuration, proposal: Proposal) -> list[str]:
     return found
 
 
+_state_of_vms = cache(VMState)
+
+
 def _states(source: Configuration, proposal: Proposal) -> Iterator[str]:
     """The faults of the target: it has to have the decided states."""
     states, target = proposal.decision.states, proposal.target
@@ -45,7 +49,7 @@ def _states(source: Configuration, proposal: Proposal) -> Iterator[str]:
         if vjob.name not in states:
             yield f"nothing was decided for vjob {vjob.name}"
             continue
-        decided = VMState(states[vjob.name])
+        decided = _state_of_vms(states[vjob.name])
         for vm in vjob.vms:
             if vm.name not in target:
                 yield f"the target does not say where {vm.name} is to be"

@@ -283,7 +283,7 @@ class _Assessor:
             return "its job was requeued a moment ago"
         if any(vm.phase.moves for vm in vms):
             return "a migration of it has not ended"
-        if leaves := sorted({vm.host for vm in vms} & self._leaving.keys()):
+        if self._leaving and (leaves := sorted({vm.host for vm in vms} & self._leaving.keys())):
             return f"leaves {', '.join(leaves)}"
         missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
         return f"{missing[0]} is not seen on its node" if missing else ""
@@ -296,6 +296,8 @@ class _Assessor:
 
     def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
         """Whether the last operation of one of these kinds failed too short a time ago."""
+        if not self._failures:
+            return False
         failed = [self._failures.get((vjob.job_id, kind)) for kind in kinds]
         return any(each is not None and each.rests(self._seen.taken) for each in failed)
 

@@ -82,7 +82,7 @@ class WaitingVJobs:
                     continue
                 if row is not None:
                     kind = _WAKES.get(row.state, OperationKind.START)
-                    failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)]
+                    failed = [failures.get((row.job_id, each)) for each in (kind, LOSS)] if failures else []
                     if self._moved(seen, row) or any(self._limits.rests(row, each, seen.taken) for each in failed):
                         continue
                     if row.state is VJobState.SLEEPING and strays(self._ledger, seen, row):
