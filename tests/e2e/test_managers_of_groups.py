@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,14 @@ class Manager:
         return self._log.read_text()
 
 
-@pytest.fixture
-def managers(cluster: Cluster, ensemble: None, tmp_path: Path) -> Iterator[dict[str, Manager]]:
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where managers say what they do."""
+    return tmp_path_factory.mktemp("managers")
+
+
+@pytest.fixture(scope="module")
+def managers(cluster: Cluster, ensemble: None, logs: Path) -> Iterator[dict[str, Manager]]:
     """A manager on the head, and one on front2, where no wrapper runs, in place of the engine."""
     cluster.ok("scontrol", "update", "NodeName=front2", "State=DRAIN", "Reason=test")
     make_controller(cluster)
@@ -69,10 +76,10 @@ def managers(cluster: Cluster, ensemble: None, tmp_path: Path) -> Iterator[dict[
     for host in ("head", "front2", *cluster.nodes):
         path = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
         path.write_text(path.read_text() + _GROUPS)
-    found = {"head": Manager(cluster, tmp_path, "head")}
+    found = {"head": Manager(cluster, logs, "head")}
     try:
         wait_groups(cluster, found, {"left": "head", "right": "head"})
-        found["front2"] = Manager(cluster, tmp_path, "front2")
+        found["front2"] = Manager(cluster, logs, "front2")
         yield found
     finally:
         lose_front2(cluster)
@@ -97,6 +104,16 @@ def wait_groups(cluster: Cluster, managers: dict[str, Manager], hosts: dict[str,
     cluster.wait(f"groups at {hosts}", there, 180, lambda: explained(cluster, managers))
 
 
+def wait_shared_out(cluster: Cluster, managers: dict[str, Manager]) -> None:
+    """Wait until each host has a group whose engine answers."""
+
+    def there() -> bool:
+        found = groups(cluster).values()
+        return {each["host"] for each in found} == {"head", "front2"} and all(each["answers"] for each in found)
+
+    cluster.wait("a group at each host", there, 180, lambda: explained(cluster, managers))
+
+
 def explained(cluster: Cluster, managers: dict[str, Manager]) -> list[object]:
     return [groups(cluster), *(each.said()[-3000:] for each in managers.values())]
 
@@ -111,11 +128,7 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
     for job in jobs:
         wait_number(cluster, job, 2)
 
-    def shared_out() -> bool:
-        found = groups(cluster).values()
-        return {each["host"] for each in found} == {"head", "front2"} and all(each["answers"] for each in found)
-
-    cluster.wait("a group at each host", shared_out, 180, lambda: explained(cluster, managers))
+    wait_shared_out(cluster, managers)
     for job in jobs:
         wait_number(cluster, job, 2)
     assert {group_of(cluster, job) for job in jobs} <= {"left", "right"}
@@ -130,6 +143,11 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
         wait_number(cluster, job, 2)
     told = cluster.plugin("resume", str(jobs[0]))
     assert told.code == 0, told.err
+    end_well(cluster, jobs)
+
+
+def end_well(cluster: Cluster, jobs: list[int]) -> None:
+    """Have counting vjobs end; each script ran once, and its output is whole."""
     for job in jobs:
         cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
     for job in jobs:
@@ -138,3 +156,43 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
         assert (last := re.fullmatch(r"counted to (\d+)", lines[-1]))
         assert lines[:-1] == [str(number) for number in range(1, int(last[1]) + 1)]
         assert (cluster.home() / f"started.{job}").read_text() == "started\n"
+
+
+def test_the_host_of_the_manager_that_leads_is_lost_in_the_middle_of_a_switch(
+    cluster: Cluster, managers: dict[str, Manager], logs: Path
+) -> None:
+    managers["front2"] = Manager(cluster, logs, "front2")
+    wait_shared_out(cluster, managers)
+    managers["head"].signal(signal.SIGTERM)  # the lead goes over
+    wait_groups(cluster, managers, {"left": "front2", "right": "front2"})
+    managers["head"] = Manager(cluster, logs, "head")
+    wait_shared_out(cluster, managers)
+    assert json.loads(cluster.plugin("status", "--json").out)["host"] == "front2"
+    jobs = [count(cluster) for _ in range(4)]
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    theirs = next(name for name, each in groups(cluster).items() if each["host"] == "front2")
+    sleeps = next(job for job in jobs if group_of(cluster, job) == theirs)
+    others = [job for job in jobs if group_of(cluster, job) == "right" and job != sleeps]
+    for words in (("suspend", sleeps), *(("migrate", job) for job in others[:1])):
+        told = cluster.plugin(words[0], str(words[1]), "--no-wait")
+        assert told.code == 0, told.err
+    cluster.wait_action(sleeps, "suspend")
+
+    lose_front2(cluster)
+    lost = time.monotonic()
+    wait_groups(cluster, managers, {"left": "head", "right": "head"})
+    print(f"\nboth groups act {time.monotonic() - lost:.1f} s after the loss of the leading manager's host")
+    assert json.loads(cluster.plugin("status", "--json").out)["host"] == "head"
+    for job in jobs:
+        if job != sleeps:
+            wait_number(cluster, job, 2)
+    cluster.wait(
+        "the suspend to be carried out",
+        lambda: (cluster.vjob(sleeps) or {})["state"] == "sleeping",
+        180,
+        lambda: explained(cluster, managers),
+    )
+    told = cluster.plugin("resume", str(sleeps))
+    assert told.code == 0, told.err
+    end_well(cluster, jobs)

@@ -11,7 +11,11 @@ act     who, epoch, asked, begin, end, outcome, where, what, vm, vjob, nodes: an
 vm      time, vjob, vm, node, is: the VM is now ``running``, ``standing`` or ``gone`` there, or was ``killed``
 script  time, vjob, is: it ``begins``, or ``ends``
 vjob    time, vjob, is: it is ``submitted``, ``cancelled``, or ``ended``
+given   time, who, epoch, serial, vjobs: a leader of managers has written where vjobs are (group, and the one wished)
+took    time, of, epoch, serial: the engine of this group follows that text
 over    time: nothing follows
+
+``of`` in the first three kinds is the group whose engine, or node, it is; there is none where there are no groups.
 
 Owning is a register for each vjob and each node, whose value is an epoch that never falls. An act is a write of its
 epoch at some instant between its begin and its end. Such a history is linearizable exactly if no act of an epoch begins
@@ -61,14 +65,71 @@ def check(lines: Iterable[str]) -> Findings:
         entries[entry["kind"]].append(entry)
     found = Findings(acts=len(entries["act"]), turns=len({lead["epoch"] for lead in entries["lead"]}))
     found.refused = sum(act["outcome"] == "refused" for act in entries["act"])
-    found.breaches += _turns(entries["lead"], found)
+    for leads in _by_group(entries["lead"]).values():
+        found.breaches += _turns(leads, found)
     found.breaches += _asked_in_turn(entries["act"], entries["lead"])
     _owners(entries["act"], found)
     found.breaches += _runs_once(entries["vm"])
+    found.breaches += _in_one_group(entries["vm"])
+    found.breaches += _one_word(entries["given"])
+    found.breaches += _words_followed(entries["given"], entries["took"])
     found.breaches += _begins_once(entries["script"], entries["vm"])
     if entries["over"]:
         found.breaches += _none_lost(entries["vjob"], entries["script"])
     return found
+
+
+def _by_group(entries: list[Entry]) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        found[entry.get("of", "")].append(entry)
+    return found
+
+
+def _in_one_group(vms: list[Entry]) -> Iterator[str]:
+    """The VMs of a vjob are on nodes of one group at a time."""
+    there: dict[int, set[tuple[str, str, str]]] = defaultdict(set)
+    for entry in vms:
+        places = there[entry["vjob"]]
+        place = (entry.get("of", ""), entry["node"], entry["vm"])
+        (places.add if entry["is"] in ("running", "standing") else places.discard)(place)
+        if len({group for group, _, _ in places}) > 1:
+            yield f"vjob {entry['vjob']} is two groups' at {entry['time']:.1f}: {sorted(places)}"
+
+
+def _one_word(given: list[Entry]) -> Iterator[str]:
+    """Texts of an epoch are of one leader, and no two of one number differ."""
+    who: dict[int, str] = {}
+    texts: dict[tuple[int, int], Entry] = {}
+    for entry in given:
+        if who.setdefault(entry["epoch"], entry["who"]) != entry["who"]:
+            yield f"{entry['who']} and {who[entry['epoch']]} have both decided in epoch {entry['epoch']}"
+        first = texts.setdefault((entry["epoch"], entry["serial"]), entry)
+        if first["vjobs"] != entry["vjobs"]:
+            yield f"text {entry['serial']} of epoch {entry['epoch']} is two texts"
+
+
+def _words_followed(given: list[Entry], took: list[Entry]) -> Iterator[str]:
+    """No group goes back, and each leader goes on from all that any group has followed of leaders before it."""
+    texts = {(entry["epoch"], entry["serial"]): entry for entry in given}
+    last: dict[str, tuple[int, int]] = {}
+    highest: dict[int, int] = {}  # by epoch, the highest number that anybody has followed
+    for entry in took:
+        version = (entry["epoch"], entry["serial"])
+        if version not in texts:
+            yield f"group {entry['of']} follows text {version[1]} of epoch {version[0]}, which nobody has written"
+        if version < last.get(entry["of"], (0, 0)):
+            yield f"group {entry['of']} goes back to text {version[1]} of epoch {version[0]}"
+        last[entry["of"]] = version
+        highest[version[0]] = max(highest.get(version[0], 0), version[1])
+    for epoch in sorted(highest):
+        begun = texts.get((epoch, 0))
+        before = max((each for each in highest if each < epoch), default=None)
+        if begun is None or before is None:
+            continue
+        later = [text for key, text in texts.items() if (before, highest[before]) <= key < (epoch, 0)]
+        if all(text["vjobs"] != begun["vjobs"] for text in later):
+            yield f"the leader of epoch {epoch} does not go on from text {highest[before]} of epoch {before}"
 
 
 def _turns(leads: list[Entry], found: Findings) -> Iterator[str]:
@@ -110,7 +171,8 @@ def _owners(acts: list[Entry], found: Findings) -> None:
         if act["begin"] is None:
             continue
         if act["vjob"] is not None:
-            registers["vjob", act["vjob"]].append(act)
+            # Epochs of two groups are not compared: a vjob that no group has begun goes from one to the other.
+            registers["vjob", (act.get("of", ""), act["vjob"])].append(act)
         if act["where"] in _FENCED:
             for node in act["nodes"]:
                 registers["node", node].append(act)

@@ -38,10 +38,10 @@ class Journal:
         self._clock = clock
         self._entries: list[dict[str, Any]] = []
 
-    def lead(self, who: str, epoch: int, until: float, *, begin: float | None = None) -> None:
-        """From now, or ``begin``, on until then ``who`` may act."""
+    def lead(self, who: str, epoch: int, until: float, *, begin: float | None = None, of: str = "") -> None:
+        """From now, or ``begin``, on until then ``who`` may act; ``of``: for that group."""
         begin = self._clock() if begin is None else begin
-        self._entries.append({"kind": "lead", "who": who, "epoch": epoch, "begin": begin, "end": until})
+        self._entries.append({"kind": "lead", "who": who, "epoch": epoch, "begin": begin, "end": until, "of": of})
 
     def ends(self, who: str) -> None:
         """From now on ``who`` may act no more, earlier than was said."""
@@ -49,8 +49,22 @@ class Journal:
             if entry["kind"] == "lead" and entry["who"] == who:
                 entry["end"] = min(entry["end"], self._clock())
 
-    def act(self, who: str, epoch: int, where: str, what: str, vm: str, vjob: int | None, nodes: Iterable[str]) -> Act:
-        """An engine that leads by its own clock is about to do something. Returns the entry, to be ended."""
+    def act(
+        self,
+        who: str,
+        epoch: int,
+        where: str,
+        what: str,
+        vm: str,
+        vjob: int | None,
+        nodes: Iterable[str],
+        *,
+        of: str = "",
+    ) -> Act:
+        """An engine that leads by its own clock is about to do something; ``of``: that of this group.
+
+        Returns the entry, to be ended.
+        """
         act = Act(
             {
                 "kind": "act",
@@ -65,14 +79,28 @@ class Journal:
                 "vm": vm,
                 "vjob": vjob,
                 "nodes": list(nodes),
+                "of": of,
             }
         )
         self._entries.append(act.fields)
         return act
 
-    def vm(self, vjob: int, vm: str, node: str, now: str) -> None:
-        """The VM is ``running``, ``standing`` or ``gone`` on the node, or was ``killed`` there by no engine."""
-        self._entries.append({"kind": "vm", "time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "is": now})
+    def vm(self, vjob: int, vm: str, node: str, now: str, *, of: str = "") -> None:
+        """The VM is ``running``, ``standing`` or ``gone`` on the node, or was ``killed`` there by no engine.
+
+        ``of``: the group that has the node.
+        """
+        fields = {"vjob": vjob, "vm": vm, "node": node, "is": now, "of": of}
+        self._entries.append({"kind": "vm", "time": self._clock(), **fields})
+
+    def given(self, who: str, epoch: int, serial: int, vjobs: dict[str, list[str | None]]) -> None:
+        """The leader of managers ``who`` has written where vjobs are: by job id the group, and the one it wishes."""
+        fields = {"who": who, "epoch": epoch, "serial": serial, "vjobs": vjobs}
+        self._entries.append({"kind": "given", "time": self._clock(), **fields})
+
+    def took(self, group: str, epoch: int, serial: int) -> None:
+        """The engine of a group follows this text."""
+        self._entries.append({"kind": "took", "time": self._clock(), "of": group, "epoch": epoch, "serial": serial})
 
     def script(self, vjob: int, now: str) -> None:
         """The script of the vjob ``begins`` or ``ends``."""

@@ -136,6 +136,40 @@ def ends_twice(course: Course) -> None:
     course.journal.vjob(7, "ended")
 
 
+def is_two_groups(course: Course) -> None:
+    course.journal.vm(7, "vjob7-0", "n1", "standing", of="left")
+    course.journal.vm(7, "vjob7-1", "n2", "running", of="right")
+
+
+def two_decide_in_one_epoch(course: Course) -> None:
+    course.journal.given("one", 5, 0, {})
+    course.journal.given("two", 5, 1, {})
+
+
+def a_text_is_two(course: Course) -> None:
+    course.journal.given("one", 5, 0, {})
+    course.journal.given("one", 5, 0, {"7": ["left", None]})
+
+
+def a_group_goes_back(course: Course) -> None:
+    for serial in (0, 1):
+        course.journal.given("one", 5, serial, {})
+    course.journal.took("left", 5, 1)
+    course.journal.took("left", 5, 0)
+
+
+def a_group_follows_nobody(course: Course) -> None:
+    course.journal.took("left", 5, 0)
+
+
+def the_next_leader_forgets(course: Course) -> None:
+    course.journal.given("one", 5, 0, {"7": ["left", None]})
+    course.journal.given("one", 5, 1, {"7": ["right", None]})
+    course.journal.took("right", 5, 1)
+    course.journal.given("two", 9, 0, {"7": ["left", None]})
+    course.journal.took("left", 9, 0)
+
+
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
@@ -153,12 +187,30 @@ def ends_twice(course: Course) -> None:
         (runs_twice, "vjob7-0 runs on ['n1', 'n2'] at 0.0"),
         (begins_twice, "the script of vjob 7 began 2 times, and 0 of its VMs were killed"),
         (never_ends, "vjob 7 is lost: it ended 0 times, its script 0 times"),
+        (is_two_groups, "vjob 7 is two groups' at 0.0"),
+        (two_decide_in_one_epoch, "two and one have both decided in epoch 5"),
+        (a_text_is_two, "text 0 of epoch 5 is two texts"),
+        (a_group_goes_back, "group left goes back to text 0 of epoch 5"),
+        (a_group_follows_nobody, "group left follows text 0 of epoch 5, which nobody has written"),
+        (the_next_leader_forgets, "the leader of epoch 9 does not go on from text 1 of epoch 5"),
         (ends_twice, "vjob 7 is lost: it ended 2 times, its script 1 times"),
     ],
 )
 def test_a_breach_is_found_and_said(course: Course, what: Callable[[Course], None], sentence: str) -> None:
     what(course)
     assert any(sentence in breach for breach in course.found().breaches), course.found().breaches
+
+
+def test_leaders_that_follow_each_other_and_groups_side_by_side_are_no_breach(course: Course) -> None:
+    journal = course.journal
+    journal.lead("left's", 6, 10.0, of="left")
+    journal.given("one", 5, 0, {"7": ["left", None]})
+    journal.took("left", 5, 0)
+    journal.given("one", 5, 1, {"7": ["right", None]})
+    journal.given("two", 9, 0, {"7": ["right", None]})
+    journal.took("left", 9, 0)
+    journal.took("right", 9, 0)
+    assert course.found().breaches == []
 
 
 def test_what_is_refused_failed_lost_or_cancelled_is_no_breach(course: Course) -> None:

@@ -23,6 +23,7 @@ NAMES = [
     "examples",
     "day",
     "faults",
+    "managers",
     "fuzz",
 ]
 
