@@ -554,6 +554,18 @@ class Summary(TypedDict):
     largest: list[float]
 
 
+class PackedVJob(TypedDict):
+    """A vjob on its way to another group.
+
+    Attributes:
+        parcel: the number under which it is sent.
+        to: the group on whose nodes its saved states are.
+    """
+
+    parcel: str
+    to: str
+
+
 class SummaryAnswer(TypedDict):
     """What the engine of a group tells the leader.
 
@@ -562,6 +574,10 @@ class SummaryAnswer(TypedDict):
         epoch: of its engine.
         seen: epoch and number of the leader's word by which it has given up all that it can.
         released: vjobs, and arrays, that it has given up by that word.
+        can_go: vjobs that sleep, and that can be handed over to another group.
+        going: vjobs whose saved states are being copied to another group, or were.
+        packed: by job id, the vjobs that it has handed over, until the other group has taken them in.
+        unclean: vjobs of other groups, of which something may be left on its nodes.
         summary: its room.
         vjobs: by job id, or id of the array, the state of each that has not ended; that of an array's begun one.
     """
@@ -570,6 +586,10 @@ class SummaryAnswer(TypedDict):
     epoch: int
     seen: list[int]
     released: list[int]
+    can_go: list[int]
+    going: list[int]
+    packed: dict[str, PackedVJob]
+    unclean: list[int]
     summary: Summary
     vjobs: dict[str, str]
 

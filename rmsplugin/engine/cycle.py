@@ -28,6 +28,7 @@ from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
 from rmsplugin.engine.reconcile.giving_up import GivingUp
+from rmsplugin.engine.reconcile.handing_over import HandingOver
 from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
@@ -94,7 +95,13 @@ class Cycle:
         )
         self.fencing = Fencing(context.settings, context.ledger, context.nodes, context.acts)
         self._territory = context.territory
-        self._giving_up = None if context.territory is None else GivingUp(context.ledger, context.territory)
+        self._handing: HandingOver | None = None
+        self._giving_up: GivingUp | None = None
+        if (territory := context.territory) is not None:
+            self._handing = HandingOver(
+                context.settings, context.ledger, context.clock, context.nodes, context.stores, territory, executor
+            )
+            self._giving_up = GivingUp(context.ledger, territory, self._handing)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
@@ -129,7 +136,8 @@ class Cycle:
         self._executor.record_ends()
         if self._territory is not None:
             self._territory.hear()
-            report.problems += filter(None, [self._territory.problem])
+            self._territory.collect()
+            report.problems += filter(None, [self._territory.problem, self._territory.delay])
         # Asked before looking: an operation that ends during the look has changed what the look sees.
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
@@ -158,9 +166,12 @@ class Cycle:
                 report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
         jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
         seen = self.seen = seen.after_changes(changed)
-        if self._giving_up is not None:
+        if self._giving_up is not None and self._handing is not None and self._territory is not None:
             with report.alone("vjobs that other groups are to have"):
                 report.problems += self._giving_up.give_up(seen, self._executor.busy())
+            ours = self._territory.still_own(ours)
+            with report.alone("copies of saved states"):
+                report.problems += self._handing.prepare_stores(seen) + self._handing.carry_out_orders()
         stop_strays(self._settings, self._ledger, self._hypervisor, self._nodes, seen, jobs, report)
         with report.alone("dead nodes"):
             report.problems += clear_left_behind(

@@ -14,16 +14,24 @@ from typing import Any
 
 from rmsplugin.errors import RefusedError
 
-#: The format of the text. An engine reads no other.
-FORMAT = 1
+#: The formats of the text that are read. A text with a parcel has the second one: an engine of a release that knows no
+#: parcels would meet the job of such a vjob as a new one.
+_PLAIN, _WITH_PARCELS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a vjob is: the group that owns it, and the one that the leader wishes it in (None: where it is)."""
+    """Where a vjob is.
+
+    Attributes:
+        group: it owns the vjob.
+        to: the group that the leader wishes it in; None: where it is.
+        parcel: with which the vjob came there; the group owns it once it has taken that in. None: it came with none.
+    """
 
     group: str
     to: str | None = None
+    parcel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +103,21 @@ def faults(given: Given) -> list[str]:
 def text_of(given: Given) -> str:
     """Write it. Raises RefusedError if it is not valid."""
     _refuse(faults(given), "this is not to be given to groups")
-    vjobs = {str(job): {"group": place.group, "to": place.to} for job, place in sorted(given.vjobs.items())}
+    vjobs = {str(job): _written(place) for job, place in sorted(given.vjobs.items())}
+    has_parcels = any(place.parcel is not None for place in given.vjobs.values())
     content = {
-        "format": FORMAT,
+        "format": _WITH_PARCELS if has_parcels else _PLAIN,
         "epoch": given.epoch,
         "serial": given.serial,
         "groups": {name: list(hosts) for name, hosts in given.groups.items()},
         "vjobs": vjobs,
     }
     return json.dumps(content, indent=1) + "\n"
+
+
+def _written(place: Place) -> dict[str, str | None]:
+    plain = {"group": place.group, "to": place.to}
+    return plain if place.parcel is None else {**plain, "parcel": place.parcel}
 
 
 def read(text: str, *, epoch: int, name: str) -> Given:
@@ -121,9 +135,11 @@ def read(text: str, *, epoch: int, name: str) -> Given:
         found = json.loads(text)
     except ValueError as error:
         raise RefusedError(f"{name} is no JSON: {error}. {_WAY_OUT}") from None
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        said = found.get("format") if isinstance(found, dict) else None
-        raise RefusedError(f"{name} is of format {said!r}; this release reads format {FORMAT}. {_WAY_OUT}")
+    said = found.get("format") if isinstance(found, dict) else None
+    if said not in (_PLAIN, _WITH_PARCELS):
+        raise RefusedError(
+            f"{name} is of format {said!r}; this release reads formats {_PLAIN} and {_WITH_PARCELS}. {_WAY_OUT}"
+        )
     try:
         given = Given(_whole(found, "epoch"), _whole(found, "serial"), _groups(found), _vjobs(found))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -166,10 +182,10 @@ def _vjobs(found: Mapping[str, Any]) -> Mapping[int, Place]:
     for job, place in found["vjobs"].items():
         if not (job.isascii() and job.isdecimal()):
             raise ValueError(f"{job!r} is no job id")
-        group, to = place["group"], place["to"]
-        if not isinstance(group, str) or not (to is None or isinstance(to, str)):
+        group, to, parcel = place["group"], place["to"], place.get("parcel")
+        if not isinstance(group, str) or not all(each is None or isinstance(each, str) for each in (to, parcel)):
             raise ValueError(f"vjob {job} is in no group with a name")
-        vjobs[int(job)] = Place(group, to)
+        vjobs[int(job)] = Place(group, to, parcel)
     return MappingProxyType(vjobs)
 
 

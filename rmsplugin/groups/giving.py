@@ -3,8 +3,10 @@
 * A vjob that is in no text is given to a group with room for it, in the order of the queue.
 * A vjob that waits in a group without room for it, while another one has some, is wished there (``Place.to``). It is
   given there when its engine has released it: when that engine has read the very text in which the wish is.
-* A vjob that has begun stays, and so does one that its engine does not release: it has begun before. A vjob that no
-  engine has any more, and Slurm neither, is left out.
+* A vjob that sleeps without room for a while, while another group has some, is wished there if its engine says that it
+  can go. That engine copies its states, and packs a parcel; with the parcel it is given there.
+* A vjob that runs stays, and so does one that its engine does not release: it has begun before. A vjob that no engine
+  has any more, and Slurm neither, is left out.
 
 No vjob is ever given from one group to another in another way: so no two engines ever have it (I5).
 """
@@ -23,6 +25,8 @@ from rmsplugin.model.vjob import VJobState
 
 #: A vjob of one of these states has begun nothing, or is not known to its engine yet.
 _NOT_BEGUN = (None, VJobState.WAITING)
+#: A vjob of one of these states may be wished elsewhere.
+_MAY_GO = (*_NOT_BEGUN, VJobState.SLEEPING)
 #: How many hosts a sentence names.
 _NAMED = 3
 
@@ -43,6 +47,19 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """A vjob that sleeps, and that an engine has packed into a parcel: no engine runs it now.
+
+    Attributes:
+        parcel: its number.
+        to: the group on whose nodes its saved states are.
+    """
+
+    parcel: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """What the engine of a group has said last; all of it was so at one instant.
 
@@ -51,12 +68,22 @@ class Heard:
         released: the vjobs that it has given up by that text.
         vjobs: the state of each vjob that it has; of an array that of the element that has come furthest.
         summary: of its group.
+        can_go: vjobs that sleep, and that it can hand over to another group.
+        going: vjobs whose saved states it is copying to another group, or has copied.
+        packed: vjobs that it has packed, until it has the proof that another group has taken them in.
+        unclean: vjobs that are not its own, and of which there may be something left on its nodes.
+        takes: whether it can take parcels in; an engine of an older release cannot.
     """
 
     seen: tuple[int, int]
     released: frozenset[int]
     vjobs: Mapping[int, VJobState]
     summary: Summary
+    can_go: frozenset[int] = frozenset()
+    going: frozenset[int] = frozenset()
+    packed: Mapping[int, Packed] = field(default_factory=dict)
+    unclean: frozenset[int] = frozenset()
+    takes: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,11 +94,13 @@ class Wishes:
         vjobs: by job id, its place.
         hopeful: vjobs that wait, though the summary of the group where they are tells of room for them.
         kept: vjobs that were wished elsewhere, and that their engine does not release: they stay from now on.
+        longing: vjobs that sleep without room where they are, while another group has some.
     """
 
     vjobs: Mapping[int, Place]
     hopeful: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
+    longing: frozenset[int] = frozenset()
 
 
 def give(
@@ -82,6 +111,7 @@ def give(
     *,
     known: Collection[int] = (),
     kept: Collection[int] = (),
+    ripe: Collection[int] = (),
 ) -> Wishes:
     """Decide what is given next.
 
@@ -92,8 +122,9 @@ def give(
         refused: by vjob, groups that had no room for it though their summaries told of some.
         known: vjobs that have ended, and that Slurm still knows: it may queue them again.
         kept: vjobs that are wished nowhere else.
+        ripe: vjobs that have been longing for so long that they are wished elsewhere.
     """
-    return _Giving(given, queue, heard, refused or {}, frozenset(known), kept).give()
+    return _Giving(given, queue, heard, refused or {}, frozenset(known), kept, ripe).give()
 
 
 class _Giving:
@@ -105,9 +136,10 @@ class _Giving:
         refused: Mapping[int, Collection[str]],
         known: frozenset[int],
         kept: Collection[int],
+        ripe: Collection[int],
     ) -> None:
         self._given, self._queue, self._refused = given, queue, refused
-        self._known, self._stay = known, set(kept)
+        self._known, self._stay, self._ripe = known, set(kept), ripe
         self._heard = {name: heard[name] for name in given.groups if name in heard}
         self._places = dict(given.vjobs)
 
@@ -118,6 +150,7 @@ class _Giving:
             return Wishes({})
         self._leave_out_the_ended()
         self._claim()
+        self._note_the_taken()
         self._hand_on_the_released()
         return self._place()
 
@@ -127,7 +160,7 @@ class _Giving:
 
     def _leave_out_the_ended(self) -> None:
         live = self._known | {vjob.job_id for vjob in self._queue}
-        had = {job_id for each in self._heard.values() for job_id in each.vjobs}
+        had = {job_id for each in self._heard.values() for job_id in (*each.vjobs, *each.packed)}
         for job_id, place in self._given.vjobs.items():
             if place.group in self._heard and job_id not in live | had:
                 del self._places[job_id]
@@ -137,20 +170,40 @@ class _Giving:
         for name, each in self._heard.items():
             for job_id in each.vjobs:
                 self._places.setdefault(job_id, Place(name))
+        for name, each in self._heard.items():
+            for job_id in each.packed:
+                self._places.setdefault(job_id, Place(name))
+
+    def _note_the_taken(self) -> None:
+        """Parcels that were taken in need not be named any more."""
+        for job_id, place in self._places.items():
+            owner = self._heard.get(place.group)
+            if place.parcel is not None and owner is not None and job_id in owner.vjobs:
+                self._places[job_id] = replace(place, parcel=None)
 
     def _hand_on_the_released(self) -> None:
         for job_id, place in self._places.items():
             owner = self._heard.get(place.group)
-            if place.to is None or owner is None:
-                continue
-            if owner.vjobs.get(job_id) not in _NOT_BEGUN:
-                self._places[job_id] = Place(place.group)  # it has begun before the wish was read
-            elif owner.seen == self._given.version:
-                if job_id in owner.released:
-                    self._places[job_id] = Place(place.to)
-                else:
-                    self._places[job_id] = Place(place.group)
-                    self._stay.add(job_id)
+            if place.to is not None and owner is not None:
+                self._places[job_id] = self._handed_on(job_id, place, place.to, owner)
+
+    def _handed_on(self, job_id: int, place: Place, to: str, owner: Heard) -> Place:
+        """The place of a vjob that is wished elsewhere."""
+        state, stays = owner.vjobs.get(job_id), replace(place, to=None)
+        if state not in _MAY_GO:
+            return stays  # it has begun before the wish was read
+        if owner.seen != self._given.version:
+            return place
+        packed = owner.packed.get(job_id)
+        if packed is not None and packed.to == to:
+            return Place(to, parcel=packed.parcel)
+        if job_id in owner.going:
+            return place
+        if job_id in owner.released:
+            return Place(to)
+        if state in _NOT_BEGUN:
+            self._stay.add(job_id)
+        return stays
 
     def _place(self) -> Wishes:
         """Give those that are in no group, and wish those elsewhere that have no room where they wait."""
@@ -163,28 +216,42 @@ class _Giving:
         only = {str(each.vjob.job_id): self._others(each.at) for each in asked if each.at}
         refused = {str(job_id): frozenset(names) for job_id, names in self._refused.items()}
         found = choose((each.queued for each in asked), groups, told, refused={**refused, **only})
-        hopeful = set()
+        hopeful, longing = set(), set()
         for each in asked:
             job_id, to = each.vjob.job_id, found[each.queued.name]
             place = self._places.get(job_id)
             if place is None:
                 self._places[job_id] = Place(to.group)
-            elif not each.at and to.by_room and each.vjob.eligible:
+            elif each.at or not to.by_room:
+                continue
+            elif each.sleeps:
+                if to.group != place.group:
+                    longing.add(job_id)
+                    if job_id in self._ripe and self._may_come(job_id, to.group):
+                        self._places[job_id] = replace(place, to=to.group)
+            elif each.vjob.eligible:
                 if to.group == place.group:
                     hopeful.add(job_id)
                 elif job_id not in self._stay:
-                    self._places[job_id] = Place(place.group, to.group)
-        return self._wishes(hopeful)
+                    self._places[job_id] = replace(place, to=to.group)
+        return self._wishes(hopeful, longing)
 
-    def _wishes(self, hopeful: Collection[int] = ()) -> Wishes:
-        return Wishes(self._places, frozenset(hopeful), frozenset(self._stay & self._places.keys()))
+    def _wishes(self, hopeful: Collection[int] = (), longing: Collection[int] = ()) -> Wishes:
+        kept = frozenset(self._stay & self._places.keys())
+        return Wishes(self._places, frozenset(hopeful), kept, frozenset(longing))
+
+    def _may_come(self, job_id: int, name: str) -> bool:
+        """Whether a sleeping vjob may come to the group: nothing is left there of the last time that it was there."""
+        group = self._heard[name]
+        return group.takes and group.seen == self._given.version and job_id not in group.unclean
 
     def _others(self, name: str) -> frozenset[str]:
         return frozenset(self._heard.keys() - {name})
 
     def _asked(self) -> Iterator[_Asked]:
         """The vjobs as they are to be chosen for: those that wait for something else come last."""
-        for vjob in sorted(self._queue, key=lambda each: not each.eligible):
+        can_go = {job_id for each in self._heard.values() for job_id in each.can_go}
+        for vjob in sorted(self._queue, key=lambda each: not (each.eligible or each.job_id in can_go)):
             place, name = self._places.get(vjob.job_id), str(vjob.job_id)
             if place is None:
                 yield _Asked(vjob, Queued(name, vjob.shape))
@@ -192,10 +259,10 @@ class _Giving:
                 yield _Asked(vjob, Queued(name, vjob.shape, place.to), place.to or "")
             elif place.group in self._heard and place.to is None:
                 state, group = self._state(vjob.job_id), place.group
-                if state in _NOT_BEGUN:
-                    yield _Asked(vjob, Queued(name, vjob.shape, group))
-                elif state is VJobState.SLEEPING:
+                if place.parcel is not None or (state is VJobState.SLEEPING and vjob.job_id not in can_go):
                     yield _Asked(vjob, Queued(name, vjob.shape, group), group)
+                elif state in _MAY_GO:
+                    yield _Asked(vjob, Queued(name, vjob.shape, group), sleeps=state is VJobState.SLEEPING)
                 else:
                     demand = {group: vjob.shape.demand}
                     yield _Asked(vjob, Queued(name, vjob.shape, group, demand, has_memory=True), group)
@@ -203,11 +270,19 @@ class _Giving:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A vjob for which a group is looked for; ``at``: the group where it stays. Empty: it may go to another one."""
+    """A vjob for which a group is looked for.
+
+    Attributes:
+        vjob: as Slurm has it.
+        queued: as it is chosen for.
+        at: the group where it stays; empty: it may go to another one.
+        sleeps: whether it has saved states.
+    """
 
     vjob: Live
     queued: Queued
     at: str = ""
+    sleeps: bool = False
 
 
 def _closed(summary: Summary, group: Group, rules: Iterable[Rules]) -> Summary:
@@ -231,6 +306,11 @@ class Patience:
     forget_s: float
     _since: dict[tuple[int, str], float] = field(default_factory=dict)
     _refused: dict[tuple[int, str], float] = field(default_factory=dict)
+    _longing: dict[int, float] = field(default_factory=dict)
+
+    def ripe(self, now: float) -> frozenset[int]:
+        """The vjobs that have slept for so long without room, while another group had some, that they go there."""
+        return frozenset(job_id for job_id, since in self._longing.items() if now - since >= self.patience_s)
 
     def refused(self, now: float) -> dict[int, set[str]]:
         """By vjob, the groups that have refused it."""
@@ -245,6 +325,7 @@ class Patience:
         keys = {(job_id, wishes.vjobs[job_id].group) for job_id in wishes.hopeful}
         self._since = {key: self._since.get(key, now) for key in keys}
         self._refused |= {key: now for key, at in self._since.items() if now - at >= self.patience_s}
+        self._longing = {job_id: self._longing.get(job_id, now) for job_id in wishes.longing}
 
 
 def groups_after(
@@ -260,7 +341,7 @@ def groups_after(
         formed: the hosts of each group as the settings and Slurm are now.
         heard: by group, what its engine has said.
     """
-    empty = {name for name in given.groups if name in heard and not heard[name].vjobs}
+    empty = {name for name in given.groups if name in heard and not _has_something(heard[name])}
     empty -= {name for place in given.vjobs.values() for name in (place.group, place.to) if name is not None}
     kept = {host: name for name, hosts in given.groups.items() if name not in empty for host in hosts}
     found: dict[str, tuple[str, ...]] = {}
@@ -270,6 +351,10 @@ def groups_after(
         if name in formed or stays:
             found[name] = tuple(dict.fromkeys((*stays, *comes)))
     return found, tuple(_kept_too_long(found, formed))
+
+
+def _has_something(group: Heard) -> bool:
+    return bool(group.vjobs or group.packed or group.unclean)
 
 
 def _kept_too_long(found: Mapping[str, Sequence[str]], formed: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rmsplugin.errors import RefusedError
-from rmsplugin.groups.giving import Heard
+from rmsplugin.groups.giving import Heard, Packed
 from rmsplugin.groups.summary import GroupState, NodeClass, Summary
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -49,6 +49,15 @@ def heard(answer: Mapping[str, Any]) -> tuple[int, Heard]:
             frozenset(map(int, answer["released"])),
             {int(job_id): VJobState(state) for job_id, state in answer["vjobs"].items()},
             _summary(answer["summary"]),
+            # An older release does not tell these.
+            can_go=frozenset(map(int, answer.get("can_go", ()))),
+            going=frozenset(map(int, answer.get("going", ()))),
+            packed={
+                int(job_id): Packed(str(each["parcel"]), str(each["to"]))
+                for job_id, each in answer.get("packed", {}).items()
+            },
+            unclean=frozenset(map(int, answer.get("unclean", ()))),
+            takes="packed" in answer,
         )
         return int(answer["epoch"]), said
     except (KeyError, TypeError, ValueError, AttributeError) as error:

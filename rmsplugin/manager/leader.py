@@ -100,7 +100,16 @@ class Leader:
         heard = self._heard(given.groups)
         groups, kept = groups_after(given, hosts, heard)
         queue, known = self._queue.read(seen)
-        wishes = give(given, queue, heard, self._patience.refused(self._clock()), known=known, kept=self._kept)
+        now = self._clock()
+        wishes = give(
+            given,
+            queue,
+            heard,
+            self._patience.refused(now),
+            known=known,
+            kept=self._kept,
+            ripe=self._patience.ripe(now),
+        )
         self._patience.note(wishes, self._clock())
         there = wishes.vjobs.items()
         vjobs = {job_id: place for job_id, place in there if {place.group, place.to} <= {None, *groups}}

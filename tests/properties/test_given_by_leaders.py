@@ -18,7 +18,7 @@ from unit.groups.summed import live, summary
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
 from rmsplugin.errors import UnavailableError
 from rmsplugin.groups.given import Given, faults, read, text_of
-from rmsplugin.groups.giving import Heard, give
+from rmsplugin.groups.giving import Heard, Packed, give
 from rmsplugin.model.vjob import VJobState
 
 NAMES = ("a", "b", "c")
@@ -34,6 +34,9 @@ class Engine:
     text: Given = field(default_factory=lambda: Given(1))
     rows: dict[int, VJobState] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
+    packed: dict[int, Packed] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    unclean: set[int] = field(default_factory=set)
 
     def read(self, text: Given) -> None:
         assert text.version >= self.text.version, "it never goes back"
@@ -41,9 +44,18 @@ class Engine:
         for job, place in text.vjobs.items():
             if place.group != self.name:
                 self.released.discard(job)
+            elif place.parcel is not None and place.parcel not in self.taken:
+                continue  # it comes with a parcel, which was not taken in
+            elif job in self.packed:
+                if place.to != self.packed[job].to:
+                    del self.packed[job]
+                    self.rows[job] = VJobState.SLEEPING
             elif place.to is None:
                 self.released.discard(job)
                 self.rows.setdefault(job, VJobState.WAITING)
+            elif self.rows.get(job) is VJobState.SLEEPING:
+                del self.rows[job]
+                self.packed[job] = Packed(f"{self.name}{len(self.taken)}-{job}-{text.version}", place.to)
             elif self.rows.get(job, VJobState.WAITING) is VJobState.WAITING:
                 self.rows.pop(job, None)
                 self.released.add(job)
@@ -58,8 +70,61 @@ class Engine:
             self.free += 1
             del self.rows[job]
 
+    def sleep(self, job: int) -> None:
+        if self.rows.get(job) is VJobState.RUNNING:
+            self.free += 1
+            self.rows[job] = VJobState.SLEEPING
+
+    def take_in(self, parcels: dict[str, int]) -> None:
+        """``parcels``: by id, the vjob of each that there is a file of."""
+        for job, place in self.text.vjobs.items():
+            if place.group == self.name and place.parcel in parcels and place.parcel not in self.taken:
+                assert job not in self.unclean, "the states that have just come would be removed"
+                self.taken.add(place.parcel)
+                self.rows[job] = VJobState.SLEEPING
+
+    def see_proofs(self, proofs: set[str]) -> None:
+        for job, packed in [*self.packed.items()]:
+            if packed.parcel in proofs:
+                del self.packed[job]
+                self.unclean.add(job)
+
     def says(self) -> Heard:
-        return Heard(self.text.version, frozenset(self.released), dict(self.rows), summary(self.name, [self.free]))
+        return Heard(
+            self.text.version,
+            frozenset(self.released),
+            dict(self.rows),
+            summary(self.name, [self.free]),
+            can_go=frozenset(job for job, state in self.rows.items() if state is VJobState.SLEEPING),
+            packed=dict(self.packed),
+            unclean=frozenset(self.unclean | self.packed.keys()),
+            takes=True,
+        )
+
+
+def sent(engines: dict[str, Engine]) -> dict[str, int]:
+    """By id, the vjob of each parcel that there is a file of."""
+    return {each.parcel: job for engine in engines.values() for job, each in engine.packed.items()}
+
+
+def proofs(engines: dict[str, Engine]) -> set[str]:
+    """The parcels that were taken in."""
+    return {parcel for engine in engines.values() for parcel in engine.taken}
+
+
+def nobodys(engines: dict[str, Engine]) -> set[int]:
+    """The vjobs that were packed, and not taken in."""
+    return {job for parcel, job in sent(engines).items() if parcel not in proofs(engines)}
+
+
+def require_one_owner(engines: dict[str, Engine]) -> set[int]:
+    """See that no vjob is two engines', or on its way besides. Returns those that have begun, and that engines have."""
+    waiting = nobodys(engines)
+    for job in JOBS:
+        owners = [engine.name for engine in engines.values() if job in engine.rows]
+        assert len(owners) + (job in waiting) <= 1, f"vjob {job} is in {owners}; on their way are {waiting}"
+    rows = [each for engine in engines.values() for each in engine.rows.items()]
+    return {job for job, state in rows if state is not VJobState.WAITING}
 
 
 ACTS = st.one_of(
@@ -67,6 +132,10 @@ ACTS = st.one_of(
     st.tuples(st.just("hear"), st.sampled_from(NAMES)),
     st.tuples(st.just("silent"), st.sampled_from(NAMES)),
     st.tuples(st.just("begin"), st.sampled_from(NAMES), st.sampled_from(JOBS)),
+    st.tuples(st.just("sleep"), st.sampled_from(NAMES), st.sampled_from(JOBS)),
+    st.tuples(st.just("take in"), st.sampled_from(NAMES)),
+    st.tuples(st.just("see proofs"), st.sampled_from(NAMES)),
+    st.tuples(st.just("clean"), st.sampled_from(NAMES)),
     st.tuples(st.just("only room in"), st.sampled_from(NAMES[:2])),
     st.tuples(st.just("turn of"), st.sampled_from(NAMES[:2])),
     st.tuples(st.just("lead")),
@@ -82,6 +151,7 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
     text = Given(1, 0, {name: (f"{name}1",) for name in NAMES})
     heard = {name: engines[name].says() for name in NAMES}  # what the leader was told last
     queue = [live(job) for job in JOBS]
+    begun: set[int] = set()
     for act, *about in acts:
         if act == "read":
             engines[about[0]].read(text)
@@ -91,6 +161,14 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
             heard.pop(about[0], None)
         elif act == "begin":
             engines[about[0]].begin(int(about[1]))
+        elif act == "sleep":
+            engines[about[0]].sleep(int(about[1]))
+        elif act == "take in":
+            engines[about[0]].take_in(sent(engines))
+        elif act == "see proofs":
+            engines[about[0]].see_proofs(proofs(engines))
+        elif act == "clean":
+            engines[about[0]].unclean.clear()
         elif act == "only room in":
             for name, engine in engines.items():
                 engine.free = int(name == about[0])
@@ -100,12 +178,12 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
         elif act == "lead":
             text, heard = text.begun(text.epoch + 1), {}
         else:
-            found = give(text, queue, heard)
+            found = give(text, queue, heard, ripe=JOBS)
             if found.vjobs != text.vjobs:
                 text = text.next(vjobs=found.vjobs)
             assert faults(text) == []
-        for job in JOBS:
-            assert sum(job in engine.rows for engine in engines.values()) <= 1
+        begun |= require_one_owner(engines)
+        assert begun <= require_one_owner(engines) | nobodys(engines), "a vjob is lost"
 
 
 class Lead:
@@ -126,7 +204,7 @@ class Lead:
         self.text = read(self.files.begin(self.text.epoch, first), epoch=self.text.epoch, name="given")
 
     def give(self) -> None:
-        found = give(self.text, [live(job) for job in JOBS], self.heard)
+        found = give(self.text, [live(job) for job in JOBS], self.heard, ripe=JOBS)
         if found.vjobs != self.text.vjobs:
             self.text = self.text.next(vjobs=found.vjobs)
             self.files.write(self.text.epoch, text_of(self.text))
@@ -136,6 +214,8 @@ LATE = st.one_of(
     st.tuples(st.just("read"), st.sampled_from(NAMES), st.just(0)),
     st.tuples(st.just("hear"), st.sampled_from(NAMES), st.integers(0, 2)),
     st.tuples(st.just("begin"), st.sampled_from(NAMES), st.sampled_from(JOBS)),
+    st.tuples(st.just("sleep"), st.sampled_from(NAMES), st.sampled_from(JOBS)),
+    st.tuples(st.just("post"), st.sampled_from(NAMES), st.just(0)),
     st.tuples(st.just("only room in"), st.sampled_from(NAMES), st.just(0)),
     st.tuples(st.just("give"), st.just(""), st.integers(0, 2)),
     st.tuples(st.just("round"), st.sampled_from(NAMES), st.integers(0, 2)),
@@ -172,6 +252,12 @@ def test_leaders_that_do_not_know_that_they_have_lost_harm_nobody(acts: list[Any
                 lead.heard[name] = engines[name].says()
             elif what == "begin":
                 engines[name].begin(number)
+            elif what == "sleep":
+                engines[name].sleep(number)
+            elif what == "post":
+                engines[name].take_in(sent(engines))
+                engines[name].see_proofs(proofs(engines))
+                engines[name].unclean.clear()
             elif what == "only room in":
                 for engine in engines.values():
                     engine.free = int(engine.name == name)
@@ -183,8 +269,7 @@ def test_leaders_that_do_not_know_that_they_have_lost_harm_nobody(acts: list[Any
                 lead.give()
             else:
                 lead.give()
-            for job in JOBS:
-                assert sum(job in engine.rows for engine in engines.values()) <= 1
+            require_one_owner(engines)
 
         for act in acts:
             if isinstance(act, tuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -86,8 +86,7 @@ class Day:
 
     def live(self, events: int) -> None:
         """Live it, and see that all ends well."""
-        acts: list[Callable[[], None]] = [*[self.submit] * self.SUBMITS, self.give, self.give, self.wish, self.wish]
-        acts += [self.kill, self.lead, self.finish, self.tick, self.tick, self.tick, self.hand_on]
+        acts = self.acts()
         for _ in range(events):
             self.dice.choice(acts)()
             self.site.look()
@@ -101,6 +100,11 @@ class Day:
             assert len(site.where(job)) == 1, f"vjob {job}: {site.where(job)}"
             assert len(site.booted(job)) == 1, f"the VM of vjob {job} was booted {site.booted(job)}"
         assert site.world.leftovers() == []
+
+    def acts(self) -> list[Callable[[], None]]:
+        """What may happen."""
+        acts: list[Callable[[], None]] = [*[self.submit] * self.SUBMITS, self.give, self.give, self.wish, self.wish]
+        return [*acts, self.kill, self.lead, self.finish, self.tick, self.tick, self.tick, self.hand_on]
 
     def submit(self) -> None:
         job = self.site.world.submit(vms=1, cpus=self.dice.choice((1, 2)))
@@ -153,6 +157,8 @@ class Led(Day):
     """A day on which the leader of the managers gives; groups may be silent, and old leaders go on writing."""
 
     SUBMITS = 8
+    silences: Sequence[str] = (*HOSTS, "", "")
+    CYCLE_S = 1e6  # so long no group is taken to have refused a vjob
 
     def __init__(self, site: Site, seed: int) -> None:
         super().__init__(site, seed)
@@ -173,14 +179,15 @@ class Led(Day):
                 self.site.files,
                 self.hear,
                 lambda groups: None,
-                30.0,
+                self.CYCLE_S,
+                lambda: world.time,
             )
         )
         self.hand_on()
 
     def hear(self, groups: Collection[str]) -> dict[str, tuple[int, Heard]]:
         """What the engines that live say; one of them may be silent."""
-        silent = self.dice.choice([*HOSTS, "", ""])
+        silent = self.dice.choice(self.silences)
         found: dict[str, tuple[int, Heard]] = {}
 
         def ask(name: str, engine: GroupEngine) -> None:

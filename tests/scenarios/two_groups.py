@@ -76,7 +76,9 @@ class GroupEngine(World):
     def _asks(self, kind: str, name: str, arguments: tuple[Any, ...]) -> None:
         """Check that it asks nothing of other groups' nodes, and for nothing about other groups' jobs."""
         if kind in ("hypervisor", "agent"):
-            nodes = {each for each in arguments if isinstance(each, str)} & {*self.sizes}
+            # A node sends a saved state to one of another group, which this engine asks nothing.
+            asked = arguments[:1] if name == "send" else arguments
+            nodes = {each for each in asked if isinstance(each, str)} & {*self.sizes}
             if foreign := nodes - {*HOSTS[self.group]}:
                 self.outside.append(f"{name} at {foreign}")
         if kind == "rms" and name == "request_room" and arguments[0] not in HOSTS[self.group]:
@@ -99,6 +101,7 @@ class Site:
         self.files = EpochFiles(directory / "site", "given")
         self.given = Given(1, 0, HOSTS)
         self.epoch = 0
+        self.begun: set[int] = set()  # vjobs of which something has begun
         self.lead()
         self.engines: dict[str, GroupEngine] = {}
         for name in HOSTS if is_parted else ():
@@ -152,6 +155,10 @@ class Site:
                 assert place.group == name
                 if place.to is not None and engine.territory.version == self.given.version:
                     self.say(job, Place(place.to))
+            for job, (parcel, to) in engine.context.ledger.parcels.vjobs().items():
+                place = self.given.vjobs[job]
+                if (place.group, place.to) == (name, to) and engine.territory.version == self.given.version:
+                    self.say(job, Place(to, parcel=parcel))
 
     # -- what is checked -----------------------------------------------------------------------------------------
 
@@ -180,8 +187,13 @@ class Site:
                 assert self.is_of(owner, parsed[0]), f"{vm} is on {node}, and is not of group {owner}"
         addresses = [vm.address for engine in self.engines.values() for vm in self._ledger(engine).vms()]
         assert len(addresses) == len(set(addresses)), f"VMs have the same addresses: {sorted(addresses)}"
+        packed = self._packed()
         for job, ledgers in self._begun().items():
             assert len(ledgers) <= 1, f"I5: vjob {job} has begun in {ledgers}"
+            assert job not in packed, f"I5: vjob {job} is packed in {packed[job]}, and has begun in {ledgers}"
+            self.begun.add(job)
+        for job in self.begun - packed.keys():
+            assert self.where(job), f"vjob {job} is lost"
 
     def _powers(self, vm: str) -> list[str]:
         vms = self.world.hypervisor.machines.vms
@@ -194,6 +206,19 @@ class Site:
                 if vjob.state is not VJobState.WAITING or self._ledger(engine).starts(vjob.job_id):
                     found.setdefault(vjob.job_id, []).append(name)
         return found
+
+    def _packed(self) -> dict[int, str]:
+        """By job, the group that has packed it, if nobody has taken it in."""
+        taken = {each for engine in self.engines.values() for each in self._taken(engine)}
+        return {
+            job: name
+            for name, engine in self.engines.items()
+            for job, (parcel, _) in self._ledger(engine).parcels.vjobs().items()
+            if parcel not in taken
+        }
+
+    def _taken(self, engine: GroupEngine) -> list[str]:
+        return [row["id"] for row in self._ledger(engine).parcels._rows("select id from taken")]
 
     def _ledger(self, engine: GroupEngine) -> Ledger:
         return engine.context.ledger

@@ -198,10 +198,12 @@ class SavedStates(Protocol):
         timeout_s: float,
         checkpoint: int = 0,
         progress: Progress | None = None,
+        replaces: bool = True,
     ) -> None:
         """Copy the final file from one node's store to another's, verified where it arrives.
 
-        Another state of the VM there is outdated, and removed.
+        Another state of the VM there is outdated, and removed; without ``replaces`` it raises OperationFailedError, and
+        the other node is asked nothing.
         """
         ...
 

@@ -126,6 +126,7 @@ class NodeAgents:
         timeout_s: float,
         checkpoint: int = 0,
         progress: Progress | None = None,
+        replaces: bool = True,
     ) -> None:
         """See ``Nodes``."""
 
@@ -137,6 +138,8 @@ class NodeAgents:
         try:
             self._call(source, words, timeout_s=timeout_s, advance=advance)
         except ExistsError:
+            if not replaces:
+                raise
             # A node may not remove files on another node; the engine may.
             self.drop_state(destination, vm, checkpoint=checkpoint)
             self._call(source, words, timeout_s=timeout_s, advance=advance)

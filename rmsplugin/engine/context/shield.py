@@ -12,6 +12,9 @@ T = TypeVar("T")
 
 #: By method, the positions of nodes' names among its arguments; in all other methods the first argument names the node.
 _NODES = {"migrate": slice(1, 3), "send": slice(0, 2), "reach": slice(0, 2), "close": slice(0, 0)}
+#: The same of the nodes that are asked something by us. A state is sent by the node that has it, also to a node of
+#: another group, which takes it by the key of that node.
+_ASKED = {**_NODES, "send": slice(0, 1)}
 
 
 def shielded(adapter: T, book: NodeBook, refuse: Callable[[str], None] = lambda node: None) -> T:
@@ -33,8 +36,9 @@ class _Shield:
 
         def call(*arguments: Any, **options: Any) -> Any:
             gone = self._book.gone()
-            for node in arguments[_NODES.get(name, slice(0, 1))]:
+            for node in arguments[_ASKED.get(name, slice(0, 1))]:
                 self._refuse(node)
+            for node in arguments[_NODES.get(name, slice(0, 1))]:
                 if node in gone:
                     raise NodeGoneError(gone[node].sentence)
             return method(*arguments, **options)

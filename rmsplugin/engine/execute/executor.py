@@ -26,7 +26,7 @@ from rmsplugin.engine.execute.operations.go_on import go_on
 from rmsplugin.engine.execute.operations.migrate import migrate
 from rmsplugin.engine.execute.operations.pause import pause, unpause
 from rmsplugin.engine.execute.operations.reattach import reattach
-from rmsplugin.engine.execute.operations.relocate import relocate
+from rmsplugin.engine.execute.operations.relocate import TO_GROUP, relocate
 from rmsplugin.engine.execute.operations.restart import restart
 from rmsplugin.engine.execute.operations.resume import resume
 from rmsplugin.engine.execute.operations.start import start
@@ -129,6 +129,7 @@ class Executor:
         hosts: Mapping[str, str] | None = None,
         destinations: Mapping[str, str] | None = None,
         takes_over: bool = False,
+        to_group: str = "",
         **changes: Any,
     ) -> Operation:
         """Record the intent only, so that a caller can record more in the same transaction; `submit` follows.
@@ -141,6 +142,7 @@ class Executor:
             hosts: by VM name, the node where it is going to run (resume).
             destinations: by VM name, the node to which it (or its saved state) moves.
             takes_over: for a suspend: the saved states are there already, on ``hosts``.
+            to_group: the group to which copies of its saved states go, as the ledger says.
             changes: of the vjob's row, made in the same transaction.
 
         Raises:
@@ -154,6 +156,7 @@ class Executor:
                 raise RefusedError("a migration of it has not ended: where its VMs are is not known yet")
             self.held_back.refuse(ledger.vjob(job_id))
             arguments = {"reason": reason, **({TAKES_OVER: "1"} if takes_over else {})}
+            arguments |= {TO_GROUP: to_group} if to_group else {}
             operation = ledger.begin_operation(job_id, kind, requested_by, arguments)
             if _ACTS[kind].during.is_transitional:
                 ledger.transition(job_id, _ACTS[kind].during, reason)

@@ -1,7 +1,8 @@
 """Address claims: the addresses of ``network.pool`` that each group has, as files on the directory controllers share.
 
 A group claims an address before the first of its VMs gets it, by making the file of that name, which only one can. It
-keeps the address for good: a VM of another group must not get it while a node, or a saved state, still knows it.
+keeps the address for good: a VM of another group must not get it while a node, or a saved state, still knows it. Only a
+vjob that goes to another group takes its addresses along.
 """
 
 from __future__ import annotations
@@ -92,11 +93,32 @@ class AddressClaims:
                     raise self._unavailable(error) from None
             return self._owners[address] == group
 
+    def take_over(self, address: str, giver: str) -> None:
+        """Have an address that came with a vjob of another group. Raises UnavailableError."""
+        with self._lock:
+            try:
+                if self._owner_if_any(address) in (giver, None):
+                    self._make(address, self._group, replace=True)
+                self._owners[address] = self._owner(address)
+            except OSError as error:
+                raise self._unavailable(error) from None
+
+    def look_again(self, addresses: Iterable[str]) -> None:
+        """Read anew whose these are: another group may have taken them over. Raises UnavailableError."""
+        with self._lock:
+            try:
+                for address in addresses:
+                    self._owners.pop(address, None)
+                    if (owner := self._owner_if_any(address)) is not None:
+                        self._owners[address] = owner
+            except OSError as error:
+                raise self._unavailable(error) from None
+
     def claim_all(self, addresses: Iterable[str]) -> list[str]:
         """Claim these. Returns those that another group has. Raises UnavailableError."""
         return [address for address in sorted(addresses) if not self.claim(address)]
 
-    def _make(self, address: str, group: str) -> None:
+    def _make(self, address: str, group: str, *, replace: bool = False) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         new = self._directory / f".{uuid.uuid4().hex}"
         try:
@@ -104,10 +126,19 @@ class AddressClaims:
                 file.write(f"{group}\n")
                 file.flush()
                 os.fsync(file.fileno())
+            if replace:
+                new.replace(self._directory / address)
+                return
             with contextlib.suppress(FileExistsError):  # another group was faster; or the answer of NFS was lost
                 os.link(new, self._directory / address)
         finally:
             new.unlink(missing_ok=True)
+
+    def _owner_if_any(self, address: str) -> str | None:
+        try:
+            return self._owner(address)
+        except FileNotFoundError:
+            return None
 
     def _owner(self, address: str) -> str:
         return (self._directory / address).read_text(encoding="utf-8", errors="replace").strip()

@@ -23,10 +23,12 @@ from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
 from rmsplugin.engine.ledger.given_book import GivenBook
+from rmsplugin.engine.ledger.handed import HandedVJobs
 from rmsplugin.engine.ledger.kept import Kept
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
 from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
+from rmsplugin.engine.ledger.parcel_book import ParcelBook
 from rmsplugin.engine.ledger.plans import Plans
 from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
@@ -119,6 +121,10 @@ class Ledger:
         self.epochs = EpochBook(self._write, self._rows, clock)
         #: What the leader of several groups has said, and this group has given up.
         self.given = GivenBook(self._write, self._rows, clock)
+        #: Vjobs on their way to other groups, and from them.
+        self.parcels = ParcelBook(self._write, self._rows, clock)
+        #: Takes vjobs out, and puts them in.
+        self.handed = HandedVJobs(self._write, self._rows, clock, self._handed)
         #: Whose the addresses of VMs are.
         self.claims: Claims = AllMine()
 
@@ -329,6 +335,7 @@ class Ledger:
             self.plans.prune(before)
             self.checkpoints.forget_before(before)
             self.schedule.forget_before(before)
+            self.parcels.forget_before(before)
             db.execute("delete from samples where time < ?", [before])
             db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)
@@ -346,6 +353,11 @@ class Ledger:
             for table in ("vjob_failures", "usage", "vjobs"):
                 db.execute(f"delete from {table} where job_id = ?", [job_id])
             self._changed.add(("vjob", job_id))
+
+    def _handed(self, job_id: int) -> None:
+        """Note that a vjob and its VMs have come or gone."""
+        self._changed.add(("vjob", job_id))
+        self._changed_vms.add(job_id)
 
     def transition(self, job_id: int, target: VJobState, reason: str, **changes: Any) -> VJobRow:
         """Move a vjob to another state, with other changes of its row, in one transaction.
@@ -401,8 +413,9 @@ class Ledger:
         return {job_id: sorted(vms, key=lambda vm: vm.idx) for job_id, vms in found.items()}
 
     def addresses(self) -> set[str]:
-        """The addresses that VMs have, and those of other groups; no other VM gets one of them."""
-        return {vm.address for vms in self._all_vms().values() for vm in vms} | self.claims.others()
+        """The addresses that VMs have, also packed ones, and those of other groups; no other VM gets one of them."""
+        of_vms = {vm.address for vms in self._all_vms().values() for vm in vms}
+        return of_vms | self.parcels.addresses() | self.claims.others()
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""
@@ -531,8 +544,15 @@ class Ledger:
 
     def starts(self, job_id: int) -> int:
         """How many starts of the vjob were begun."""
-        sql = "select count(*) as n from operations where job_id = ? and kind = 'start'"
-        return int(self._rows(sql, [job_id])[0]["n"])
+        return self._begun(job_id, OperationKind.START)
+
+    def relocations(self, job_id: int) -> int:
+        """How often its saved states were to be copied to other nodes."""
+        return self._begun(job_id, OperationKind.RELOCATE)
+
+    def _begun(self, job_id: int, kind: OperationKind) -> int:
+        sql = "select count(*) as n from operations where job_id = ? and kind = ?"
+        return int(self._rows(sql, [job_id, str(kind)])[0]["n"])
 
     def begin_action(self, operation_id: int, kind: str, vm: str, source: str = "", destination: str = "") -> int:
         """Record the intent to act on a VM; returns the action's id."""

@@ -333,6 +333,28 @@ def m024_given(db: Database) -> None:
     )
 
 
+@migrations()
+def m025_parcels(db: Database) -> None:
+    """Of a group's engine: saved states that are copied to other groups, and vjobs that go there or come from there."""
+    db.execute(
+        """create table copies (
+            vm text not null, node text not null, number integer not null, to_group text not null,
+            size_bytes integer not null, blake2b text not null, arrived integer not null,
+            primary key (vm, node)) without rowid"""
+    )
+    db.execute(
+        """create table parcels (
+            id text primary key, kind text not null, number integer not null, to_group text not null,
+            time real not null, content text not null, addresses text not null) without rowid"""
+    )
+    db.execute("create unique index parcels_vjob on parcels (number) where kind = 'vjob'")
+    db.execute(
+        """create table taken (
+            id text primary key, number integer not null, giver text not null, time real not null,
+            told integer not null) without rowid"""
+    )
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -109,6 +109,9 @@ def known_in(groups: Iterable[Path]) -> dict[str, list[str]]:
             with closing(read_only(ledgers[-1])) as connection:
                 sql = "select display_id from vjobs where state != ? order by job_id"
                 rows = connection.execute(sql, [str(VJobState.TERMINATED)]).fetchall()
+                if connection.execute("select 1 from sqlite_master where name = 'parcels'").fetchone():
+                    # On their way to another group, they are in no table of vjobs.
+                    rows += connection.execute("select number from parcels where kind = 'vjob'").fetchall()
         except Exception as error:
             raise LedgerError(f"{ledgers[-1]} cannot be read: {error}") from error
         if rows:

@@ -2,7 +2,7 @@
 
 Its rows go, and the ledger notes that it was given up, in one transaction. Only then is the leader told, which gives it
 to the other group only then. A vjob that the leader has given to another group meanwhile, or to none, goes likewise; if
-anything of it has begun, it stays, and this is said.
+anything of it has begun, it stays, and this is said. A vjob that sleeps is handed over (``handing_over``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.reconcile.handing_over import HandingOver
 from rmsplugin.engine.territory.territory import Territory, number_of
 from rmsplugin.groups.given import Place
+from rmsplugin.model.vjob import VJobState
 
 
 class GivingUp:
     """Gives up vjobs, once a cycle."""
 
-    def __init__(self, ledger: Ledger, territory: Territory) -> None:
+    def __init__(self, ledger: Ledger, territory: Territory, handing: HandingOver) -> None:
         self._ledger = ledger
         self._territory = territory
+        self._handing = handing
 
     def give_up(self, seen: Observation, busy: Collection[int]) -> list[str]:
         """Give up all that is to go and can. Returns sentences about vjobs that another group has, and that have begun.
@@ -39,15 +42,21 @@ class GivingUp:
         vjobs: dict[int, list[VJobRow]] = defaultdict(list)
         for vjob in self._ledger.vjobs():
             vjobs[number_of(vjob.display_id, vjob.job_id)].append(vjob)
+        self._handing.order_removals(busy)
         problems, leaving = [], territory.leaving()
         for number in [*leaving, *sorted(vjobs.keys() - {*leaving})]:
             place = territory.place(number)
             if place == kept:
                 continue
-            if self._has_gone(seen, number, vjobs[number], busy):
+            if _sleeps(vjobs[number]) and place is not None and place.to is not None:
+                (vjob,) = vjobs[number]
+                if self._handing.hand_over(vjob, place.to, vjob.job_id in busy):
+                    territory.gave_up(number)
+            elif self._has_gone(seen, number, vjobs[number], busy):
                 territory.gave_up(number)
             elif place is None or place.group != territory.group:
                 problems.append(self._theirs(vjobs[number], place))
+        territory.can_go = self._handing.can_go(self._ledger.vjobs())
         territory.done = version
         return problems
 
@@ -75,6 +84,11 @@ class GivingUp:
         names = ", ".join(vjob.display_id for vjob in vjobs)
         where = "no group" if place is None else f"group {place.group}"
         return f"vjob {names}: the leader's word has it in {where}, but it has begun here, and stays"
+
+
+def _sleeps(vjobs: list[VJobRow]) -> bool:
+    """Whether this is one vjob, which sleeps."""
+    return len(vjobs) == 1 and vjobs[0].state is VJobState.SLEEPING
 
 
 def _waits(seen: Observation, vjob: VJobRow) -> bool:

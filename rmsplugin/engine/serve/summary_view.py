@@ -13,6 +13,7 @@ from rmsplugin.groups.forming import Group
 from rmsplugin.groups.summary import summaries
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_names import parse_vm_name
 
 
 def summary_view(
@@ -37,6 +38,8 @@ def summary_view(
     done = territory.done
     with ledger.transaction():
         seen, released, vjobs = ledger.given.seen(), ledger.given.released(), ledger.vjobs()
+        going, packed = {each.number for each in ledger.parcels.copies()}, ledger.parcels.vjobs()
+        left = {parsed[0] for _, vm in ledger.nodes.left_behind() if (parsed := parse_vm_name(vm)) is not None}
     if seen != done:
         # It is just being followed: what is not given up yet may be a moment later.
         seen, released = done, frozenset()
@@ -51,5 +54,9 @@ def summary_view(
         "seen": list(seen),
         "released": sorted(released),
         "summary": told.view(summary),
+        "can_go": sorted(territory.can_go & states.keys()),
+        "going": sorted(going),
+        "packed": {str(number): {"parcel": parcel, "to": to} for number, (parcel, to) in packed.items()},
+        "unclean": sorted((left | packed.keys()) - states.keys()),
         "vjobs": {str(number): str(state) for number, state in states.items()},
     }

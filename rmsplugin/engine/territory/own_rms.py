@@ -55,6 +55,7 @@ class _OwnRms:
             if name in found.partitions
             for node in found.partitions[name].nodes
         } - hosts
+        self._territory.elsewhere = frozenset(self._keeping(found) & theirs)
         vjobs = self._territory.vjobs()
         jobs = tuple(job for job in found.jobs if self._is_seen(job, vjobs))
         mine = (job.job_id for job in jobs if self._is_vjobs(job) or self._is_room(job))
@@ -69,6 +70,12 @@ class _OwnRms:
                 for name, partition in found.partitions.items()
             },
         )
+
+    def _keeping(self, found: RmsSnapshot) -> set[str]:
+        """The nodes that are up, and whose stores outlive rooms."""
+        names = [name for name in self._settings.hosts_partitions if self._settings.hosts_of(name).store_survives]
+        there = {node for name in names if name in found.partitions for node in found.partitions[name].nodes}
+        return {node for node in there if (seen := found.nodes.get(node)) and seen.up and not seen.draining}
 
     def split(self, display_id: str) -> int:
         """See ``Rms``."""

@@ -89,7 +89,10 @@ def test_copy_replaces_an_older_state(world: World) -> None:
     world.hypervisor.restore(A, spec(), world.state_path(VM), timeout_s=60)
     world.hypervisor.unpause(A, VM, timeout_s=20)
     newer = saved(world)
+    with pytest.raises(OperationFailedError, match="another state"):
+        world.nodes.send(A, B, VM, newer, timeout_s=60, replaces=False)
     world.nodes.send(A, B, VM, newer, timeout_s=60)
+    world.nodes.send(A, B, VM, newer, timeout_s=60, replaces=False)
     world.nodes.verify(B, VM, newer, timeout_s=20)
     world.nodes.verify(A, VM, newer, timeout_s=20)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,13 @@ def test_the_text_is_that_of_the_contract() -> None:
     }
 
 
+def test_a_text_with_a_parcel_is_of_a_format_that_releases_without_parcels_refuse() -> None:
+    plain = replace(GIVEN, vjobs={9: Place("g1", "g2")})
+    parcel = replace(GIVEN, vjobs={9: Place("g1", parcel="abc")})
+    assert [json.loads(text_of(each))["format"] for each in (plain, parcel)] == [1, 2]
+    assert read(text_of(parcel), epoch=7, name="given-7.json").vjobs[9] == Place("g1", None, "abc")
+
+
 def test_a_group_owns_what_is_to_go_to_another_still() -> None:
     assert (GIVEN.of_group("g1"), GIVEN.of_group("g2")) == ({9, 50010}, {11})
 
@@ -58,7 +66,7 @@ def test_a_leader_does_not_go_on_from_a_newer_one() -> None:
     [
         ("", "given-7.json is no JSON"),
         ("[]", "is of format None"),
-        (content(format=2), "is of format 2; this release reads format 1"),
+        (content(format=3), "is of format 3; this release reads formats 1 and 2"),
         (content(epoch=8), "it says that it is of epoch 8"),
         (content(serial=-1), "serial -1"),
         (content(serial="3"), "serial '3' is no number"),

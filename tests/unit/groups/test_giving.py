@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from unit.groups.summed import heard, live
 
 from rmsplugin.groups.given import Given, Place
-from rmsplugin.groups.giving import Patience, Wishes, give, groups_after
+from rmsplugin.groups.giving import Heard, Packed, Patience, Wishes, give, groups_after
 from rmsplugin.model.rules import allowing
 
 GROUPS = {"a": ("a1", "a2"), "b": ("b1", "b2")}
@@ -145,3 +148,83 @@ def test_new_hosts_come_at_once_and_a_group_with_vjobs_outlives_its_settings() -
     found, wrong = groups_after(given(j1=Place("b")), {"a": ("a1", "a2", "a3")}, {})
     assert found == {"a": ("a1", "a2", "a3"), "b": ("b1", "b2")}
     assert wrong == ("group b keeps b1, b2 until it has no vjob any more",)
+
+
+# -- vjobs that sleep ----------------------------------------------------------------------------------------------
+
+
+def hot(**changed: Any) -> dict[str, Heard]:
+    """Group a has no room for vjob 1, which sleeps there and can go; group b has room. ``changed``: of group a."""
+    a = replace(heard("a", FULL, j1="sleeping"), can_go=frozenset({1}), takes=True)
+    return {"a": replace(a, **changed), "b": replace(heard("b", EMPTY), takes=True)}
+
+
+SLEEPER = [live(1, eligible=False)]
+PACKED = {1: Packed("abc", "b")}
+
+
+def test_a_vjob_that_sleeps_without_room_is_wished_elsewhere_after_a_while() -> None:
+    first = give(given(j1=Place("a")), SLEEPER, hot())
+    assert (first.vjobs, first.longing) == ({1: Place("a")}, {1})
+    patience = Patience(90, 600)
+    patience.note(first, 0)
+    assert patience.ripe(89) == frozenset()
+    assert patience.ripe(90) == {1}
+    assert give(given(j1=Place("a")), SLEEPER, hot(), ripe=[1]).vjobs == {1: Place("a", "b")}
+    patience.note(Wishes({}), 91)
+    assert patience.ripe(500) == frozenset(), "there was room for it meanwhile"
+
+
+def test_a_vjob_that_sleeps_where_there_is_room_stays() -> None:
+    groups = hot(summary=heard("a", EMPTY).summary)
+    assert give(given(j1=Place("a")), SLEEPER, groups, ripe=[1]).longing == frozenset()
+
+
+def test_a_vjob_that_sleeps_and_cannot_go_stays() -> None:
+    assert give(given(j1=Place("a")), SLEEPER, hot(can_go=frozenset()), ripe=[1]).vjobs == {1: Place("a")}
+
+
+def test_it_does_not_go_where_something_of_it_is_left_or_to_an_older_release_or_to_an_engine_that_reads_late() -> None:
+    for changed in ({"unclean": frozenset({1})}, {"takes": False}, {"seen": (0, 9)}):
+        groups = hot()
+        groups["b"] = replace(groups["b"], **changed)  # type: ignore[arg-type]
+        assert give(given(j1=Place("a")), SLEEPER, groups, ripe=[1]).vjobs == {1: Place("a")}, changed
+
+
+def test_the_wish_stands_while_its_states_are_copied_and_is_taken_back_when_they_are_not() -> None:
+    before = given(j1=Place("a", "b"))
+    assert give(before, SLEEPER, hot(seen=(0, 9))).vjobs == before.vjobs, "the engine has not read it"
+    assert give(before, SLEEPER, hot(going=frozenset({1}))).vjobs == before.vjobs
+    found = give(before, SLEEPER, hot())
+    assert found.vjobs == {1: Place("a")}
+    assert found.kept == frozenset(), "it may go another time"
+
+
+def test_a_vjob_that_was_packed_is_given_with_its_parcel_by_this_very_text_only() -> None:
+    before = given(j1=Place("a", "b"))
+    packed = {"vjobs": {}, "packed": PACKED, "can_go": frozenset()}
+    assert give(before, SLEEPER, hot(**packed)).vjobs == {1: Place("b", None, "abc")}
+    assert give(before, SLEEPER, hot(**packed, seen=(0, 9))).vjobs == before.vjobs
+    elsewhere = {**packed, "packed": {1: Packed("abc", "c")}}
+    assert give(before, SLEEPER, hot(**elsewhere)).vjobs == {1: Place("a")}, "its states are not in b"
+
+
+def test_the_parcel_is_named_until_it_was_taken_in_and_the_vjob_is_not_moved_on_before() -> None:
+    before = given(j1=Place("b", None, "abc"))
+    groups = hot(vjobs={}, packed=PACKED, can_go=frozenset())
+    full = replace(heard("b", FULL), takes=True)
+    room = groups | {"a": replace(groups["a"], summary=heard("a", EMPTY).summary), "b": full}
+    assert give(before, [live(1)], room, ripe=[1]).vjobs == before.vjobs
+    taken = groups | {"b": replace(full, vjobs=heard("b", FULL, j1="sleeping").vjobs)}
+    assert give(before, SLEEPER, taken).vjobs == {1: Place("b")}
+
+
+def test_what_was_packed_is_not_left_out_and_its_group_not_given_up() -> None:
+    before = given(j1=Place("a", "b"))
+    groups = hot(vjobs={}, packed=PACKED, seen=(0, 9))
+    assert give(before, [], groups).vjobs == before.vjobs
+    assert give(given(), SLEEPER, groups).vjobs == {1: Place("a")}, "nobody else can have it"
+    formed = {"c": ("a1", "a2"), "b": GROUPS["b"]}
+    for changed in ({"packed": PACKED}, {"unclean": frozenset({1})}):
+        kept, said = groups_after(given(), formed, hot(vjobs={}, **changed))
+        assert kept["a"] == GROUPS["a"] and said

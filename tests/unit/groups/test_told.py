@@ -9,6 +9,7 @@ from unit.groups.summed import heard, summary
 
 from rmsplugin.errors import RefusedError
 from rmsplugin.groups import told
+from rmsplugin.groups.giving import Packed
 
 
 def answer(**changes: object) -> dict[str, object]:
@@ -25,6 +26,13 @@ def answer(**changes: object) -> dict[str, object]:
 
 def test_what_is_told_is_what_is_heard() -> None:
     assert told.heard(answer()) == (7, heard("a", [4, 1, 1, 0], seen=(4, 2), released=[9], j12="running"))
+
+
+def test_an_engine_of_a_release_without_parcels_takes_none_and_others_tell_what_goes_and_comes() -> None:
+    assert not told.heard(answer())[1].takes
+    _, found = told.heard(answer(can_go=[1], going=[2], packed={"3": {"parcel": "abc", "to": "b"}}, unclean=[3, 4]))
+    assert (found.can_go, found.going, found.unclean, found.takes) == ({1}, {2}, {3, 4}, True)
+    assert found.packed == {3: Packed("abc", "b")}
 
 
 @pytest.mark.parametrize(

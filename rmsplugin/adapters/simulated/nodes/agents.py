@@ -163,6 +163,7 @@ class SimulatedNodes:
         timeout_s: float,
         checkpoint: int = 0,
         progress: Progress | None = None,
+        replaces: bool = True,
     ) -> None:
         """See ``Nodes``."""
         self._enter_store("send", source, False, vm, destination)
@@ -171,6 +172,9 @@ class SimulatedNodes:
             raise OperationFailedError(f"{source} cannot reach {destination}")
         if self._files.marker(destination, self._stores[False]) is None:
             raise OperationFailedError(f"{destination}: its store shows no marker")
+        there = self._final(destination, vm, False, checkpoint)
+        if not replaces and there is not None and there.blake2b != state.blake2b:
+            raise OperationFailedError(f"{destination}: another state of {vm} is here")
         self._files.put(destination, self._path(vm, False, checkpoint), replace(state))
         if progress:
             progress(state.size_bytes, state.size_bytes)

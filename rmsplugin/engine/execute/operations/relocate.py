@@ -1,6 +1,7 @@
 """Relocate: the saved states of a sleeping vjob move to other nodes' stores, off nodes that keep nothing.
 
 The vjob stays *sleeping*. A state is dropped from its old node only after its copy was checked on the new one (I2).
+States that are copied to another group stay where they are, until that group has the vjob.
 """
 
 from __future__ import annotations
@@ -8,11 +9,20 @@ from __future__ import annotations
 from rmsplugin.engine.execute.operations.resume import digest_of
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import VMRow
+from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vm_phase import VMPhase
+
+#: The argument with the group to which states are copied.
+TO_GROUP = "to_group"
+#: How often a copy to another group is tried, and how long after the last time.
+_ATTEMPTS, _PAUSE_S = 4, 5.0
 
 
 def relocate(task: Task) -> None:
     """Move the state of each VM that has a destination in the ledger; a state that cannot be moved stays in place."""
+    if TO_GROUP in task.operation.arguments:
+        _copy_all(task)
+        return
     task.all([vm for vm in task.vms() if vm.phase is VMPhase.MOVING], lambda vm: _move(task, vm))
 
 
@@ -33,3 +43,31 @@ def _move(task: Task, vm: VMRow) -> None:
     finally:
         context.ledger.enter_phase(vm.name, VMPhase.SAVED)
     task.event("relocated", f"the saved state of {vm.name} is on {destination}", vm=vm.name, node=destination)
+
+
+def _copy_all(task: Task) -> None:
+    """Copy the states to the nodes of another group that the ledger names."""
+    copies = {each.vm: each for each in task.context.ledger.parcels.copies() if each.number == task.job_id}
+    vms = [vm for vm in task.vms() if vm.name in copies and not copies[vm.name].arrived]
+    task.all(vms, lambda vm: _copy(task, vm, copies[vm.name].node))
+
+
+def _copy(task: Task, vm: VMRow, node: str) -> None:
+    context = task.context
+    bound = context.settings.nodes.copy_timeout_s
+    context.stores.ensure(vm.image_node)
+    with task.action("copy", vm, source=vm.image_node, destination=node) as progress:
+        for attempt in range(_ATTEMPTS):
+            try:
+                # Another state there is for its own group to remove.
+                context.nodes.send(
+                    vm.image_node, node, vm.name, digest_of(vm), timeout_s=bound, progress=progress, replaces=False
+                )
+                break
+            except OperationFailedError:
+                # That group may be about to set up the store there.
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                task.pause(_PAUSE_S)
+        progress(vm.image_bytes, vm.image_bytes)
+    context.ledger.parcels.has_arrived(vm.name, node)
