@@ -872,7 +872,7 @@ class GroupLead(TypedDict):
         answers: whether its engine answers.
         epoch: the number of its engine's turn; null: it does not answer.
         leads_since: when its engine began to lead; null: it does not answer.
-        problem: why it does not answer, or what is degraded; empty: nothing.
+        problem: why it does not answer: if it has ended, how, and the last sentence that it said; empty: it answers.
     """
 
     name: str

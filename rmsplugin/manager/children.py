@@ -18,6 +18,7 @@ from typing import Any
 
 from rmsplugin.child_process import environment
 from rmsplugin.manager.backoff import Backoff
+from rmsplugin.manager.said import Said, pipe
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ class _Child:
     backoff: Backoff = field(default_factory=Backoff)
     next: float = 0.0  # not started before
     told_at: float | None = None  # when it was told to end
-    last: str = ""  # how the one before ended, in words
+    last: str = ""  # how the one before ended, in words, and its last sentence
+    said: Said | None = None
 
 
 class Children:
@@ -80,6 +82,12 @@ class Children:
                 for name, child in self._children.items()
             }
 
+    def why_ended(self, group: str) -> str:
+        """How the engine of a group here ended, and its last sentence; empty: it runs, or never ran here."""
+        with self._lock:
+            child = self._children.get(group)
+            return "" if child is None or child.process is not None else child.last
+
     def close(self) -> None:
         """Have all engines end, and wait for that: as long as they may take."""
         while True:
@@ -110,6 +118,8 @@ class Children:
     def _note_end(self, name: str, child: _Child, code: int, now: float) -> None:
         how = f"ended with status {code}" if code >= 0 else f"was ended by signal {-code}"
         os.close(child.lifeline)
+        if child.said is not None and (sentence := child.said.last_sentence()):
+            how = f"{how}: {sentence}"
         told = child.told_at is not None
         child.backoff = Backoff() if told else child.backoff.ended(now - child.started)
         child.process, child.told_at, child.next, child.last = None, None, now + child.backoff.pause_s, how
@@ -118,19 +128,22 @@ class Children:
 
     def _start(self, name: str, child: _Child, now: float) -> None:
         read, child.lifeline = os.pipe()
+        heard, says = pipe()
         try:
             child.process = subprocess.Popen(
-                self._command(name), stdin=read, env=_variables(), cwd="/", start_new_session=True
+                self._command(name), stdin=read, stderr=says, env=_variables(), cwd="/", start_new_session=True
             )
         except OSError as error:
             os.close(child.lifeline)
+            os.close(heard)
             child.backoff = child.backoff.ended(0.0)
             child.next, child.last = now + child.backoff.pause_s, f"could not be started: {error.strerror}"
             log.error("the engine of group %s %s", name, child.last)
             return
         finally:
             os.close(read)
-        child.started = now
+            os.close(says)
+        child.started, child.said = now, Said(name, heard)
         log.info("the engine of group %s is started", name)
 
 

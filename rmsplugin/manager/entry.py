@@ -23,7 +23,6 @@ from rmsplugin.errors import (
     RefusedError,
     RmspluginError,
     UnavailableError,
-    UnreachableError,
 )
 from rmsplugin.manager import merging
 from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
@@ -95,7 +94,7 @@ class Entry:
             Where.MERGED: self._of_each,
             Where.VJOBS: self._of_vjobs,
             Where.STORE: self._of_store,
-            Where.FIRST: self._of_first,
+            Where.FIRST: self._of_any,
             Where.MANAGER: self._of_manager,
         }
 
@@ -167,22 +166,12 @@ class Entry:
         return self._arrays.get(job_id, job_id)
 
     async def _of_any(self, route: Route, asked: Asked) -> Reply:
-        """The answer about a job that no group has: any engine knows what Slurm says of it."""
+        """The answer of the first engine that gives one: for what any engine can answer."""
         error: RmspluginError = UnavailableError("no group has an engine that answers; try again in a moment")
         for group in self._groups():
             try:
                 return await self._from(group, route, asked)
             except UnavailableError as found:
-                error = found
-        raise error
-
-    async def _of_first(self, route: Route, asked: Asked) -> Reply:
-        """The answer of the first engine that can be reached: reports of the site are made one at a time."""
-        error: RmspluginError = UnreachableError("no group has an engine that answers; try again in a moment")
-        for group in self._groups():
-            try:
-                return await self._from(group, route, asked)
-            except UnreachableError as found:
                 error = found
         raise error
 

@@ -60,10 +60,22 @@ class Hands:
         socket_of: Callable[[str], str],
         engine_uid: int,
         *,
+        why_ended: Callable[[str], str] = lambda _group: "",
         munge_socket: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Ask nobody yet; ``socket_of``: the path of the socket of a group's engine on this host."""
+        """Ask nobody yet.
+
+        Args:
+            settings: of the site.
+            site: who has which group.
+            socket_of: the path of the socket of a group's engine on this host.
+            engine_uid: who asks other managers.
+            why_ended: how the engine of a group on this host has ended; empty: it has not.
+            munge_socket: empty: that of the system.
+            clock: seconds that pass.
+        """
+        self._why_ended = why_ended
         self._settings, self._site, self._socket_of = settings, site, socket_of
         self._engine_uid, self._munge_socket, self._clock = engine_uid, munge_socket, clock
         self._liveness = Liveness()
@@ -99,7 +111,12 @@ class Hands:
             headers[ORIGIN] = request.origin
         message, _ = client.prepare(request.method, request.target, request.data, headers)
         where = f"of group {group}"
-        received = await self._exchange(where, path, f"the engine {where}", request, message, wait_s)
+        try:
+            received = await self._exchange(where, path, f"the engine {where}", request, message, wait_s)
+        except UnreachableError as error:
+            if why := self._why_ended(group):
+                raise UnreachableError(f"the engine of group {group} {why}; it is started again") from error
+            raise
         return client.read(received, "")
 
     async def _exchange(self, where: str, way: Way, who: str, request: Handed, message: bytes, wait_s: float) -> bytes:

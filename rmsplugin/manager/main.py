@@ -120,7 +120,7 @@ class Manager:
         )
         self._uids = Rights.of_site(settings.engine).engine_uids
         self._engine_uid = max(self._uids)
-        self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid)
+        self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid, why_ended=self._children.why_ended)
         self._leader = self._make_leader(files)
         status = OwnStatus(said, self._site, self._placed, self._leader, self._children, lambda: self._servers)
         self._turns = Turns("entry")

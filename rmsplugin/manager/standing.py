@@ -87,7 +87,8 @@ class OwnStatus:
         for group, child in self._children.views().items():
             if child["restarts"] >= _RESTARTS:
                 times = f"{child['restarts']} times in a row"
-                yield f"the engine of group {group} on this host {child['last_end']}, {times}"
+                how, _, said = child["last_end"].partition(": ")
+                yield f"the engine of group {group} on this host {how}, {times}" + (f": {said}" if said else "")
 
     def _host(self, name: str) -> str:
         member = self._site.members.get(name)

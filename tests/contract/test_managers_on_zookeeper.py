@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.api.answers import GroupLead
-from rmsplugin.api.binding import Engine
+from rmsplugin.api.binding import Engine, pieces_of
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import RmspluginError
 from rmsplugin.groups.given import Given, text_of
@@ -119,7 +120,21 @@ def test_an_engine_that_is_killed_is_started_again_and_its_group_goes_on(
     killed = one.engines()[0]
     os.kill(killed, signal.SIGKILL)
     wait_until(lambda: killed not in one.engines() and answering(tmp_path / "one") == {"g1", "g2"}, "both go on")
-    assert "was ended by signal 9; it is started again in 1 s" in one.said()
+    assert "was ended by signal 9" in one.said() and "; it is started again in 1 s" in one.said()
+    engine = engine_at(tmp_path / "one")
+    text = "".join(pieces_of(engine, engine.begin_report({}), lambda _doing, _part: None))
+    assert json.loads(text.splitlines()[0])["totals"]["all"] == [], "a report of both groups, which have no vjobs"
+
+
+@pytest.mark.long
+def test_why_the_engine_of_a_group_ends_is_told(start: Callable[[str], ManagerProcess], tmp_path: Path) -> None:
+    (tmp_path / "shared" / "groups" / "g2").mkdir(parents=True)
+    (tmp_path / "shared" / "groups" / "g2" / "ledger-1.sqlite").touch()
+    start("one")
+    wait_until(lambda: answering(tmp_path / "one") == {"g1"}, "the manager has a group that answers")
+    wait_until(lambda: "is empty" in groups_at(tmp_path / "one")["g2"]["problem"], "the sentence of the other one")
+    problem = groups_at(tmp_path / "one")["g2"]["problem"]
+    assert problem.startswith("the engine of group g2 ended with status 2: ") and "ledger-1.sqlite is empty" in problem
 
 
 @pytest.mark.long

@@ -202,7 +202,7 @@ ORDERS = {
         *("rms", "simulated"),
     ),
     "manager": (
-        *("numbers", "where", "merging", "backoff", "child", "children", "site", "placed", "queue", "leader"),
+        *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
         *("watching", "liveness"),
         *("handing", "entry", "standing", "main"),
     ),

@@ -16,6 +16,7 @@ from patience import PATIENCE_S
 
 from rmsplugin.manager.backoff import MOST_S, Backoff
 from rmsplugin.manager.children import Children
+from rmsplugin.manager.said import Said, pipe
 
 #: An engine that ends when it is told to, and leaves its number in a file.
 ENGINE = """\
@@ -26,6 +27,9 @@ if sys.argv[1].endswith("deaf"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
 if sys.argv[1].endswith("failing"):
+    print("2026-11-28 09:00:00,123 WARNING x: group", sys.argv[1] + ": not well", file=sys.stderr)
+    print("rmsplugin engine --group", sys.argv[1] + ": the ledger is damaged", file=sys.stderr)
+    print("2026-11-28 09:00:00,125 INFO x: group", sys.argv[1] + ": it is over", file=sys.stderr)
     sys.exit(3)
 while True:
     time.sleep(1)
@@ -120,7 +124,9 @@ def test_an_engine_that_ends_is_started_again_and_one_that_fails_ever_more_seldo
     until(lambda: not runs(first) and not runs(failed), "their ends")
     children.want([a, failing])
     assert children.views()[a] == {"pid": None, "restarts": 1, "last_end": "was ended by signal 9"}
-    assert children.views()[failing]["last_end"] == "ended with status 3"
+    assert children.views()[failing]["last_end"] == "ended with status 3: the ledger is damaged"
+    assert children.why_ended(failing) == "ended with status 3: the ledger is damaged"
+    assert children.why_ended("x") == ""
     for name in (a, failing):
         Path(name).unlink()
     children.want([a, failing])
@@ -143,6 +149,25 @@ def test_an_engine_that_does_not_end_is_killed_when_it_has_had_its_time(
     clock.now += 0.2
     children.want(())
     until(lambda: not runs(pid), "its end")
+
+
+def test_what_an_engine_says_is_passed_on_in_whole_lines(
+    children: Children, clock: Clock, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = str(tmp_path / "failing")
+    children.want([failing])
+    until(lambda: "it is over" in capfd.readouterr().err, "its last line")
+    up(failing)
+
+
+def test_an_engine_never_waits_for_the_manager(tmp_path: Path) -> None:
+    read, write = pipe()
+    with pytest.raises(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.close(write)
+    said = Said("a", read)
+    assert set(said.last_sentence()) == {"x"}
 
 
 def test_an_engine_that_cannot_be_started_is_said_and_tried_again(clock: Clock) -> None:

@@ -42,11 +42,11 @@ def test_groups_are_told_with_their_hosts_and_why_their_engines_do_not_answer() 
 
 def test_what_is_not_as_it_should_be_is_said() -> None:
     other = Member("c2:6830", {**ABOUT, "host": "c2", "settings": "other"})
-    children = {"a": {"pid": 7, "restarts": 3, "last_end": "ended with status 2"}}
+    children = {"a": {"pid": 7, "restarts": 3, "last_end": "ended with status 2: it is: damaged"}}
     degraded = told({}, {}, children=children, **{"c2:6830": other})["cluster"]["degraded"]
     assert any(each.startswith("1 of 3 servers of the ensemble do not serve: z2:2181") for each in degraded)
     assert "the settings of c2 differ from those of this host" in degraded
-    assert "the engine of group a on this host ended with status 2, 3 times in a row" in degraded
+    assert "the engine of group a on this host ended with status 2, 3 times in a row: it is: damaged" in degraded
     alone = told({}, {})["cluster"]
     assert "no other manager is there: no group has an engine if this host dies" in alone["degraded"]
     assert alone["standbys"] == []
