@@ -46,9 +46,10 @@ def main(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
 
 
 def _cycles(site: LargeSite, count: int, changes: int, prefix: str) -> dict[str, Any]:
-    """Wall and CPU seconds of cycles, those of the engine without the simulated neighbours; and requests meanwhile.
+    """Wall and CPU seconds of cycles, those of the engine without the simulated neighbours.
 
-    So many jobs end, and as many arrive, before each of them.
+    So many jobs end, and as many arrive, before each of them. If any do, requests are made meanwhile. Their answers
+    cost CPU seconds, too, so that a cycle in which nothing changes is measured by itself.
     """
     running = [vjob for vjob in site.ledger.vjobs() if vjob.state is VJobState.RUNNING]
     singles = [vjob for vjob in running if vjob.geometry.vms == 1][changes * count :]  # the first ones end
@@ -58,7 +59,11 @@ def _cycles(site: LargeSite, count: int, changes: int, prefix: str) -> dict[str,
     for _ in range(count):
         site.signs_of_life()
         site.change(changes)
-        with asking(site.socket, stay) as asked, Neighbour() as neighbour:
+        asked: dict[str, list[float]] = {}
+        with contextlib.ExitStack() as meanwhile:
+            if changes:
+                asked = meanwhile.enter_context(asking(site.socket, stay))
+            neighbour = meanwhile.enter_context(Neighbour())
             measured.append(_cycle(site, changes))
         measured[-1]["waited_s"] = neighbour.waited_s
         for word, times in asked.items():

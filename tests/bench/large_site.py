@@ -226,6 +226,8 @@ class LargeSite:
         """So many of the single VMs' jobs end, as their users' scripts do, and so many jobs arrive."""
         running = (vjob for vjob in self.ledger.vjobs() if vjob.state is VJobState.RUNNING and vjob.geometry.vms == 1)
         for vjob, _ in zip(running, range(count), strict=False):
+            # Its wrapper has said so before: a script whose wrapper lives may still be about to end.
+            self.ledger.update_vjob(vjob.job_id, finished=True, finished_at=time.time())
             self._slurm.finish(vjob.job_id)
         for _ in range(count):
             self._submit(float(int(time.time())), 1)
