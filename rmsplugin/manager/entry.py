@@ -140,7 +140,7 @@ class Entry:
         if not group and route.tag is Tag.WRAPPERS:
             raise UnavailableError(f"job {asked.path['id']} is not given to a group now; try again in a moment")
         if not group:
-            return await self._of_any(route, asked)
+            return await self._of_nobody(route, asked)
         try:
             return await self._from(group, route, asked)
         except NotFoundError:
@@ -165,15 +165,37 @@ class Entry:
                     self._arrays[row["job_id"]] = int(array)
         return self._arrays.get(job_id, job_id)
 
+    async def _of_nobody(self, route: Route, asked: Asked) -> Reply:
+        """The answer about a job that no group is given: of the engine that remembers it, or as of one it never met."""
+        if route.method != "GET":
+            return await self._of_any(route, asked)
+        replies, errors = await self._ask_each(self._handed(route, asked))
+        told = [merging.of_site(route.name, group, reply, self._numbers()) for group, reply in replies.items()]
+        if found := [*filter(merging.is_remembered, told), *map(merging.of_nobody, told)]:
+            return found[0]
+        silent = [group for group, error in errors.items() if isinstance(error, UnavailableError)]
+        others = [error for error in errors.values() if not isinstance(error, UnavailableError)]
+        if refusal := next((error for error in others if not isinstance(error, NotFoundError)), None):
+            raise refusal
+        if silent:
+            raise UnavailableError(
+                f"no group has a vjob {asked.path['id']}, but group {', '.join(silent)} does not answer: "
+                f"{errors[silent[0]]}"
+            )
+        raise others[0]
+
     async def _of_any(self, route: Route, asked: Asked) -> Reply:
         """The answer of the first engine that gives one: for what any engine can answer."""
-        error: RmspluginError = UnavailableError("no group has an engine that answers; try again in a moment")
+        unknown: NotFoundError | None = None
+        silent: UnavailableError | None = None
         for group in self._groups():
             try:
                 return await self._from(group, route, asked)
             except UnavailableError as found:
-                error = found
-        raise error
+                silent = found
+            except NotFoundError as found:
+                unknown = found
+        raise silent or unknown or UnavailableError("no group has an engine; try again in a moment")
 
     async def _of_node(self, route: Route, asked: Asked) -> Reply:
         return await self._from(self._of_host(parsing.node(asked.path["name"])), route, asked)

@@ -53,6 +53,23 @@ def of_site(route: str, group: str, reply: Reply, numbers: Numbers) -> Reply:
     return reply
 
 
+def is_remembered(reply: Reply) -> bool:
+    """Whether the ledger of the engine that gives this answer about a job has it; else it says what Slurm says."""
+    if isinstance(vjob := reply.get("vjob"), dict):
+        return "vms" in vjob
+    return bool(reply.get("decisions", True))
+
+
+def of_nobody(reply: Reply) -> Reply:
+    """What an engine says of a job that it has never met, for a site of which no group has it."""
+    if not isinstance(reply.get("vjob"), dict):
+        return reply
+    if reply["vjob"]["state"] == "terminated":
+        return {**reply, "vjob": {**reply["vjob"], "reason": "it ended before a group had it"}}
+    reason = "no group has it yet: the leader gives it to one as soon as it has seen it in Slurm"
+    return {**reply, "vjob": {**reply["vjob"], "reason": reason}}
+
+
 def event_number(time: float) -> int:
     """The number by which the site knows an event: microseconds. Numbers of all groups then grow with time."""
     return int(time * 1e6)

@@ -72,6 +72,25 @@ def test_a_wrapper_whose_job_no_group_has_is_told_to_ask_again(manager: Managed)
     assert manager.ask("GET", "/v1/jobs/99")[0] == 404
 
 
+def test_a_job_that_no_group_has_is_told_of_by_the_engine_that_remembers_it_or_as_of_one_that_nobody_knows(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    engines["b"].add_vjob(77, ME, VJobState.TERMINATED)
+    for each in engines.values():
+        each.world.tick()
+    assert manager.ask("GET", "/v1/jobs/77")[1]["vjob"]["state"] == "terminated"
+    assert manager.ask("GET", "/v1/jobs/77/decisions") == (200, {"decisions": []})
+    status, answer = manager.ask("POST", "/v1/jobs/77/suspend")
+    assert status == 409 and "terminated" in answer["error"], "and not that there is none"
+    assert manager.ask("GET", "/v1/jobs/99") == (404, {"error": "no vjob 99"})
+    new = engines["b"].world.submit(vms=1)
+    answer = manager.ask("GET", f"/v1/jobs/{new}")[1]["vjob"]
+    assert (answer["state"], answer["reason"].partition(":")[0]) == ("waiting", "no group has it yet")
+    Path(engines["b"].socket).unlink()
+    status, answer = manager.ask("GET", "/v1/jobs/99")
+    assert status == 503 and answer["error"].startswith("no group has a vjob 99, but group b does not answer: ")
+
+
 def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -> None:
     assert [each["job_id"] for each in manager.ask("GET", "/v1/vjobs")[1]["vjobs"]] == [12, 13, 14, 31]
     assert [each["vjob"] for each in manager.ask("GET", "/v1/vms")[1]["vms"]] == ["12", "13", "14", "30_1"]
