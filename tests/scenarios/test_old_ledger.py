@@ -294,3 +294,19 @@ def test_lost_states_of_many_are_held_back(world: World) -> None:
     for job in jobs:
         world.until(job, S.RUNNING)
     assert {world.context.ledger.vjob(job).losses for job in jobs} == {1}
+
+
+def test_vms_of_vjobs_that_a_lost_ledger_knew_are_left_alone_and_told(world: World) -> None:
+    jobs: list[int] = []
+
+    def run_and_end() -> None:
+        jobs.append(world.running(vms=1, memory_mib=128))
+
+    restored(world, run_and_end)
+    [job] = jobs
+    [node] = world.hypervisor.where(f"vjob{job}-0")
+    world.rms.forget(job)
+    ticks(world, 2)
+    assert world.hypervisor.where(f"vjob{job}-0") == [node]
+    [problem] = [each for each in world.cycle.report.problems if "does not know the vjobs" in each]
+    assert f"of 1 VMs, which are left alone: vjob{job}-0 on {node}. Was it lost" in problem

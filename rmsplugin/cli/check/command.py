@@ -72,6 +72,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
     from rmsplugin.cli.check.memory import judge_bound, observing
     from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
     from rmsplugin.cli.check.slurm import judge_slurm
+    from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
     from rmsplugin.settings import settings_path
 
     probe.become_engine_user(settings)
@@ -94,6 +95,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
             for node in nodes:
                 found += judge_node(settings, node)
             found += judge_nodes(settings, nodes)
+            found += judge_unknown(probe_unknown(settings, hypervisor, hosts))
             found += [] if cluster is None else judge_epochs(cluster, nodes)
             # A node whose agent is out of reach has its error already; one more for each way to it says nothing new.
             answering = [node.name for node in nodes if not isinstance(node.agent, str)]

@@ -7,7 +7,7 @@ its VM is left alone, and an operator is asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
@@ -21,6 +21,8 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.settings import Settings
 
+#: How many VMs a sentence names.
+_NAMED = 5
 #: States in which a vjob has no VM anywhere.
 _WITHOUT_VMS = (VJobState.WAITING, VJobState.SLEEPING, VJobState.TERMINATED)
 
@@ -51,6 +53,34 @@ def stray_nodes(ledger: Ledger, seen: Observation, among: Collection[str] | None
     }
 
 
+def unknown_vms(ledger: Ledger, seen: Observation, known: Collection[int]) -> dict[str, str]:
+    """VMs of vjobs that the ledger does not know, by name, and a node on which each was seen.
+
+    Args:
+        ledger: of the engine.
+        seen: the look.
+        known: the job ids that the ledger has, of those that have VMs.
+    """
+    unknown = seen.of_jobs.keys() - {*known} - seen.changed
+    if not unknown:
+        return {}
+    left_behind = ledger.nodes.left_behind()
+    found = {vm: node for job_id in sorted(unknown) for vm, node in seen.of_jobs[job_id].items()}
+    return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}
+
+
+def unknown_sentence(found: Mapping[str, str]) -> str:
+    """What is to be told of VMs whose vjobs are not known, by name and node; empty if there are none."""
+    if not found:
+        return ""
+    named = ", ".join(f"{vm} on {node}" for vm, node in [*found.items()][:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (
+        f"the ledger does not know the vjobs of {len(found)} VMs, which are left alone: {named}{more}. Was it lost, or "
+        "set back? The operator guide (the ledger) says how to go back to a backup; end what nobody needs on its node"
+    )
+
+
 def stop_strays(
     settings: Settings,
     ledger: Ledger,
@@ -62,11 +92,14 @@ def stop_strays(
 ) -> None:
     """End strays, if it is known that their jobs do not run.
 
-    A VM whose vjob the ledger does not know is never ended: with a lost or foreign ledger nothing happens.
+    A VM whose vjob the ledger does not know is never ended: with a lost or foreign ledger nothing happens but that it
+    is told.
     """
+    known = ledger.vjobs_among(seen.of_jobs)
+    report.problems += filter(None, [unknown_sentence(unknown_vms(ledger, seen, known))])
     without = {
         job_id: vjob
-        for job_id, vjob in ledger.vjobs_among(seen.of_jobs).items()
+        for job_id, vjob in known.items()
         if not vjob.state.is_live
         and vjob.state_since < seen.taken
         and not _runs(jobs.found.get(job_id))

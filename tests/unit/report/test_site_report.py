@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from unit.reported import NOON, K, Told
 
+from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.gathering import reading_all
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -22,7 +23,7 @@ from rmsplugin.engine.ledger.parting import Change, joined_again, own_part
 from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.engine.ledger.site_ledgers import site_ledgers
 from rmsplugin.engine.ledger.takeover import take_over
-from rmsplugin.errors import LedgerError
+from rmsplugin.errors import LedgerError, UnavailableError
 from rmsplugin.settings import load
 
 GROUPS = {"a": ("n1",), "b": ("n2",)}
@@ -303,3 +304,25 @@ def test_a_site_of_one_engine_has_its_one_ledger(site: Site, tmp_path: Path) -> 
     alone = site.told()
     assert [each.path for each in site_ledgers(load(alone.settings))] == [alone.path]
     open_database(alone.path).close()
+
+
+def test_check_names_vms_whose_vjobs_no_group_knows(site: Site) -> None:
+    for name, job in (("a", 1), ("b", 2)):
+        told = site.told()
+        told.submit(job)
+        site.keep(told, name)
+
+    class Nodes:
+        def list_vms(self, node: str) -> dict[str, object]:
+            if node == "silent":
+                raise UnavailableError("no answer")
+            return dict.fromkeys({"n1": ["vjob1-0", "vjob7-0", "other"], "n2": ["vjob2-0"]}[node])
+
+    settings, names = load(site.settings), ("n1", "n2", "silent")
+    found = probe_unknown(settings, Nodes(), names)  # type: ignore[arg-type]
+    assert found == {"vjob7-0": "n1"}
+    [finding] = judge_unknown(found)
+    assert "of 1 VMs, which engines leave alone: vjob7-0 on n1" in finding.what and "backup" in finding.remedy
+    shutil.rmtree(site.groups / "b")
+    assert probe_unknown(settings, Nodes(), names).keys() == {"vjob7-0", "vjob2-0"}, "the ledger of a group is lost"  # type: ignore[arg-type]
+    assert not [*judge_unknown({})]
