@@ -22,6 +22,7 @@ from typing import TypeVar
 import sdnotify
 
 from rmsplugin import __version__
+from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
@@ -40,6 +41,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S, Controllers
+from rmsplugin.engine.controllers.given_to import MANAGER, GivenTo
 from rmsplugin.engine.controllers.shared_writes import SharedWrites
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.decide.parameters import most_processes, proposer_limits
@@ -68,7 +70,7 @@ from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
 from rmsplugin.proposer.pool import Proposers
-from rmsplugin.settings import Settings
+from rmsplugin.settings import GROUPS_DIR, Settings
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +216,7 @@ class Daemon:
             Periodic("clock", self._watch_clock, _CLOCK_S),
             *self._watch_controllers(opened),
             *self._watch_the_leader(),
+            *self._watch_the_manager(opened),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         self.memory_care = MemoryCare(self.context)
@@ -249,6 +252,16 @@ class Daemon:
                 self.wake()
 
         return [Periodic("leader's word", wake_if_told, _LEADER_S)]
+
+    def _watch_the_manager(self, opened: Opened) -> list[Periodic]:
+        """End where another manager has the group; none for an engine that no manager has started."""
+        manager, cluster = os.environ.get(MANAGER, ""), self._settings.cluster
+        if not manager or opened.tree is None or self.context.territory is None:
+            return []
+        assigned = Assignments(opened.tree, f"{cluster.path.rpartition(f'/{GROUPS_DIR}/')[0]}/assigned")
+        end = partial(os.kill, os.getpid(), signal.SIGTERM)
+        given = GivenTo(assigned, self.context.territory.group, manager, cluster.session_s / 2, end)
+        return [Periodic("manager", given.look, cluster.session_s / ASKS_A_SESSION)]
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""

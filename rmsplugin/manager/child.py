@@ -8,21 +8,29 @@ from collections.abc import Sequence
 
 from rmsplugin.adapters.coordination.turns import TURN_SEEN
 from rmsplugin.child_process import killed_with
+from rmsplugin.engine.controllers.given_to import MANAGER
 
 _PROGRAM = "rmsplugin.cli.main"
 
 
-def command(config: str, group: str, seen: str = "") -> Sequence[str]:
-    """The words by which the engine of a group is started; ``seen``: its last turn, as the manager has watched it."""
+def command(config: str, group: str, seen: str = "", manager: str = "") -> Sequence[str]:
+    """The words by which the engine of a group is started.
+
+    Args:
+        config: the settings file.
+        group: its group.
+        seen: its last turn, as the manager has watched it.
+        manager: the name of the manager.
+    """
     program = [sys.executable, "-P", "-m", "rmsplugin.manager.child"]
-    return [*program, seen, "engine", "--config", config, "--group", group]
+    return [*program, seen, manager, "engine", "--config", config, "--group", group]
 
 
 def main() -> None:
     """Become the engine that the words name. The kernel goes on to watch the pipe for it: the process is the same."""
     killed_with(sys.stdin.fileno())
-    os.environ[TURN_SEEN] = sys.argv[1]
-    os.execv(sys.executable, [sys.executable, "-P", "-m", _PROGRAM, *sys.argv[2:]])
+    os.environ[TURN_SEEN], os.environ[MANAGER] = sys.argv[1:3]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", _PROGRAM, *sys.argv[3:]])
 
 
 if __name__ == "__main__":

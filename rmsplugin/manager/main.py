@@ -116,7 +116,8 @@ class Manager:
         self._placed = Placed(files)
         self._watched = GroupTurns(self._tree, lambda group: settings.of_group(group).cluster.path)
         self._children = Children(
-            lambda group: command(str(config), group, self._watched.told(group)), settings.engine.stop_wait_s + _END_S
+            lambda group: command(str(config), group, self._watched.told(group), own.name),
+            settings.engine.stop_wait_s + _END_S,
         )
         self._uids = Rights.of_site(settings.engine).engine_uids
         self._engine_uid = max(self._uids)

@@ -151,6 +151,24 @@ def test_a_manager_that_ends_in_order_is_followed_without_a_wait(
 
 
 @pytest.mark.long
+def test_the_groups_of_a_manager_that_stands_still_go_on_at_another_one(
+    start: Callable[[str], ManagerProcess], tmp_path: Path
+) -> None:
+    one = start("one")
+    wait_until(lambda: answering(tmp_path / "one") == {"g1", "g2"}, "the first manager has both groups")
+    two = start("two")
+    wait_until(lambda: len(answering(tmp_path / "two")) == 1, "the second manager has a group")
+    os.kill(one.process.pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: answering(tmp_path / "two") == {"g1", "g2"}, "the second manager has both groups")
+    finally:
+        os.kill(one.process.pid, signal.SIGCONT)
+    wait_until(lambda: "the manager of this engine is silent: it ends" in one.said(), "its engine says why")
+    wait_until(lambda: len(answering(tmp_path / "one")) == 1, "the first manager has a group again")
+    assert len(two.engines()) == 1
+
+
+@pytest.mark.long
 def test_a_second_manager_on_a_state_directory_and_one_without_an_ensemble_are_refused(
     start: Callable[[str], ManagerProcess], tmp_path: Path
 ) -> None:

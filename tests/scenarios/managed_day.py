@@ -388,10 +388,10 @@ class ManagedDay:
     def _note_vms(self) -> None:
         machines = self.site.world.hypervisor.machines.vms
         there = {(node, vm): guest.power for node, vms in list(machines.items()) for vm, guest in list(vms.items())}
-        for (node, vm), power in there.items():
-            self._note_vm(node, vm, "running" if power is VMPower.RUNNING else "standing")
         for node, vm in self._vms.keys() - there.keys():
             self._note_vm(node, vm, "gone")
+        for (node, vm), power in there.items():
+            self._note_vm(node, vm, "running" if power is VMPower.RUNNING else "standing")
 
     def _note_vm(self, node: str, vm: str, now: str) -> None:
         parsed = parse_vm_name(vm)

@@ -44,6 +44,14 @@ class Assignments:
             found[name] = self._parse(name, stored.data, stored.version)
         return found
 
+    def one(self, name: str) -> Assignment | None:
+        """A group; None if it is not there. Raises as ``all``."""
+        try:
+            stored = self._tree.read(f"{self._folder}/{name}")
+        except MissingError:
+            return None
+        return self._parse(name, stored.data, stored.version)
+
     def _parse(self, name: str, data: bytes, version: int) -> Assignment:
         try:
             said = json.loads(data)
