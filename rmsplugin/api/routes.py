@@ -217,6 +217,11 @@ ROUTES: tuple[Route, ...] = (
             Key("vjob", JOB_NAME, "only vjobs of this name, ended or not"),
             _AFTER,
             Key("before", _number(0), "only ended vjobs submitted before this one: `older` of the page before"),
+            Key(
+                "at",
+                _number(0),
+                "when `before` was first submitted, in microseconds, for an engine that does not have it",
+            ),
         ),
     ),
     _job(

@@ -38,7 +38,7 @@ _LIST_S = 10.0
 _PLAN_S = 300.0
 #: Rows of a list unless a caller asks for another number.
 _ROWS = 1000
-#: How many ids of elements of arrays are remembered.
+#: How many ids of elements of arrays, and of vjobs before which there are pages, are remembered.
 _ARRAYS = 100_000
 #: The most pages that are asked of one engine.
 _PAGES = 100
@@ -84,6 +84,7 @@ class Entry:
         self._engine_uids, self._own_status = frozenset(engine_uids), own_status
         self._names = names or HostNames()
         self._arrays: dict[int, int] = {}  # by the id of an element, that of its array
+        self._submitted: dict[int, int] = {}  # by the id of a vjob before which a page was offered, in microseconds
         self._document: Reply = {}
         self._ways: Mapping[Where, Callable[[Route, Asked], Awaitable[Reply]]] = {
             Where.OWNER: self._of_owner,
@@ -231,14 +232,32 @@ class Entry:
             target = f"/v1/events?limit={limit}" + (f"&vjob={urllib.parse.quote(vjob)}" if vjob else "")
         elif route.name == "states":
             return await self._states(route, asked)
-        elif route.name == "vjobs" and asked.query.number("before", 0):
-            raise RefusedError("pages of older vjobs are not told over several groups; ask for a name, or for reports")
+        elif route.name == "vjobs":
+            limit = min(limit, _ROWS)  # the most that an engine tells at a time
+            target += self._older(asked.query.number("before", 0))
         within_s = _PLAN_S if route.name == "plan" else _LIST_S
         replies, errors = await self._ask_each(self._handed(route, asked, target), within_s)
         found = self._merged(route, replies, errors, limit)
+        if route.name == "vjobs" and found.get("older"):
+            self._remember_older(found)
         if route.name == "events" and (since := asked.query.number("since", 0)):
             found["events"] = [each for each in found["events"] if each["id"] > since]
         return found
+
+    def _older(self, before: int) -> str:
+        """What is added to the question for the page before this vjob, which only one group's engine has."""
+        if not before:
+            return ""
+        if before not in self._submitted:
+            raise RefusedError("this page is not known here any more; begin with the first one")
+        return f"&at={self._submitted[before]}"
+
+    def _remember_older(self, found: Reply) -> None:
+        """Remember when the vjob was submitted with which the next page begins."""
+        if len(self._submitted) >= _ARRAYS:
+            self._submitted.clear()
+        row = next(row for row in found["vjobs"] if row["job_id"] == found["older"])
+        self._submitted[found["older"]] = int(row["submitted"] * 1e6)
 
     async def _states(self, route: Route, asked: Asked) -> Reply:
         if asked.query.number("after", 0):

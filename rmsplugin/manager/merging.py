@@ -102,10 +102,10 @@ def _vjobs(replies: Replies, limit: int) -> Reply:
     told: Reply = {"more": any(reply["more"] for reply in replies.values())}
     ended = sorted((row for row in rows if row["state"] == "terminated"), key=_submitted)
     if any("ended" in reply for reply in replies.values()):
-        # The newest of each group are here, so the newest of all are. Pages of older ones are those of a group.
+        # The newest of each group are here, so the newest of all are.
         told["more"] |= len(ended) > limit
         ended = ended[max(0, len(ended) - limit) :]
-        told |= {"ended": len(ended), "older": None}
+        told |= {"ended": len(ended), "older": ended[0]["job_id"] if told["more"] and ended else None}
     return {"vjobs": sorted([*ended, *live], key=_submitted), **told, "next": following}
 
 

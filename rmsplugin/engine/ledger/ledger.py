@@ -266,14 +266,21 @@ class Ledger:
         current = self._current_vjobs()
         return [current[each] for each in heapq.nsmallest(limit, (each for each in current if each > job_id))]
 
-    def newest_ended(self, limit: int, before: int = 0) -> list[VJobRow]:
+    def newest_ended(self, limit: int, before: int = 0, at_us: int = 0) -> list[VJobRow]:
         """The ``limit`` terminated vjobs that were submitted last, in order of first submission.
 
-        ``before``: only vjobs that come before this job id in that order; none if the id is not known any more.
+        Args:
+            limit: the most vjobs.
+            before: only vjobs that come before this job id in that order; none if the id is not known any more.
+            at_us: its first submission, in microseconds, where another ledger has it; 0: this one has it.
         """
         older = "and (submitted, job_id) < (select submitted, job_id from vjobs where job_id = ?)" if before else ""
         sql = f"{_SELECT} where state = 'terminated' {older} order by submitted desc, job_id desc limit ?"
         parameters = [before, limit] if before else [limit]
+        if before and at_us:
+            older = "and (cast(submitted * 1e6 as integer), job_id) < (?, ?)"
+            sql = f"{_SELECT} where state = 'terminated' {older} order by submitted desc, job_id desc limit ?"
+            parameters = [at_us, before, limit]
         return [records.read_vjob(row) for row in reversed(self._rows(sql, parameters))]
 
     def _current_vjobs(self) -> Mapping[int, VJobRow]:

@@ -422,12 +422,13 @@ class Routes:
         ended = asked.query.flag("ended")
         limit = asked.query.number("limit", views.MOST_AT_ONCE, parsing.MAX_EVENTS)
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
-        before = asked.query.number("before", 0)
+        before, at_us = asked.query.number("before", 0), asked.query.number("at", 0)
         if name:
             return await self._do(asked, lambda: views.named_vjob_views(self._ledger, self._clock, name, after=after))
         if before:
             return await self._do(
-                asked, lambda: views.ended_vjob_views(self._ledger, self._clock, limit=limit, before=before)
+                asked,
+                lambda: views.ended_vjob_views(self._ledger, self._clock, limit=limit, before=before, at_us=at_us),
             )
         return await self._do(
             asked, lambda: views.vjob_views(self._ledger, self._clock, ended=ended, limit=limit, after=after)

@@ -90,18 +90,20 @@ def vjob_views(ledger: Ledger, clock: Clock, *, ended: bool, limit: int, after: 
     return {"vjobs": _views(ledger, clock, rows), **told, "next": following}
 
 
-def ended_vjob_views(ledger: Ledger, clock: Clock, *, limit: int, before: int) -> dict[str, Any]:
+def ended_vjob_views(ledger: Ledger, clock: Clock, *, limit: int, before: int, at_us: int = 0) -> dict[str, Any]:
     """A page of at most ``limit`` vjobs that have ended, and that were submitted before the vjob ``before``.
+
+    ``at_us``: when that was, in microseconds, where another ledger has it.
 
     ``ended``: their number on this page. ``more``: there are older ones, ``before`` the vjob called ``older``.
     """
-    rows, told = _ended(ledger, limit, before)
+    rows, told = _ended(ledger, limit, before, at_us)
     return {"vjobs": _views(ledger, clock, rows), **told, "next": None}
 
 
-def _ended(ledger: Ledger, limit: int, before: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
+def _ended(ledger: Ledger, limit: int, before: int = 0, at_us: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
     most = min(limit, MOST_AT_ONCE)
-    found = ledger.newest_ended(most + 1, before)
+    found = ledger.newest_ended(most + 1, before, at_us)
     rows = found[-most:] if most else []
     more = len(found) > most
     return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}

@@ -129,8 +129,20 @@ def test_the_newest_that_have_ended_are_those_of_all_groups(manager: Managed, en
         engines["a" if job % 2 else "b"].add_vjob(job, ME, VJobState.TERMINATED, submitted=float(job))
     answer = manager.ask("GET", "/v1/vjobs?ended=1&limit=3")[1]
     assert [each["job_id"] for each in answer["vjobs"] if each["state"] == "terminated"] == [107, 108, 109]
-    assert (answer["ended"], answer["more"], answer["older"]) == (3, True, None)
-    assert manager.ask("GET", "/v1/vjobs?before=107")[0] == 409
+    assert (answer["ended"], answer["more"], answer["older"]) == (3, True, 107)
+    assert manager.ask("GET", "/v1/vjobs?before=105")[0] == 409, "it has offered no such page"
+
+
+def test_pages_of_older_vjobs_have_each_that_ended_once(manager: Managed, engines: dict[str, Served]) -> None:
+    for job in range(100, 120):
+        engines["a" if job % 3 else "b"].add_vjob(job, ME, VJobState.TERMINATED, submitted=1.7e9 + job // 4 * 0.1)
+    pages, older = [], ""
+    while older is not None:
+        answer = manager.ask("GET", f"/v1/vjobs?ended=1&limit=3{older}")[1]
+        pages.append([each["job_id"] for each in answer["vjobs"] if each["state"] == "terminated"])
+        older = f"&before={answer['older']}" if answer["older"] else None
+    assert [job for page in reversed(pages) for job in page] == [*range(100, 120)]
+    assert {len(page) for page in pages[:-1]} == {3}
 
 
 def test_events_of_all_groups_are_in_the_order_of_time_and_go_on_from_a_number(
