@@ -86,6 +86,9 @@ def test_a_job_that_no_group_has_is_told_of_by_the_engine_that_remembers_it_or_a
     new = engines["b"].world.submit(vms=1)
     answer = manager.ask("GET", f"/v1/jobs/{new}")[1]["vjob"]
     assert (answer["state"], answer["reason"].partition(":")[0]) == ("waiting", "no group has it yet")
+    assert engines["a"].world.submit(vms=1) == new, "Slurm tells both engines of it"
+    engines["b"].world.tick()
+    assert "no group has it" not in manager.ask("GET", f"/v1/jobs/{new}")[1]["vjob"]["reason"]
     Path(engines["b"].socket).unlink()
     status, answer = manager.ask("GET", "/v1/jobs/99")
     assert status == 503 and answer["error"].startswith("no group has a vjob 99, but group b does not answer: ")

@@ -24,6 +24,7 @@ from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.engine.ledger.site_ledgers import site_ledgers
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.errors import LedgerError, UnavailableError
+from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.settings import load
 
 GROUPS = {"a": ("n1",), "b": ("n2",)}
@@ -326,3 +327,37 @@ def test_check_names_vms_whose_vjobs_no_group_knows(site: Site) -> None:
     shutil.rmtree(site.groups / "b")
     assert probe_unknown(settings, Nodes(), names).keys() == {"vjob7-0", "vjob2-0"}, "the ledger of a group is lost"  # type: ignore[arg-type]
     assert not [*judge_unknown({})]
+
+
+def test_what_a_ledger_that_was_left_says_of_a_vjob_of_an_engine_does_not_count(site: Site) -> None:
+    for name, user, seconds in ((".before-4-a", "bob", 100), ("all", "alice", 50)):
+        told = site.told().at(seconds)
+        told.cancel_waiting(told.submit(1, user=user))
+        site.keep(told, name)
+    with reading_all(site_ledgers(load(site.settings))) as found:
+        assert found.execute("select user from vjobs").fetchall() == [("alice",)]
+
+
+def test_actions_of_what_is_known_already_are_nobody_elses(site: Site) -> None:
+    ledgers = [site.told() for _ in range(3)]
+    for each in ledgers[:2]:
+        each.at(0).start(each.submit(1), "n1")
+        each.at(100).suspend(1)
+    for job in range(2, 6):
+        ledgers[2].at(200).start(ledgers[2].submit(job), "n2")
+    for name, each in zip("abc", ledgers, strict=True):
+        site.keep(each, name)
+    with reading_all(site_ledgers(load(site.settings))) as found:
+        kinds = found.execute("select job_id, kind, count(*) from operations group by 1, 2 order by 1, 2").fetchall()
+        assert kinds == [(1, "start", 1), (1, "suspend", 1), *((job, "start", 1) for job in range(2, 6))]
+        of_job = "select job_id, count(*) from actions join operations on operations.id = operation_id group by 1"
+        assert found.execute(of_job).fetchall() == [(1, 2), *((job, 1) for job in range(2, 6))]
+
+
+def test_the_oldest_entry_of_all_is_where_a_report_begins(site: Site) -> None:
+    for name, seconds in (("a", 500), ("b", 100)):
+        told = site.told().at(seconds)
+        told.ledger.event("x", "y")
+        site.keep(told, name)
+    with reading_all(site_ledgers(load(site.settings))) as found:
+        assert LedgerReader(found, NOON + 1000).begins() == NOON + 100
