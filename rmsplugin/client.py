@@ -171,7 +171,7 @@ class EngineClient:
     def _ask(self, method: str, path: str, data: bytes, timeout_s: float, looks: bool) -> dict[str, Any]:
         """The answer of the engine at the first address; errors as of ``request``."""
         if looks:
-            self._look(min(LOOK_S, timeout_s))
+            self._await_first_byte(min(LOOK_S, timeout_s))
         message, nonce = self.prepare(method, path, data)
         return self.read(self._exchange(message, timeout_s), nonce)
 
@@ -226,7 +226,7 @@ class EngineClient:
         claim = {"method": method, "path": path, "sha256": _sha256(data), "nonce": nonce}
         return munge.encode(json.dumps(claim).encode(), socket=self._munge_socket)
 
-    def _look(self, bound_s: float) -> None:
+    def _await_first_byte(self, bound_s: float) -> None:
         """Raises UnreachableError, SilentError: the engine does not answer in time, and nothing was asked of it."""
         until = time.monotonic() + bound_s
         connection = self._connected(bound_s)

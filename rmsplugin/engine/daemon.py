@@ -261,7 +261,7 @@ class Daemon:
         assigned = Assignments(opened.tree, f"{cluster.path.rpartition(f'/{GROUPS_DIR}/')[0]}/assigned")
         end = partial(os.kill, os.getpid(), signal.SIGTERM)
         given = GivenTo(assigned, self.context.territory.group, manager, cluster.session_s / 2, end)
-        return [Periodic("manager", given.look, cluster.session_s / ASKS_A_SESSION)]
+        return [Periodic("manager", given.note_owner, cluster.session_s / ASKS_A_SESSION)]
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""

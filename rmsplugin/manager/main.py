@@ -185,7 +185,7 @@ class Manager:
 
     def _stay(self) -> None:
         self._site.turn()
-        self._watched.look(self._site.assignments)
+        self._watched.note_turns(self._site.assignments)
         self._placed.read()
         self._children.want(self._site.own)
 

@@ -23,7 +23,7 @@ class GroupTurns:
         self._tree, self._folder_of, self._clock = tree, folder_of, clock
         self._seen: dict[str, Seen] = {}
 
-    def look(self, groups: Collection[str]) -> None:
+    def note_turns(self, groups: Collection[str]) -> None:
         """See how the turns of these groups are now: called again and again. Never raises."""
         try:
             for group in groups:

@@ -149,7 +149,7 @@ class Manager:
         self.site.turn()
         if not self.acts:
             return
-        self.watched.look(self.site.assignments)
+        self.watched.note_turns(self.site.assignments)
         for group in self.site.own - self.seats.keys():
             self.seats[group] = Seat(self, group)
         for group in self.seats.keys() - self.site.own:

@@ -46,7 +46,7 @@ class GivenTo:
         self._since: float | None = None
         self._ends = False
 
-    def look(self) -> None:
+    def note_owner(self) -> None:
         """See whose the group is; called again and again. Never raises."""
         try:
             found = self._assignments.one(self._group)

@@ -17,7 +17,7 @@ def test_it_ends_once_when_another_manager_has_the_group_for_a_while() -> None:
     def look(seconds: int) -> None:
         for _ in range(seconds):
             now[0] += 1.0
-            given.look()
+            given.note_owner()
 
     look(9)
     known = assignments.write("g", Assignment(("n1",), "one"))
