@@ -32,8 +32,8 @@ examples:
 
 HOST is head (front1 to Slurm), n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head.
 DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
-munged on a node, slurmd or munged on another front. With --controllers 2 there are zookeeper on the head, and slurmctld
-and engine on front2, too.
+munged on a node, slurmd or munged on another front. With --controllers 2 there are slurmctld and engine on front2, too,
+and zookeeper on the head, front2 and n1.
 """
 
 

@@ -1,7 +1,7 @@
 """Controllers: a second host with a slurmctld and an engine that stand by, and what the two hosts share.
 
-Both hosts have /home, as sites have a file system that controllers mount. One ZooKeeper server, on the head, says which
-engine leads: the head is not to be lost as a whole, its daemons are.
+Both hosts have /home, as sites have a file system that controllers mount. Three ZooKeeper servers, on the head, on the
+second controller and on the first node, say which engine leads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 
 from minicluster_lib import hosts
 from minicluster_lib.files import write
-from minicluster_lib.layout import HEAD_ADDRESS, SECOND, Cluster
+from minicluster_lib.layout import HEAD_ADDRESS, SECOND, Cluster, Host
 from minicluster_lib.waiting import wait_until
 
 SHARED = "/home/controllers"
@@ -18,23 +18,35 @@ SLURM_STATE = "/home/ctld"
 _STATE = "/var/lib/rmsplugin-engine"
 _ZOOKEEPER_CONF = "/etc/zoo.cfg"
 _ZOOKEEPER_PORT = 2181
-_ZOOKEEPER = f"""\
+_PEER_PORT, _ELECTION_PORT = 2888, 3888
+_ZOOKEEPER = """\
 tickTime=400
+initLimit=50
+syncLimit=10
 dataDir=/var/lib/zookeeper
-clientPort={_ZOOKEEPER_PORT}
-clientPortAddress={HEAD_ADDRESS}
+clientPort={port}
+clientPortAddress={address}
 admin.enableServer=false
+4lw.commands.whitelist=srvr
+{servers}
 """
-_SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: Small, and compiled little: three of them live beside VMs on a few cores.
+_JAVA = ("java", "-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp")
+_JAR, _SERVER = "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _ENGINE_STATE = 'state_dir = "/var/lib/rmsplugin"'
 
 _CLUSTER = f"""
 [cluster]
 coordination = "zookeeper"
-servers = ["{HEAD_ADDRESS}:{_ZOOKEEPER_PORT}"]
+servers = [{{servers}}]
 session_s = 6
 shared_dir = "{SHARED}"
 """
+
+
+def ensemble(cluster: Cluster) -> list[Host]:
+    """The hosts of the ZooKeeper servers; none for one controller."""
+    return [] if cluster.second is None else [cluster.head, cluster.second, cluster.node_hosts[0]]
 
 
 def install(cluster: Cluster) -> None:
@@ -56,8 +68,19 @@ def install(cluster: Cluster) -> None:
             shutil.copy2(source, target)
         for path in (target, *target.rglob("*")):
             shutil.chown(path, "slurm", "slurm")
-    write(cluster.head.path(_ZOOKEEPER_CONF), _ZOOKEEPER.encode())
-    cluster.head.path("var/lib/zookeeper").mkdir()
+    _install_ensemble(ensemble(cluster))
+
+
+def _install_ensemble(hosts_of_servers: list[Host]) -> None:
+    servers = "\n".join(
+        f"server.{number}={host.address}:{_PEER_PORT}:{_ELECTION_PORT}"
+        for number, host in enumerate(hosts_of_servers, 1)
+    )
+    for number, host in enumerate(hosts_of_servers, 1):
+        text = _ZOOKEEPER.format(port=_ZOOKEEPER_PORT, address=host.address, servers=servers)
+        write(host.path(_ZOOKEEPER_CONF), text.encode())
+        host.path("var/lib/zookeeper").mkdir(parents=True)
+        write(host.path("var/lib/zookeeper/myid"), f"{number}\n".encode())
 
 
 def slurm_conf(cluster: Cluster, text: str) -> str:
@@ -81,7 +104,9 @@ def settings(cluster: Cluster, text: str, host: str) -> str:
     trusted = f'trusted_hosts = ["{HEAD_ADDRESS}", "{second.address}"]'
     text = _with(text, f'{url}"', f'{url} http://{second.address}:6830"\n{trusted}')
     # As long as a command may take, the next engine waits for what the one before may have begun.
-    text = _with(text, "[slurm]\n", "[slurm]\ncommand_timeout_s = 5\n") + _CLUSTER
+    text = _with(text, "[slurm]\n", "[slurm]\ncommand_timeout_s = 5\n")
+    servers = ", ".join(f'"{each.address}:{_ZOOKEEPER_PORT}"' for each in ensemble(cluster))
+    text += _CLUSTER.format(servers=servers)
     if host == second.name:
         text = _with(text, f'listen = "{HEAD_ADDRESS}', f'listen = "{second.address}')
         text = _with(text, _ENGINE_STATE, f'state_dir = "{_STATE}"')
@@ -94,10 +119,9 @@ def _with(text: str, old: str, new: str) -> str:
 
 
 def start_zookeeper(cluster: Cluster) -> None:
-    """Start the server of the ensemble. Nothing for one controller."""
-    if cluster.second is not None:
-        words = ["java", "-Xmx64m", "-XX:+UseSerialGC", "-cp", "/usr/share/java/zookeeper.jar", _SERVER]
-        hosts.start_daemon(cluster.head, "zookeeper", [*words, _ZOOKEEPER_CONF])
+    """Start the servers of the ensemble. Nothing for one controller."""
+    for host in ensemble(cluster):
+        hosts.start_daemon(host, "zookeeper", [*_JAVA, _JAR, _SERVER, _ZOOKEEPER_CONF])
 
 
 def start_second(cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ NAMES = [
     "day",
     "faults",
     "managers",
+    "live",
     "fuzz",
 ]
 

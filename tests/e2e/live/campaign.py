@@ -1,0 +1,188 @@
+"""Campaign: one fault after another, and after each of them the question whether anything was lost."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from e2e.cluster import SHARED
+from e2e.live import faults, judge, well
+from e2e.live.acts import Acts, Row, fates, turns
+from e2e.live.dice import Throw, orders, throws
+from e2e.live.site import CONTROLLERS, Keeper, Site
+from e2e.live.verdict import Round
+from e2e.live.work import VJob, Work
+from journal.check import check
+
+from rmsplugin.engine.ledger.ledger_file import read_only
+from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
+
+#: By these a slurmctld may be lost.
+_FORGET = ("slurmctld", "controller")
+#: What was submitted, or has ended, in the last seconds before it was killed is not in a slurmctld's files.
+_SAVED_S = 6.0
+#: Vjobs count on for so long between two faults.
+_BETWEEN_S = 5.0
+_ENDS_S = 420.0
+_ROWS = "select id, vm, kind, source, destination, state, created, ended from actions"
+
+
+class Campaign:
+    """All of it."""
+
+    def __init__(self, site: Site, seed: int, say: Callable[[str], object], evidence: Path | None, only: str) -> None:
+        self._site, self._say, self._evidence = site, say, evidence
+        self._throws = throws(seed, only)
+        self.work = Work(site, orders(seed))
+        self.rounds: list[Round] = []
+        self.at_the_end: list[str] = []
+        self.acts = Acts()
+        self.journal: list[str] = []
+        self._told: set[str] = set()
+
+    def run(self, minutes: float) -> None:
+        """Have faults for so long, then have all vjobs end, and judge."""
+        keeper, over = Keeper(self._site), time.monotonic() + 60 * minutes
+        with keeper.keeping():
+            self._begin()
+            while time.monotonic() < over:
+                self.work.fill()
+                time.sleep(_BETWEEN_S)
+                if not self._fault(next(self._throws), keeper):
+                    self.at_the_end.append("it was given up: not all was well again")
+                    return
+                self.work.wake_all()
+            self._end()
+
+    def _begin(self) -> None:
+        recovery, now = well.Recovery(), time.time()
+        lacks = well.until_well(self._site, now, now, recovery)
+        assert not lacks, f"the minicluster is not well from the beginning: {lacks}"
+        self._say(f"all is well; Slurm drained {recovery.resumed}" if recovery.resumed else "all is well")
+
+    def _fault(self, throw: Throw, keeper: Keeper) -> bool:
+        """Live through one fault. Returns whether all was well afterwards."""
+        if throw.kind in _FORGET:
+            time.sleep(_SAVED_S)
+        hosts, middle = faults.places(self._site, throw), self.work.begin_order(throw)
+        self._say(f"{len(self.rounds) + 1}. {throw} on {', '.join(hosts)}" + (f" ({middle})" if middle else ""))
+        recovery, begun = well.Recovery(), time.time()
+        with faults.under(self._site, keeper, throw, hosts):
+            begun = time.time()
+            if throw.submits:
+                self._say(f"   {self.work.submit_anyway()}")
+            while time.time() < begun + throw.seconds:
+                well.watch(self._site, begun, recovery)
+                time.sleep(0.5)
+        healed = time.time()
+        lacks = well.until_well(self._site, begun, healed, recovery)
+        round_ = Round(
+            throw.kind,
+            throw.way,
+            healed - begun,
+            recovery.decides_s,
+            recovery.slurm_s,
+            recovery.well_s,
+            len(recovery.resumed),
+        )
+        self.rounds.append(round_)
+        round_.wrong = [f"not well again: {each}" for each in lacks] + self._new(
+            self._judged(forgets=throw.kind in _FORGET)
+        )
+        for line in recovery.resumed:
+            self._say(f"   resumed: {line}")
+        for line in round_.wrong:
+            self._say(f"   WRONG: {line}")
+        self._say(
+            f"   away {round_.held_s:.1f} s, decides {_s(round_.decides_s)}, Slurm {_s(round_.slurm_s)}, "
+            f"well {_s(round_.well_s)}"
+        )
+        if round_.wrong:
+            self._keep_evidence(f"round-{len(self.rounds)}")
+        return not lacks
+
+    def _judged(self, *, forgets: bool = False) -> list[str]:
+        """What is wrong now; vjobs that have just ended have left nothing. ``forgets``: a slurmctld was lost."""
+        site, work = self._site, self.work
+        before = work.alive()
+        wrong = [each for vjob in before for each in judge.of_vjob(site, vjob, forgets=forgets)]
+        wrong += judge.of_vms(site, work.alive())
+        wrong += judge.left_over(site, [vjob for vjob in before if vjob.ended])
+        if said := well.checks_of_ledger(site):
+            wrong.append(said)
+        self._read_ledgers()
+        found = check(self.acts.lines(self._turns()))
+        return wrong + list(found.breaches)
+
+    def _new(self, wrong: list[str]) -> list[str]:
+        """Each breach is told once."""
+        new = [each for each in wrong if each not in self._told]
+        self._told |= {*new}
+        return new
+
+    def _turns(self) -> dict[int, tuple[str, float]]:
+        logs = (self._site.directory / "log" / host / "engine.log" for host in CONTROLLERS)
+        return turns({path.parent.name: path.read_text() for path in logs})
+
+    def _read_ledgers(self) -> None:
+        known = self._turns()
+        directory = self._site.directory / "shared" / SHARED.lstrip("/") / "groups" / "all"
+        for path in ledgers_in(directory):
+            if (epoch := epoch_of(path)) in known:
+                with contextlib.closing(read_only(path, busy_s=20)) as connection:
+                    rows = [Row(*row) for row in connection.execute(_ROWS)]
+                self.acts.read(epoch, known[epoch][1], rows)
+
+    def _end(self) -> None:
+        """Have all vjobs end."""
+        self._say("no more faults: all vjobs are told to end")
+        deadline = time.time() + _ENDS_S
+        wrong: list[str] = []
+        while (alive := self.work.alive()) and time.time() < deadline:
+            for vjob in alive:
+                self._end_one(vjob)
+                wrong += judge.of_vjob(self._site, vjob)
+            time.sleep(3)
+        wrong += [f"vjob {vjob.job} has not ended: {self._site.vjob(vjob.job)}" for vjob in self.work.alive()]
+        wrong += judge.left_over(self._site, [vjob for vjob in self.work.all if vjob.ended])
+        wrong += self._judged()
+        self.journal = [*self.acts.lines(self._turns()), *self._fates(), '{"kind": "over", "time": 0}']
+        wrong += check(self.journal).breaches
+        self.at_the_end = self._new(wrong)
+        for line in self.at_the_end:
+            self._say(f"WRONG: {line}")
+        if self.at_the_end:
+            self._keep_evidence("end")
+
+    def _end_one(self, vjob: VJob) -> None:
+        state = (self._site.vjob(vjob.job) or {}).get("state")
+        if state == "sleeping":
+            self.work.order("resume", str(vjob.job))
+        elif state == "running":
+            self._site.run("scancel", "--batch", "--signal=USR1", str(vjob.job))
+
+    def _fates(self) -> Iterator[str]:
+        for vjob in self.work.all:
+            yield from fates(vjob.job, vjob.submitted, judge.begun(self._site, vjob), vjob.ended)
+
+    def _keep_evidence(self, name: str) -> None:
+        if self._evidence is None:
+            return
+        target = self._evidence / name
+        shutil.copytree(self._site.directory / "log", target / "log", dirs_exist_ok=True)
+        told = {
+            "jobs": self._site.run("scontrol", "show", "job").out,
+            "nodes": self._site.run("scontrol", "show", "node").out,
+            "vjobs": self._site.plugin("vjobs", "--all").out,
+            "events": self._site.plugin("events", "-n", "2000").out,
+            "status": self._site.plugin("status").out,
+        }
+        for what, text in told.items():
+            (target / what).write_text(text)
+
+
+def _s(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s"

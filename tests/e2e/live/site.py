@@ -1,0 +1,119 @@
+"""Site: the minicluster of a campaign as a whole: who leads, which daemons run, and who starts an engine again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from e2e.cluster import Cluster
+from e2e.live.cut import no_more
+from minicluster_lib import hosts
+from minicluster_lib.layout import MiniclusterError
+
+from rmsplugin.client import EngineClient
+from rmsplugin.errors import RmspluginError
+
+CONTROLLERS = ("head", "front2")
+#: Seconds after which systemd starts an engine again.
+_RESTART_S = 5.0
+_ANSWER_S = 3.0
+
+
+class Site(Cluster):
+    """A minicluster of two controllers, whichever of them leads."""
+
+    def ask(self, path: str) -> dict[str, Any] | None:
+        """The answer of the engine that leads; None while none answers."""
+        for host in CONTROLLERS:
+            if (answer := self.ask_on(host, path)) is not None:
+                return answer
+        return None
+
+    def ask_on(self, host: str, path: str) -> dict[str, Any] | None:
+        """The answer of the engine on that host; None if it does not lead, or does not answer."""
+        socket = f"/proc/{self._layout.init_pids[host]}/root/run/rmsplugin/engine.sock"
+        try:
+            return EngineClient.unix(socket).request("GET", path, timeout_s=_ANSWER_S)
+        except (RmspluginError, OSError):
+            return None
+
+    def leader(self) -> str:
+        """The host of the engine that leads; empty while none answers."""
+        return next((host for host in CONTROLLERS if self.ask_on(host, "/v1/status") is not None), "")
+
+    def daemons(self, host: str) -> dict[str, Any]:
+        """The daemons of a host, each with its process id inside, or None."""
+        answer: dict[str, Any] = hosts.request(self._layout.host(host), op="status", timeout_s=10)["daemons"]
+        return answer
+
+    def all_hosts(self) -> list[str]:
+        return [host.name for host in self._layout.hosts]
+
+    def ended(self) -> list[str]:
+        """Daemons that do not run."""
+        found = []
+        for host in self.all_hosts():
+            found += [f"{name} on {host}" for name, state in self.daemons(host).items() if state["pid"] is None]
+        return found
+
+    def signal(self, host: str, daemon: str, number: signal.Signals) -> None:
+        """Send a signal to a daemon, if it runs."""
+        with contextlib.suppress(MiniclusterError):
+            hosts.request(self._layout.host(host), op="signal", name=daemon, signal=number)
+
+    def cut(self, host: str, rules: str) -> None:
+        """Have these rules in the host's network."""
+        self._nft(host, rules)
+
+    def mend(self, host: str) -> None:
+        """Take the rules of ``cut`` away, where there are any."""
+        self._nft(host, no_more())
+
+    def _nft(self, host: str, text: str) -> None:
+        words = [*self.in_network_of(host), "nft", "-f", "-"]
+        done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+    def slurmctld_that_rules(self) -> str:
+        """The host of the slurmctld that answers: the first one that is up."""
+        told = self.run("scontrol", "ping", timeout_s=60).out
+        found = re.findall(r"at (\S+) is UP", told)
+        return str(found[0]) if found else "head"
+
+
+class Keeper:
+    """Starts engines again that have ended, five seconds later, as systemd does; those that are held stay away."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._gone: dict[str, float] = {}  # by host: since when
+        self.held: set[str] = set()  # hosts
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[None]:
+        self._thread.start()
+        yield
+        self._over.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._over.wait(1):
+            for host in CONTROLLERS:
+                with contextlib.suppress(MiniclusterError, AssertionError):
+                    self._look(host)
+
+    def _look(self, host: str) -> None:
+        if self._site.daemons(host)["engine"]["pid"] is not None or host in self.held:
+            self._gone.pop(host, None)
+            return
+        since = self._gone.setdefault(host, time.monotonic())
+        if time.monotonic() - since >= _RESTART_S:
+            self._site.start(host, "engine")

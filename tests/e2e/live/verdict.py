@@ -1,0 +1,64 @@
+"""Verdict: what a campaign has shown, as a table, a sentence and an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Round:
+    """One fault, and what came of it; seconds, None: not seen in time."""
+
+    kind: str
+    way: str
+    held_s: float
+    decides_s: float | None
+    slurm_s: float | None
+    well_s: float | None
+    resumed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+def table(rounds: Sequence[Round]) -> list[str]:
+    """A line for each kind and way: how often, how long it was away, and what came back after how long."""
+    rows = [("fault", "times", "away", "decides again", "Slurm answers", "all well after", "wrong")]
+    for key in sorted({(each.kind, each.way) for each in rounds}):
+        same = [each for each in rounds if (each.kind, each.way) == key]
+        rows.append(
+            (
+                " ".join(key),
+                str(len(same)),
+                _span([each.held_s for each in same]),
+                _span([each.decides_s for each in same]),
+                _span([each.slurm_s for each in same]),
+                _span([each.well_s for each in same]),
+                str(sum(bool(each.wrong) for each in same)),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _span(seconds: Sequence[float | None]) -> str:
+    """From the least to the most; those that were not seen are counted."""
+    known = sorted(each for each in seconds if each is not None)
+    missed = len(seconds) - len(known)
+    said = "" if not known else f"{known[0]:.1f}" if len(known) == 1 else f"{known[0]:.1f} to {known[-1]:.1f}"
+    return ", ".join(part for part in (said, f"{missed} never" if missed else "") if part)
+
+
+def sentence(rounds: Sequence[Round], vjobs: int, at_the_end: Sequence[str]) -> str:
+    """The whole in a sentence."""
+    wrong = sum(bool(each.wrong) for each in rounds)
+    resumed = sum(each.resumed for each in rounds)
+    said = f"{len(rounds)} faults, {vjobs} vjobs: {wrong} faults with something wrong after them"
+    said += f", {len(at_the_end)} things wrong in the end"
+    return f"{said}; Slurm drained {resumed} times for a job that it forgot" if resumed else said
+
+
+def code(rounds: Sequence[Round], vjobs: int, at_the_end: Sequence[str]) -> int:
+    """0: all was right; 1: something was not; 2: nothing was tried, which shows nothing."""
+    if at_the_end or any(each.wrong for each in rounds):
+        return 1
+    return 0 if rounds and vjobs else 2
