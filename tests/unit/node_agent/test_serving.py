@@ -69,6 +69,11 @@ class Node:
         found = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(word) for word in found.split()]
 
+    def listens_to(self, child: int) -> bool:
+        """Whether the agent has the other end of what the process of a call says."""
+        output = os.readlink(f"/proc/{child}/fd/1")
+        return output in {os.readlink(each) for each in Path(f"/proc/{self.process.pid}/fd").iterdir()}
+
     @contextlib.contextmanager
     def held(
         self, vm: str, pool: ThreadPoolExecutor, timeout_s: float = PATIENCE_S
@@ -165,6 +170,7 @@ def test_a_call_that_was_given_up_while_it_waited_is_not_done(node: Node, pool: 
         (child,) = node.children()
         with pytest.raises(TimedOutError):
             waiting.result(PATIENCE_S)
+        wait_until(lambda: not node.listens_to(child))
     wait_until(lambda: Path(f"/proc/{child}/stat").read_text().split()[2] == "Z")
     node.channel.sendall(b'{"call": 99, "words": ["stat", "vjob1-0"], "bytes": 0}\n')
     wait_until(lambda: not Path(f"/proc/{child}").exists())
