@@ -199,7 +199,7 @@ ORDERS = {
     ),
     "adapters": (
         *("command", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
-        *("rms", "simulated"),
+        *("rms", "power", "simulated"),
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
@@ -207,7 +207,7 @@ ORDERS = {
         *("handing", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
-    "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "rms"),
+    "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),
     "wrapper": (
         *("process", "signals", "session", "engine", "carry_out", "prepare", "attach", "stand_in", "launch", "main"),
     ),

@@ -1,0 +1,1 @@
+"""Power: orders to the nodes' BMCs, and what they say of themselves. A BMC is the controller that switches a node."""
