@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
+from ipaddress import IPv4Address
 
+import pytest
 from examples import few
 from fresh_ledger import in_memory, laid_down
 from hypothesis import given, settings
@@ -33,7 +35,9 @@ def row(job_id: int, submitted: float) -> VJobRow:
 
 def vm(job_id: int, index: int, number: int = 0) -> VMRow:
     name = f"vjob{job_id}-{index}"
-    return VMRow(name, job_id, index, f"uuid{number}", "mac", f"a{name}", f"n{number}", memory_mib=512)
+    return VMRow(
+        name, job_id, index, f"uuid{number}", "mac", f"10.0.{number}.{job_id % 8}", f"n{number}", memory_mib=512
+    )
 
 
 def add(ledger: Ledger, job_id: int, number: int) -> None:
@@ -109,7 +113,14 @@ def check(ledger: Ledger) -> None:
     vms = [records.read_vm(each) for each in ledger._read("select * from vms order by job_id, idx", ())]
     assert ledger.vms() == vms
     live = {each["job_id"] for each in vjobs if VJobState(each["state"]).is_live}
-    assert ledger.live_vms() == [each for each in vms if each.job_id in live]
+    alive = [each for each in vms if each.job_id in live]
+    assert ledger.live_vms() == alive
+    assert [each for several in ledger.live_vms_by_job().values() for each in several] == alive
+    assert list(ledger.live_vms_by_job()) == sorted({each.job_id for each in alive})
+    for nodes in ({"n1"}, {"n2", "n3"}, {f"n{number}" for number in range(20)}):
+        assert ledger.live_vms_on(nodes) == [each for each in alive if {each.host, each.destination} & nodes]
+    assert ledger.addresses() == {each.address for each in vms}
+    assert ledger.numbers_of_addresses() == {int(IPv4Address(each.address)) for each in vms}
 
 
 def act(ledger: Ledger, todo: Act) -> None:
@@ -120,10 +131,12 @@ def act(ledger: Ledger, todo: Act) -> None:
 
 
 @settings(max_examples=few(200))
-@given(st.lists(transactions, max_size=12), st.integers(0, 20))
-def test_what_is_kept_is_what_the_database_has(todo: list[tuple[list[Act], bool, bool, bool]], first: int) -> None:
+@given(st.lists(transactions, max_size=12), st.integers(0, 20), st.sampled_from([3, _JOBS]))
+def test_what_is_kept_is_what_the_database_has(
+    todo: list[tuple[list[Act], bool, bool, bool]], first: int, jobs: int
+) -> None:
     with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"), clock=lambda: 0.5)) as ledger:
-        for job_id in range(1, _JOBS + 1):  # so many that a change is of the smaller part
+        for job_id in range(1, jobs + 1):  # of many a change is of the smaller part; of few, all are read anew
             ledger.add_vjob(row(job_id, float(job_id * first % 7)))
             if job_id % 2:
                 ledger.set_vms(job_id, [replace(vm(job_id, 0), host="n1")])
@@ -166,4 +179,31 @@ def test_what_has_gone_since_it_was_read_ahead_is_gone() -> None:
         ledger.read_ahead()
         ledger.transition(3, VJobState.TERMINATED, "")
         ledger.set_vms(4, [])
+        check(ledger)
+
+
+def test_vms_live_as_long_as_their_vjob() -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        for job_id in range(1, _JOBS + 1):
+            ledger.add_vjob(row(job_id, 0.0))
+            ledger.set_vms(job_id, [vm(job_id, 0, 1)])
+            for state in (VJobState.STARTING, VJobState.RUNNING):
+                ledger.transition(job_id, state, "")
+        check(ledger)
+        ledger.transition(3, VJobState.STOPPING, "")
+        ledger.transition(3, VJobState.TERMINATED, "")
+        check(ledger)
+        ledger.set_vms(3, [])
+        check(ledger)
+
+
+@pytest.mark.parametrize("count", [2, _JOBS])
+def test_addresses_of_vms_that_have_gone_are_free(count: int) -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        for job_id in range(1, count + 1):
+            ledger.add_vjob(row(job_id, 0.0))
+            ledger.set_vms(job_id, [vm(job_id, 0, job_id)])
+        check(ledger)
+        for job_id in (1, 2):
+            ledger.set_vms(job_id, [])
         check(ledger)

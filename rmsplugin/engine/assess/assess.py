@@ -31,7 +31,7 @@ from rmsplugin.engine.capacity.observed_memory import real_capacity
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.capacity.weights import accrues_from, beyond_age, normalised
 from rmsplugin.engine.context.machines import is_pinned
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
@@ -122,7 +122,7 @@ class _Assessor:
         self._failures = ledger.failures.of_vjobs()
         self._jobs = seen.jobs
         self._promises = promises(ledger.plans.open_steps())
-        self._vms = by_job(ledger.live_vms())
+        self._vms = ledger.live_vms_by_job()
 
     def assess(self, queue: Sequence[Waiting]) -> Assessment:
         seen, refused = self._seen, {}

@@ -104,16 +104,14 @@ class Capacities:
         found = {}
         unclean = {node for node, _ in self.ledger.nodes.left_behind()}
         strange = stray_nodes(self.ledger, seen, among)
-        for name in vm_hosts(self.settings, seen.rms):
-            if among is not None and name not in among:
-                continue
+        for name in vm_hosts(self.settings, seen.rms, among):
             why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
             why_not = why_not or (
                 "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
             )
             found[name] = HostCapacity(real_capacity(self.settings, seen, name), why_not)
         now = self.clock.now()
-        there = [row for row in self.ledger.live_vms() if row.host in found or row.destination in found]
+        there = self.ledger.live_vms_on(found)
         vjobs = self.ledger.vjobs_among({row.job_id for row in there})
         for row in there:
             vjob = vjobs[row.job_id]

@@ -6,6 +6,7 @@ them after each. Whoever changes a row says which job it belongs to.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -14,6 +15,9 @@ T = TypeVar("T")
 
 #: By job id, what the table has of a job.
 Found = Mapping[int, T]
+
+#: So few rows are put each into its place; with more, all are sorted.
+_FEW = 50
 
 
 class Kept(Generic[T]):
@@ -31,6 +35,7 @@ class Kept(Generic[T]):
         self._found: dict[int, T] | None = None
         self._stale: set[int] = set()
         self._ahead: dict[int, T | None] = {}  # read since the last question; None: there is nothing any more
+        self._altered: set[int] | None = None  # since they were last asked for; None: all of them
 
     def changed(self, job_ids: Collection[int]) -> None:
         """Note that rows of these jobs may have changed."""
@@ -52,31 +57,51 @@ class Kept(Generic[T]):
         """
         stale = self._stale.union(unfinished)
         if self._found is None or 2 * len(stale) > len(self._found):
-            self._found = self._sorted(self._read(None))
+            self._found = dict(sorted(self._read(None).items(), key=lambda each: self._key(*each)))
+            self._altered = None
         elif stale or self._ahead:
             ahead = {job_id: row for job_id, row in self._ahead.items() if job_id not in stale}
             read = {job_id: row for job_id, row in ahead.items() if row is not None}
             if stale:
                 read |= self._read(stale)
-            self._found = self._with(self._found, stale | ahead.keys(), read)
+            altered = stale | ahead.keys()
+            self._found = with_changes(self._found, {job_id: read.get(job_id) for job_id in altered}, self._key)
+            if self._altered is not None:
+                self._altered |= altered
         self._stale, self._ahead = set(), {}
         return self._found
 
-    def _with(self, before: dict[int, T], stale: Collection[int], read: Found[T]) -> dict[int, T]:
-        """What is kept, with what was read of the stale jobs in place of what was kept of them."""
-        stay = {job_id: read[job_id] for job_id in stale if self._stays(job_id, before, read)}
-        found = {**before, **stay}
-        for job_id in stale:
-            if job_id not in stay:
-                found.pop(job_id, None)
-        others = read.keys() - stay.keys()
-        return self._sorted({**found, **{job_id: read[job_id] for job_id in others}}) if others else found
+    def take_altered(self) -> set[int] | None:
+        """The jobs whose rows may be others since this was last asked, as ``all`` has found; None: those of any job."""
+        altered, self._altered = self._altered, set()
+        return altered
 
-    def _stays(self, job_id: int, before: Found[T], read: Found[T]) -> bool:
-        """Whether a job has the place that it had."""
-        if job_id not in before or job_id not in read:
-            return False
-        return bool(self._key(job_id, before[job_id]) == self._key(job_id, read[job_id]))
 
-    def _sorted(self, found: Found[T]) -> dict[int, T]:
-        return dict(sorted(found.items(), key=lambda each: self._key(*each)))
+def with_changes(before: dict[int, T], changes: Mapping[int, T | None], key: Callable[[int, T], Any]) -> dict[int, T]:
+    """What is kept in an order, with what has changed: another mapping, in the same order.
+
+    Of tens of thousands a few have changed: the others are neither compared nor sorted.
+
+    Args:
+        before: in the order of the key.
+        changes: what is there now, by job id; None: there is nothing any more.
+        key: by which all are sorted, from a job's id and what is kept of it.
+    """
+    found, moved = dict(before), []
+    for job_id, now in changes.items():
+        was = before.get(job_id)
+        if now is not None and was is not None and key(job_id, was) == key(job_id, now):
+            found[job_id] = now  # it has the place that it had
+            continue
+        if was is not None:
+            del found[job_id]
+        if now is not None:
+            moved.append((job_id, now))
+    if not moved:
+        return found
+    items = list(found.items())
+    if len(moved) > _FEW:
+        return dict(sorted([*items, *moved], key=lambda item: key(*item)))
+    for each in moved:
+        bisect.insort(items, each, key=lambda item: key(*item))
+    return dict(items)

@@ -26,6 +26,7 @@ from rmsplugin.engine.ledger.given_book import GivenBook
 from rmsplugin.engine.ledger.handed import HandedVJobs
 from rmsplugin.engine.ledger.kept import Kept
 from rmsplugin.engine.ledger.ledger_file import BUSY_S, available, open_database
+from rmsplugin.engine.ledger.live import Live, numbers
 from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
 from rmsplugin.engine.ledger.parcel_book import ParcelBook
@@ -86,8 +87,8 @@ class Ledger:
         self._current = Kept(self._read_current, lambda job_id, vjob: (vjob.submitted, job_id))
         #: The VMs of each vjob that has some, by index.
         self._vms_of = Kept(self._read_vms_of, lambda job_id, vms: job_id)
-        #: The VMs of all vjobs that may have VMs or saved states, with the vjobs and VMs among which they were found.
-        self._live: tuple[Mapping[int, VJobRow], Mapping[int, list[VMRow]], list[VMRow]] = ({}, {}, [])
+        #: The VMs of all vjobs that may have VMs or saved states, and the addresses of all.
+        self._live = Live()
         #: The answers since the last change, by question: a cycle asks the same many times.
         self._answers: dict[Hashable, Any] = {}
         self._answers_of = -1  # the number of changes that had been made then
@@ -407,11 +408,14 @@ class Ledger:
     def vms(self, job_id: int | None = None) -> list[VMRow]:
         """VMs of one vjob, or of all vjobs, by job and index."""
         if job_id is None:
-            return [vm for vms in self._all_vms().values() for vm in vms]
+            return [vm for vms in self.vms_by_job().values() for vm in vms]
         return list(self._answer(("vms", job_id), lambda: self._read_vms_of([job_id]).get(job_id, [])))
 
-    def _all_vms(self) -> Mapping[int, list[VMRow]]:
-        """The VMs of each vjob that has some, by job id; only those of vjobs whose VMs have changed are read anew."""
+    def vms_by_job(self) -> Mapping[int, list[VMRow]]:
+        """The VMs of each vjob that has some, by job id, each one's by index; nobody changes it.
+
+        Only those of vjobs whose VMs have changed are read anew.
+        """
         with self._lock, available():
             return self._vms_of.all(self._changed_vms)
 
@@ -421,8 +425,13 @@ class Ledger:
 
     def addresses(self) -> set[str]:
         """The addresses that VMs have, also packed ones, and those of other groups; no other VM gets one of them."""
-        of_vms = {vm.address for vms in self._all_vms().values() for vm in vms}
-        return of_vms | self.parcels.addresses() | self.claims.others()
+        with self._lock:
+            return self._followed().addresses() | self.parcels.addresses() | self.claims.others()
+
+    def numbers_of_addresses(self) -> set[int]:
+        """The same, each as the number of an address of IPv4."""
+        with self._lock:
+            return self._followed().numbers().union(numbers(self.parcels.addresses()), numbers(self.claims.others()))
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""
@@ -438,11 +447,24 @@ class Ledger:
     def live_vms(self) -> list[VMRow]:
         """VMs of all vjobs that may have VMs or saved states, by job and index."""
         with self._lock:
-            vjobs, vms = self._current_vjobs(), self._all_vms()
-            if self._live[0] is not vjobs or self._live[1] is not vms:
-                live = ((vjobs[job_id], found) for job_id, found in vms.items() if job_id in vjobs)
-                self._live = (vjobs, vms, [vm for vjob, found in live if vjob.state.is_live for vm in found])
-            return list(self._live[2])
+            return self._followed().all()
+
+    def live_vms_by_job(self) -> Mapping[int, list[VMRow]]:
+        """The same by job id, each vjob's by index; nobody changes it. A vjob that has none is not there."""
+        with self._lock:
+            return self._followed().by_job
+
+    def live_vms_on(self, nodes: Iterable[str]) -> list[VMRow]:
+        """Those of them that are on one of these nodes, or on their way there, by job and index."""
+        with self._lock:
+            return self._followed().on(nodes)
+
+    def _followed(self) -> Live:
+        """What follows from vjobs and VMs as they are now; the caller holds the lock."""
+        vjobs, vms = self._current_vjobs(), self.vms_by_job()
+        of_vjobs, of_vms = self._current.take_altered(), self._vms_of.take_altered()
+        self._live.follow(vjobs, vms, None if of_vjobs is None or of_vms is None else of_vjobs | of_vms)
+        return self._live
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:
         """Change columns of a VM other than its phase and its places."""

@@ -15,7 +15,7 @@ from rmsplugin.engine.context.sightings import Sightings
 from rmsplugin.engine.context.stores import SHARED, Stores
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.node_book import Left
-from rmsplugin.engine.ledger.rows import VMRow, by_job
+from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NoStoreError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -97,7 +97,7 @@ def record_gone(settings: Settings, ledger: Ledger, node: str, by: str) -> tuple
     """
     with ledger.transaction():
         ledger.nodes.set_gone(node, by)
-        vms = by_job(ledger.live_vms())
+        vms = ledger.live_vms_by_job()
         begin_again, wait = [], []
         for vjob in ledger.vjobs():
             rows = vms.get(vjob.job_id, [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsReservation, RmsSnapshot
@@ -59,10 +59,12 @@ class Rooms:
     strange: tuple[RmsJob, ...]
 
 
-def vm_hosts(settings: Settings, rms: RmsSnapshot) -> list[str]:
-    """Names of the nodes of all hosts partitions, in the RMS's order."""
+def vm_hosts(settings: Settings, rms: RmsSnapshot, among: Collection[str] | None = None) -> list[str]:
+    """Names of the nodes of all hosts partitions, in the RMS's order; of those ``among`` these, if they are given."""
     found = [rms.partitions[name] for name in settings.hosts_partitions if name in rms.partitions]
     wanted = {node for partition in found for node in partition.nodes}
+    if among is not None:
+        wanted &= {*among}
     return [name for name in rms.nodes if name in wanted]
 
 

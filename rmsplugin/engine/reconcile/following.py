@@ -18,7 +18,7 @@ from rmsplugin.engine.execute.one_step_plan import ENGINE
 from rmsplugin.engine.execute.operations.allocation import suspend_job
 from rmsplugin.engine.execute.operations.go_on import last_heard, stands_still
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
@@ -86,7 +86,7 @@ class Following:
         self._missing.begin()
         self._states = StateFinder(self._settings, self._ledger, self._nodes, seen)
         self._unclear = {}
-        vms = by_job(self._ledger.vms())
+        vms = self._ledger.vms_by_job()
         gone = self._ledger.nodes.gone()
         doubtful = []
         for vjob in vjobs.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import VMPower
@@ -15,7 +15,7 @@ from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointState, CheckpointVM
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow, by_job
+from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
@@ -71,7 +71,7 @@ class Checkpointing:
             self._executor.chore(
                 lambda: drop_old(self._settings, self._ledger, self._nodes, self._stores)
             )  # in the background: a silent node delays nothing here
-        rows = by_job(ledger.live_vms())
+        rows = ledger.live_vms_by_job()
         planned = {step.vjob for step in ledger.plans.open_steps()}
         vjobs = {
             vjob.job_id: vjob
@@ -127,7 +127,7 @@ class Checkpointing:
             copies=copies,
         )
 
-    def _occupied(self, rows: dict[int, list[VMRow]]) -> set[str]:
+    def _occupied(self, rows: Mapping[int, list[VMRow]]) -> set[str]:
         return {
             node
             for operation in self._ledger.running_operations()

@@ -1,0 +1,111 @@
+"""Live: the VMs of vjobs that may have VMs, also by their places, and the addresses of all VMs; kept as rows change.
+
+A start or stop at a large site asks for the VMs on one node. To go through those of all nodes for that, again for each,
+takes longer than anything else that it does.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+from typing import TypeVar
+
+from rmsplugin.engine.ledger.kept import with_changes
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+
+K = TypeVar("K")
+
+
+class Live:
+    """What follows from the ledger's vjobs and VMs. For one thread at a time."""
+
+    def __init__(self) -> None:
+        """Know of nothing yet."""
+        #: The VMs of each vjob that may have VMs or saved states, by job id, in that order. A change makes another one.
+        self.by_job: Mapping[int, list[VMRow]] = {}
+        self._by_job: dict[int, list[VMRow]] = {}
+        self._jobs_on: dict[str, set[int]] = {}  # by node, of live vjobs: those with a VM there, or on its way there
+        self._addressed: dict[int, list[str]] = {}  # by job id, of all VMs
+        self._addresses: Counter[str] = Counter()
+        self._numbers: Counter[int] = Counter()  # of these, as far as they are of IPv4
+
+    def follow(
+        self, vjobs: Mapping[int, VJobRow], vms: Mapping[int, list[VMRow]], altered: Collection[int] | None
+    ) -> None:
+        """Follow a change.
+
+        Args:
+            vjobs: those that have not ended, as they are now.
+            vms: of all vjobs, as they are now.
+            altered: the jobs of which something may have changed since the last time; None: all of them.
+        """
+        if altered is None:
+            altered = {*self._addressed, *vms}
+        changes: dict[int, list[VMRow] | None] = {}
+        for job_id in altered:
+            vjob, now, before = vjobs.get(job_id), vms.get(job_id), self._by_job.get(job_id)
+            self._address(job_id, now or ())
+            live = now if vjob is not None and vjob.state.is_live else None
+            if live is not before:
+                self._place(job_id, before or (), live or ())
+                changes[job_id] = live
+        if changes:
+            self.by_job = self._by_job = with_changes(self._by_job, changes, lambda job_id, _: job_id)
+
+    def all(self) -> list[VMRow]:
+        """All VMs, by job and index."""
+        return list(chain.from_iterable(self._by_job.values()))
+
+    def on(self, nodes: Iterable[str]) -> list[VMRow]:
+        """The VMs whose host, or whose destination, is one of these nodes; by job and index."""
+        wanted = set(nodes)
+        jobs = sorted(set().union(*(self._jobs_on.get(node, ()) for node in wanted)))
+        return [vm for job in jobs for vm in self._by_job[job] if vm.host in wanted or vm.destination in wanted]
+
+    def addresses(self) -> set[str]:
+        """The addresses of all VMs."""
+        return set(self._addresses)
+
+    def numbers(self) -> set[int]:
+        """The addresses of all VMs, as numbers."""
+        return set(self._numbers)
+
+    def _place(self, job_id: int, before: Iterable[VMRow], now: Iterable[VMRow]) -> None:
+        for node in _places(before):
+            self._jobs_on[node].discard(job_id)
+        for node in _places(now):
+            self._jobs_on.setdefault(node, set()).add(job_id)
+
+    def _address(self, job_id: int, now: Iterable[VMRow]) -> None:
+        before, after = self._addressed.pop(job_id, []), [vm.address for vm in now]
+        if after:
+            self._addressed[job_id] = after
+        if before == after:
+            return
+        _count(self._addresses, before, after)
+        _count(self._numbers, numbers(before), numbers(after))
+
+
+def numbers(addresses: Iterable[str]) -> list[int]:
+    """Addresses of IPv4 as numbers; others have none."""
+    found = []
+    for address in addresses:
+        try:
+            found.append(int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big"))
+        except OSError:
+            continue
+    return found
+
+
+def _places(vms: Iterable[VMRow]) -> set[str]:
+    return {place for vm in vms for place in (vm.host, vm.destination) if place}
+
+
+def _count(counts: Counter[K], before: Iterable[K], after: Iterable[K]) -> None:
+    counts.update(after)
+    for each in before:
+        counts[each] -= 1
+        if not counts[each]:
+            del counts[each]
