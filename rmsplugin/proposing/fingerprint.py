@@ -40,7 +40,7 @@ def moved(then: Configuration, now: Configuration, plan: Plan) -> list[str]:
 
 def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
     """All facts of a plan, in words by name of node, vjob and VM; a node, vjob or VM that is gone has none."""
-    nodes = _nodes(plan)
+    nodes = nodes_of(plan)
     moving = {action.vm.name for action in plan.actions()}
     found: dict[str, str] = {}
     if not nodes and not moving:
@@ -60,7 +60,7 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
     return found
 
 
-def _nodes(plan: Plan) -> set[str]:
+def nodes_of(plan: Plan) -> set[str]:
     """The nodes that its actions leave or enter, and those that it switches on or off."""
     ends = (end for action in plan.actions() for end in (action.source, action.destination))
     return {end for end in ends if end is not None and end != SHARED} | {action.node for action in plan.nodes}

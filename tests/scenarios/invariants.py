@@ -10,6 +10,7 @@ from scenarios.world import World
 
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.engine.assess.assess import Among
 from rmsplugin.engine.assess.members import KeptMembers
 from rmsplugin.engine.ledger.rows import StepState, VJobRow
 from rmsplugin.model.vjob import VJobState
@@ -161,6 +162,11 @@ class Watch:
         switch._members = KeptMembers(self._world.context.settings)
         anew, switch._members = switch.assess(seen, ()), kept
         assert found == anew, "an assessment with what was kept differs from one without"
+        queue = list(switch._queue.values())
+        for number, vjob in enumerate(switch.assess(seen, queue).configuration.vjobs):
+            if not vjob.in_transit:  # each with a node of its own; it is compared with an assessment of all
+                nodes = list(seen.rms.nodes)
+                switch.assess(seen, queue, Among({vjob.name}, {nodes[number % len(nodes)]}))
 
     def _agrees(self, vjob: VJobRow) -> None:
         """I4: all VMs of a vjob are in its state."""

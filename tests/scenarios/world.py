@@ -11,6 +11,7 @@ from typing import Any
 
 from fresh_ledger import laid_down
 from patience import PATIENCE_S
+from scenarios.comparing import ComparingSwitch
 from scenarios.neighbours import Neighbours
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition
@@ -27,7 +28,6 @@ from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
-from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.engine.serve.requests import Requests
@@ -349,7 +349,7 @@ class World:
         self.executor = self.make_executor()
         self.memory_care = MemoryCare(self.context)
         self.placing = Placing(self.context, self.executor, self.memory_care)
-        self.switch = Switch(self.context, self.executor, self.placing, self.memory_care)
+        self.switch = ComparingSwitch(self.context, self.executor, self.placing, self.memory_care)
         self.cycle = Cycle(self.context, self.memory_care, self.executor, self.placing, self.switch, self)
         ledger.life = life
         life._kill_at = kill_at

@@ -67,6 +67,21 @@ class Assessment:
         return self.refused.get(display_id) or (str(left_out) if left_out else "")
 
 
+@dataclass(frozen=True)
+class Among:
+    """What an assessment is wanted of: enough to find whether the facts of a plan are as they were.
+
+    At a large site a plan touches a few of ten thousand nodes.
+
+    Attributes:
+        vjobs: display ids of vjobs.
+        nodes: nodes with all vjobs that have VMs there, or will have some.
+    """
+
+    vjobs: Collection[str]
+    nodes: Collection[str]
+
+
 def assess(
     capacities: Capacities,
     capabilities: Capabilities,
@@ -76,6 +91,7 @@ def assess(
     busy: Collection[int],
     closed: Collection[str] = (),
     members: KeptMembers | None = None,
+    among: Among | None = None,
 ) -> Assessment:
     """Assess what was seen, with the ledger as it is now.
 
@@ -88,9 +104,12 @@ def assess(
         busy: job ids of the vjobs that have an operation under way.
         closed: nodes whose rooms have just been given back.
         members: keeps the VMs of vjobs for the next assessment; None: nothing is kept.
+        among: the vjobs and nodes of which an assessment is wanted: weights, other vjobs and what other nodes have free
+            are then without meaning; None: of all.
     """
     members = members or KeptMembers(capacities.settings)
-    return _Assessor(capacities, capabilities, memory_care, seen, busy, closed, members).assess(queue)
+    assessor = _Assessor(capacities, capabilities, memory_care, seen, busy, closed, members)
+    return assessor.assess(queue) if among is None else assessor.assess_some(queue, among)
 
 
 class _Assessor:
@@ -125,10 +144,23 @@ class _Assessor:
         self._vms = ledger.live_vms_by_job()
 
     def assess(self, queue: Sequence[Waiting]) -> Assessment:
+        """Of all vjobs."""
+        found = self._of((*queue, *self._promised_beside(queue)), self._ledger.vjobs())
+        self._members.retain({vjob.name for vjob in found.configuration.vjobs} | found.settled.left_out.keys())
+        return found
+
+    def assess_some(self, queue: Sequence[Waiting], among: Among) -> Assessment:
+        """Of these vjobs, and of all that have VMs on these nodes, or will have some: by a step, or by a migration."""
+        there = self._ledger.vjobs_among({vm.job_id for vm in self._ledger.live_vms_on(among.nodes)})
+        names = {*self._promises, *among.vjobs, *(vjob.display_id for vjob in there.values())}
+        waiting = (each for each in (*queue, *self._promised_beside(queue)) if each.job.display_id in names)
+        return self._of(tuple(waiting), [vjob for vjob in self._ledger.vjobs() if vjob.display_id in names])
+
+    def _of(self, queue: Sequence[Waiting], vjobs: Iterable[VJobRow]) -> Assessment:
         seen, refused = self._seen, {}
         free = free_addresses(self._settings, self._ledger)
         found = []
-        for waiting in (*queue, *self._promised_beside(queue)):
+        for waiting in queue:
             name = waiting.job.display_id
             if why := objection(self._settings, seen, waiting):
                 refused[name] = why
@@ -141,12 +173,11 @@ class _Assessor:
                 else:
                     found.append((key, self._ready(waiting)))
         known = {facts.name for _, facts in found}
-        for vjob in self._ledger.vjobs():
+        for vjob in vjobs:
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
                 job = self._jobs.get(vjob.job_id)
                 priority = priority_of(seen, vjob, job)
                 found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
-        self._members.retain(known | {facts.name for _, facts in found})
         found.sort(key=lambda each: each[0])
         return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
 

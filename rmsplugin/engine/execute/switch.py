@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rmsplugin.decision.outgrown import bearable
-from rmsplugin.engine.assess.assess import Assessment, assess
+from rmsplugin.engine.assess.assess import Among, Assessment, assess
 from rmsplugin.engine.assess.members import KeptMembers
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.capacity.capacity import Capacities
@@ -37,7 +37,7 @@ from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.proposing.fingerprint import fingerprint
+from rmsplugin.proposing.fingerprint import fingerprint, nodes_of
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.steps import PlannedStep
 
@@ -94,11 +94,13 @@ class Switch:
             self._seen = seen
             self._queue = {waiting.job.display_id: waiting for waiting in queue}
 
-    def assess(self, seen: Observation, queue: Sequence[Waiting]) -> Assessment:
-        """Assess what can be decided about now."""
+    def assess(self, seen: Observation, queue: Sequence[Waiting], among: Among | None = None) -> Assessment:
+        """Assess what can be decided about now; ``among``: only what is wanted of it (``engine.assess``)."""
         busy = (self._executor.busy() - self._executor.yielding()) | self._executor.held_back.now()
         closed = self._placing.closed(seen)
-        return assess(self._capacities, self._capabilities, self._memory_care, seen, queue, busy, closed, self._members)
+        return assess(
+            *(self._capacities, self._capabilities, self._memory_care, seen, queue, busy, closed, self._members, among)
+        )
 
     def apply(
         self,
@@ -123,8 +125,8 @@ class Switch:
         ledger = self._ledger
         with self._placing.lock, self._lock:
             # From here on no room is given away; room given since the old assessment shows in this new one.
-            now = proposal.decided_about(bearable(self.assess(seen, queue).configuration))
-            if fingerprint(now, proposal.plan) != proposal.fingerprint:
+            now = bearable(self.assess(seen, queue, _looked_at(proposal, steps)).configuration)
+            if fingerprint(proposal.decided_about(now), proposal.plan) != proposal.fingerprint:
                 raise StaleError("the cluster has changed since the plan was made")
             reasons = {name: reason.sentence for name, reason in proposal.decision.reasons.items()}
             with ledger.transaction():
@@ -295,6 +297,13 @@ class Switch:
                     continue
                 words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
+
+
+def _looked_at(proposal: Proposal, steps: Sequence[PlannedStep]) -> Among | None:
+    """What a plan depends on; None: all, because nodes are short of memory, and some may be reserved."""
+    if proposal.remedy is not None and (proposal.remedy.reservations.held or proposal.remedy.waiting):
+        return None
+    return Among({step.vjob for step in steps}, nodes_of(proposal.plan))
 
 
 def _runs(state: StepState) -> bool:
