@@ -61,6 +61,7 @@ class Cycle:
         self._settings = context.settings
         self._ledger = context.ledger
         self._clock = context.clock
+        self._hearing = context.hearing
         self._hypervisor = context.hypervisor
         self._nodes = context.nodes
         self._stores = context.stores
@@ -93,7 +94,7 @@ class Cycle:
         self._checkpointing = Checkpointing(
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
         )
-        self.fencing = Fencing(context.settings, context.ledger, context.nodes, context.acts)
+        self.fencing = Fencing(context.settings, context.ledger, context.nodes, context.acts, context.hearing)
         self._territory = context.territory
         self._handing: HandingOver | None = None
         self._giving_up: GivingUp | None = None
@@ -118,10 +119,13 @@ class Cycle:
     def _run_reported(self) -> CycleReport:
         clock = self._clock
         report = CycleReport(time=clock.now())
+        report.problems += filter(None, [self._hearing.problem(report.time)])
         try:
             self._do_stages(report)
         except RmspluginError as error:
             report.problems.append(str(error))
+            # A wrapper that Slurm or the ledger has to vouch for first was refused meanwhile.
+            self._hearing.note_deaf(str(error), clock.now())
         report.seconds = clock.now() - report.time
         self.number, self.seconds = self.number + 1, self.seconds + report.seconds
         for problem in report.problems:

@@ -38,6 +38,7 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.acts import Acts, only_led
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.hearing import TEST_PERIOD_S
 from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S, Controllers
@@ -60,6 +61,7 @@ from rmsplugin.engine.schedule.jobs import jobs_of
 from rmsplugin.engine.schedule.programs import Programs
 from rmsplugin.engine.schedule.runs import Runs
 from rmsplugin.engine.schedule.timetable import Timetable
+from rmsplugin.engine.serve.ears import Ears, ways_in
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
@@ -213,6 +215,7 @@ class Daemon:
             ),
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
+            Periodic("hearing", self._ears().test_hearing, TEST_PERIOD_S),
             Periodic("clock", self._watch_clock, _CLOCK_S),
             *self._watch_controllers(opened),
             *self._watch_the_leader(),
@@ -230,6 +233,10 @@ class Daemon:
         self.timetable = Timetable(jobs, runs, self.context.ledger.schedule.last, clock.of_the_host)
         requests = Requests(self.context, self.executor, placing, self.cycle, self.wake)
         self.service = Service(self.context, requests, self.cycle, self.timetable, self.controllers, leads=lease.held)
+
+    def _ears(self) -> Ears:
+        by_munge = bool(self._settings.listens_at)
+        return Ears(self.context.hearing, self.context.clock.now, ways_in(self._settings), by_munge=by_munge)
 
     def _watch_controllers(self, opened: Opened) -> list[Periodic]:
         """Make ``controllers``, None for an engine that is alone, and what looks after them."""

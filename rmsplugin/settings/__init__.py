@@ -55,6 +55,7 @@ class Settings(Section):
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
     _territory: str = PrivateAttr("")
+    _managers_listen: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _has_default_image(self) -> Settings:
@@ -85,6 +86,11 @@ class Settings(Section):
     def territory(self) -> str:
         """The group whose engine has these settings; empty: an engine of all groups."""
         return self._territory
+
+    @property
+    def listens_at(self) -> str:
+        """The address at which requests from other hosts arrive: this engine's, or its manager's; empty: at none."""
+        return self._managers_listen or self.engine.listen
 
     @property
     def site_path(self) -> str:
@@ -120,7 +126,7 @@ class Settings(Section):
             "cluster": self.cluster.model_copy(update={"path": f"{self.cluster.path}/{GROUPS_DIR}/{name}"}),
         }
         settings = self.model_copy(update=changes)
-        settings._territory = name
+        settings._territory, settings._managers_listen = name, self.engine.listen
         return settings
 
     def hosts_of(self, name: str) -> Hosts:

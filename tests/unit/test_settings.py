@@ -368,7 +368,9 @@ def test_the_engine_of_a_group_has_places_of_its_own(tmp_path: Path) -> None:
 
 def test_the_engine_of_a_group_listens_to_the_manager_only(tmp_path: Path) -> None:
     listening = VALID.replace("[engine]", '[engine]\nlisten = "10.0.0.1:6830"\nurl = "http://10.0.0.1:6830"')
-    assert of_all(tmp_path, listening + SHARING).of_group("left").engine.listen == ""
+    settings = of_all(tmp_path, listening + SHARING)
+    assert settings.of_group("left").engine.listen == ""
+    assert settings.of_group("left").listens_at == settings.listens_at == "10.0.0.1:6830"
 
 
 @pytest.mark.parametrize("name", ["all", ".", "..", "a/b", "", "x" * 65])

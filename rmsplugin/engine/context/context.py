@@ -13,6 +13,7 @@ from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
+from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.context.job_reader import JobReader
 from rmsplugin.engine.context.shield import shielded
 from rmsplugin.engine.context.sightings import Sightings
@@ -44,6 +45,7 @@ class Context:
     territory: Territory | None = None  # of the engine of one group; None: all is this engine's
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
+    hearing: Hearing = field(default_factory=Hearing)
     capabilities: Capabilities = field(init=False)  # of the platform
     suspensions: Suspensions = field(init=False)
     sightings: Sightings = field(init=False)  # of VMs on nodes
@@ -52,7 +54,7 @@ class Context:
 
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone, and those of other groups, are asked nothing."""
-        object.__setattr__(self, "suspensions", Suspensions(self.clock.now()))
+        object.__setattr__(self, "suspensions", Suspensions(self.clock.now(), self.hearing.deaf_until))
         object.__setattr__(self, "sightings", Sightings(self.ledger))
         object.__setattr__(self, "capabilities", self.hypervisor.capabilities)
         shield = partial(shielded, book=self.ledger.nodes)

@@ -31,9 +31,14 @@ class _Awaited:
 class Suspensions:
     """Times in seconds since the epoch, by job id; several threads may call."""
 
-    def __init__(self, now: float) -> None:
-        """Begin now, without knowing what an earlier engine has just told Slurm."""
-        self._began = now
+    def __init__(self, now: float, deaf_until: Callable[[float], float] = lambda _now: 0.0) -> None:
+        """Begin now, without knowing what an earlier engine has just told Slurm.
+
+        Args:
+            now: the time.
+            deaf_until: tells until when the engine could not hear of a wrapper (``Hearing``).
+        """
+        self._began, self._deaf_until = now, deaf_until
         self._lock = threading.Lock()
         self._suspended: dict[int, float] = {}
         self._awaited: dict[int, _Awaited] = {}
@@ -97,7 +102,7 @@ class Suspensions:
         if heard > awaited.since:
             del self._awaited[job_id]
             return False
-        return now >= awaited.due
+        return now >= max(awaited.due, self._deaf_until(now) + awaited.patience_s)
 
     def retain(self, job_ids: Collection[int]) -> None:
         """Forget all other jobs."""

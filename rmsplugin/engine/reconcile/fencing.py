@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from rmsplugin.adapters.command import run_command
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.engine.context.acts import Acts
+from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.dead_nodes import record_gone
 from rmsplugin.engine.observe.observation import Observation
@@ -34,11 +35,12 @@ _MOST_NODES, _SHARE = 1, 0.05
 class Fencing:
     """Cuts the power of nodes, one order for each node at a time. Several threads may call."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes, acts: Acts) -> None:
+    def __init__(self, settings: Settings, ledger: Ledger, nodes: Nodes, acts: Acts, hearing: Hearing) -> None:
         self._settings = settings
         self._ledger = ledger
         self._nodes = nodes
         self._acts = acts
+        self._hearing = hearing
         self._silent_since: dict[str, float] = {}
         self._lock = threading.Lock()
         self._under_way: set[str] = set()
@@ -118,7 +120,9 @@ class Fencing:
             rests = failed is not None and seen.taken < failed.last + min(
                 _MOST_S, _FIRST_S * 2 ** (failed.failures - 1)
             )
-            due = seen.taken - self._silent_since[node] >= settings.fence_after_s
+            # An engine that stood still, or whose host has no munge, has heard of no node; and Slurm needs munge, too.
+            since = max(self._silent_since[node], self._hearing.deaf_until(seen.taken))
+            due = seen.taken - since >= settings.fence_after_s
             if due and not rests and node not in self.under_way and self._agent_is_silent(node):
                 threading.Thread(target=self._fence_quietly, args=(node,), name=f"fence {node}", daemon=True).start()
         return []

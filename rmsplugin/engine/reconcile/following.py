@@ -60,6 +60,7 @@ class Following:
         self._hypervisor = context.hypervisor
         self._nodes = context.nodes
         self._signs = context.signs
+        self._hearing = context.hearing
         self._suspensions = context.suspensions
         self._executor = executor
         self._placing = placing
@@ -144,7 +145,8 @@ class Following:
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
         # While the engine was down, no wrapper could give a sign of life.
-        heard = max(vjob.wrapper_seen, last_heard(self._signs, self._suspensions, vjob.job_id), self._started)
+        since = last_heard(self._signs, self._suspensions, self._hearing, vjob.job_id, self._clock.now())
+        heard = max(vjob.wrapper_seen, since, self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
         directive = reconcile(

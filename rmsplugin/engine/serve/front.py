@@ -107,6 +107,7 @@ class Front:
         leads: Callable[[], bool] = lambda: True,
         body_max: int = BODY_MAX,
         behind_a_manager: bool = False,
+        unheard: Callable[[str], None] = lambda _why: None,
     ) -> None:
         """Listen to nobody yet.
 
@@ -118,7 +119,9 @@ class Front:
             leads: whether this process may act: asked before each answer.
             body_max: the most bytes of the body of a request.
             behind_a_manager: whether root and the engine's user say, on the socket, for whom they ask.
+            unheard: told what kept a request from being heard, where that is no fault of its sender.
         """
+        self._unheard = unheard
         self._behind_a_manager = behind_a_manager
         self._settings, self._engine_uids, self._answers = settings, engine_uids, answers
         self._turns, self._leads, self._body_max = turns, leads, body_max
@@ -215,6 +218,7 @@ class Front:
             return _plain(401, "no valid munge credential")
         except RmspluginError as error:
             self._rare.warning("a request from %s could not be checked: %s", request.remote, error)
+            self._unheard(str(error))
             return _plain(503, "munge does not answer on the controller")
         status, body = await self._answer(handled, request, data, identity.uid, _origin(request))
         try:
@@ -261,6 +265,9 @@ class Front:
             # An answer can be an order: a wrapper that is told to go on runs its script.
             self._refuse_unless_leading()
             return 200, answer
+        except LedgerUnavailableError as error:
+            self._unheard(str(error))
+            return _status(error), {"error": str(error)}
         except RmspluginError as error:
             # An error that another engine has answered with keeps its status.
             return error.status or _status(error), {"error": str(error)}

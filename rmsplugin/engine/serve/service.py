@@ -65,6 +65,7 @@ class Service:
             self._turns,
             leads=leads,
             behind_a_manager=context.territory is not None,
+            unheard=lambda why: context.hearing.note_deaf(why, context.clock.now()),
         )
         context.ledger.subscribe(self._waits.changed)
 

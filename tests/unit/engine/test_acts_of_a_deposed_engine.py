@@ -167,7 +167,7 @@ def test_a_fence_is_not_begun_and_a_node_that_was_fenced_is_not_taken_for_gone(e
         asked.clear()
         acts = Acts(lambda lasts=lasts: asked.append(True) or len(asked) <= lasts)  # type: ignore[misc]
         with pytest.raises(DeposedError):
-            Fencing(settings, context.ledger, context.nodes, acts).fence("n1", "the engine")
+            Fencing(settings, context.ledger, context.nodes, acts, context.hearing).fence("n1", "the engine")
         assert not context.ledger.nodes.gone()
         assert (done.read_text().split() if lasts else done.exists()) == ([fence] if lasts else False)
 

@@ -23,7 +23,7 @@ from rmsplugin.adapters import munge
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.serve import front, sealing
 from rmsplugin.engine.serve.sealing import CallerIdentity
-from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError
+from rmsplugin.errors import LedgerUnavailableError, NotFoundError, RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
@@ -81,6 +81,36 @@ def test_an_answer_that_is_sealed_when_the_lease_has_ended_is_not_given(
     monkeypatch.setattr(front, "seal_response", stopped_meanwhile)
     with pytest.raises(UnavailableError, match="does not lead any more"):
         client(served, munged).request("POST", "/v1/jobs/12/attached")
+
+
+def test_a_request_that_munge_cannot_check_makes_the_engine_deaf_just_then(
+    served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.add_vjob(12, ME, VJobState.RUNNING)
+    hearing, now = served.context.hearing, served.context.clock.now()
+    plain(served, "POST", "/v1/jobs/12/attached", {"Authorization": "MUNGE of-a-stranger"})
+    assert hearing.deaf_until(now) == 0.0, "whoever sends what proves nothing makes nobody deaf"
+
+    def silent(*_: Any, **__: Any) -> None:
+        raise UnavailableError("munged does not answer")
+
+    monkeypatch.setattr(front, "verify_request", silent)
+    with pytest.raises(UnavailableError):
+        client(served, munged).request("POST", "/v1/jobs/12/attached")
+    assert hearing.deaf_until(now + 1) == now
+
+
+def test_a_sign_of_life_that_the_ledger_keeps_from_being_heard_makes_the_engine_deaf_just_then(
+    served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*_: Any, **__: Any) -> None:
+        raise LedgerUnavailableError("the ledger is locked")
+
+    monkeypatch.setattr(type(served.service._answers._requests.vjob_cache), "look_up", locked)
+    with pytest.raises(UnavailableError):
+        client(served, munged).request("POST", "/v1/jobs/12/attached")
+    now = served.context.clock.now()
+    assert served.context.hearing.deaf_until(now + 1) == now
 
 
 def test_errors_arrive_as_what_they_are(served: Served, munged: Munged) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.context.signs import SignsOfLife
 from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
@@ -21,9 +22,12 @@ from rmsplugin.errors import RefusedError, UnavailableError
 _AGAIN_S = 2.0
 
 
-def last_heard(signs: SignsOfLife, suspensions: Suspensions, job_id: int) -> float:
-    """When the vjob's wrapper was last heard of; a wrapper whose job is suspended does not count as silent."""
-    return max(signs.last(job_id), suspensions.since(job_id))
+def last_heard(signs: SignsOfLife, suspensions: Suspensions, hearing: Hearing, job_id: int, now: float) -> float:
+    """From when on the vjob's wrapper counts as silent.
+
+    A wrapper whose job is suspended is not silent, and while the engine itself could not hear, nobody was.
+    """
+    return max(signs.last(job_id), suspensions.since(job_id), hearing.deaf_until(now))
 
 
 def stands_still(
