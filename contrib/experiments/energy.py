@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.simulated import FREE, simulated, switches_of
@@ -15,8 +16,10 @@ from experiments.slowdown import counted
 from experiments.tables import table
 from experiments.traces import DATA, SITES, Site, jobs_of
 from rmsplugin.energy.account import saved_share
+from rmsplugin.energy.emptying import Emptying
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
+from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.powered import account_of
 from rmsplugin.workload.jobs import Job
@@ -35,6 +38,7 @@ _TITLES = (
     "oracle, MWh",
     "of the oracle's",
     "cycles a node and day",
+    "emptied",
     "late, s",
     "completion",
 )
@@ -46,6 +50,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=400, metavar="N", help="jobs of each trace (default: 400)")
     parser.add_argument("--sites", nargs="+", metavar="NAME", choices=[site.name for site in SITES], default=_SITES)
     parser.add_argument("--policies", nargs="+", metavar="NAME", default=["easy", "slowdown"], help="only these")
+    parser.add_argument("--underload", type=float, metavar="U", help="empty nodes of which at most this part is used")
+    parser.add_argument(
+        "--join", type=int, default=1, metavar="N", help="make one node of N, so that it has N times as much"
+    )
     parser.add_argument("--loads", nargs="+", type=float, metavar="L", default=LOADS, help="only these")
 
 
@@ -59,9 +67,21 @@ def _rows(arguments: argparse.Namespace) -> Iterator[Sequence[str]]:
         if named.name not in arguments.sites:
             continue
         site, jobs = counted(named, jobs_of(named, arguments.data)[: arguments.jobs])
+        site = replace(site, cluster=joined(site.cluster, arguments.join))
         for policy in arguments.policies:
             for load in arguments.loads:
-                yield [f"{site.name}, {policy}, {load:g}", *_measured(site, at_load(site, jobs, load), policy)]
+                found = _measured(site, at_load(site, jobs, load), policy, arguments.underload)
+                yield [f"{site.name}, {policy}, {load:g}", *found]
+
+
+def joined(cluster: Cluster, nodes: int) -> Cluster:
+    """One node in place of so many."""
+    return replace(
+        cluster,
+        nodes=cluster.nodes // nodes,
+        cpus_per_node=cluster.cpus_per_node * nodes,
+        memory_per_node_mib=(cluster.memory_per_node_mib or 0) * nodes,
+    )
 
 
 def at_load(site: Site, jobs: Sequence[Job], load: float) -> list[Job]:
@@ -72,9 +92,10 @@ def at_load(site: Site, jobs: Sequence[Job], load: float) -> list[Job]:
     return [job._replace(submit_s=round((job.submit_s - first_s) * stretch)) for job in jobs]
 
 
-def _measured(site: Site, jobs: Sequence[Job], policy: str) -> Sequence[str]:
+def _measured(site: Site, jobs: Sequence[Job], policy: str, underload: float | None) -> Sequence[str]:
     cluster = site.cluster
-    energy = EnergyParameters(dict.fromkeys(cluster.node_names, POWER))
+    emptying = None if underload is None else Emptying(underload)
+    energy = EnergyParameters(dict.fromkeys(cluster.node_names, POWER), emptying=emptying)
     is_static = policy in ("fcfs", "easy")
     durations, cycle_s = (FREE, 0.0) if is_static else (switches_of(60.0, 60.0), 30.0)
     found = simulated(jobs, cluster, policy, durations=durations, cycle_s=cycle_s, energy=energy)
@@ -88,6 +109,7 @@ def _measured(site: Site, jobs: Sequence[Job], policy: str) -> Sequence[str]:
         *(f"{each.kwh / 1000:.2f}" for each in (told.all_on, told.switched, told.oracle)),
         f"{100 * (saved_share(told) or 0.0):.1f} %",
         f"{cycles:.1f}",
+        str(found.powered.emptied),
         f"{late_s:.0f}",
         f"{100 * late_s / completion_s(all_on):+.2f} %",
     ]

@@ -76,9 +76,12 @@ _ENERGY_FIELDS = (
         )
     ),
     Field("off", "how often nodes were switched off", _value("energy", "switched_off"), right=True),
+    Field("emptied", "how often nodes were emptied for that", _value("energy", "emptied"), right=True),
 )
 
-_ENERGY_CSV = ("kwh", "kwh_all_on", "kwh_oracle", "switched_off", "delayed_s_mean", "completion_s_mean_all_on")
+_ENERGY_CSV = (
+    *("kwh", "kwh_all_on", "kwh_oracle", "switched_off", "emptied", "delayed_s_mean", "completion_s_mean_all_on"),
+)
 
 _CSV = (
     *("policy", "jobs", "makespan_s", "utilisation"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.emptying import Emptying
 from rmsplugin.energy.power import PowerClass
 
 
@@ -19,6 +20,7 @@ class EnergyParameters:
         reserve: so many idle nodes always stay on.
         price: of a kilowatt-hour, by time of day; None: unknown.
         co2: grams of a kilowatt-hour, by time of day; None: unknown.
+        emptying: which nodes are emptied by migrations, so that they can be switched off; None: none is.
     """
 
     classes: Mapping[str, PowerClass]
@@ -26,3 +28,4 @@ class EnergyParameters:
     reserve: int = 0
     price: Daily | None = None
     co2: Daily | None = None
+    emptying: Emptying | None = None

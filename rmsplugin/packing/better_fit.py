@@ -106,10 +106,11 @@ class BetterFit:
         self._move(host.items[name], host, None)
         return host.name
 
-    def empty(self, node: str) -> bool:
+    def empty(self, node: str, *, exchange: bool = True) -> bool:
         """Insert all VMs of a node anew on other nodes in use. Returns False, and changes nothing, if one has no room.
 
-        A node that only gets other VMs instead is not worth the migrations.
+        A node that only gets other VMs instead is not worth the migrations. Without ``exchange`` no VM of another
+        node makes way.
         """
         host = self._hosts[node]
         if host.stay or not host.items:
@@ -117,10 +118,19 @@ class BetterFit:
         begun = len(self._journal)
         leaving = sorted(host.items.values(), key=lambda item: (-host.size(item.vm), item.vm.name))
         for item in leaving:
-            if not self._remap(item, host, open_node=False):
+            if not self._remap(item, host, open_node=False, exchange=exchange):
                 self._undo(begun)
                 return False
         return True
+
+    def moves_to_empty(self, node: str, *, exchange: bool = True) -> dict[str, str] | None:
+        """The new node of each VM that would move if a node were emptied; None if it cannot be. Nothing changes."""
+        begun = len(self._journal)
+        if not self.empty(node, exchange=exchange):
+            return None
+        moves = {item.vm.name: self._at[item.vm.name].name for item, _, _ in self._journal[begun:]}
+        self._undo(begun)
+        return moves
 
     def relieve(self, node: str) -> bool:
         """Insert VMs of an overloaded node anew, the smallest first, until it is not.
@@ -149,18 +159,18 @@ class BetterFit:
             and host.memory - host.free_memory <= share * host.memory
         ]
 
-    def _remap(self, item: Item, host: _Host, *, open_node: bool) -> bool:
+    def _remap(self, item: Item, host: _Host, *, open_node: bool, exchange: bool = True) -> bool:
         """Insert a VM of a node anew, on another one."""
         self._move(item, host, None)
-        if self._insert(item, (host,), open_node=open_node):
+        if self._insert(item, (host,), open_node=open_node, exchange=exchange):
             return True
         self._undo(len(self._journal) - 1)
         return False
 
-    def _insert(self, item: Item, avoid: Collection[_Host], *, open_node: bool = True) -> bool:
+    def _insert(self, item: Item, avoid: Collection[_Host], *, open_node: bool = True, exchange: bool = True) -> bool:
         best = self._best_fit(item, avoid)
         may_open = open_node and best is None  # a node is taken into use only if no node in use has room
-        for host in self._in_use(avoid):
+        for host in self._in_use(avoid) if exchange else ():
             if host.accepts(item):
                 continue  # beside all others it fills the node more than instead of one
             replaced = self._replaced(item, host)

@@ -145,10 +145,17 @@ class NoteRun:
 
 @dataclass(frozen=True, slots=True)
 class Powered:
-    """The times for which nodes were off, and how long each step that waited for nodes waited, in seconds."""
+    """What became of the nodes.
+
+    Attributes:
+        off_times: the times for which nodes were off.
+        delays_s: how long each step that waited for nodes waited, in seconds.
+        emptied: how often a node was emptied, so that it could be switched off.
+    """
 
     off_times: Sequence[OffTime]
     delays_s: Sequence[float]
+    emptied: int = 0
 
 
 @dataclass(frozen=True)

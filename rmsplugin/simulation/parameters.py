@@ -13,6 +13,10 @@ from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.observed_memory import MemoryParameters
 from rmsplugin.workload.activity import Activity
 
+#: Policies that give each VM what it requested, whatever it uses, and whose decisions time alone does not change. They
+#: suspend and move nothing.
+STATIC = frozenset({"fcfs", "easy"})
+
 
 @dataclass(frozen=True)
 class ReplayParameters:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import DAY_S
+from rmsplugin.energy.emptying import idle_after_s
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.energy.prediction import Average, Need
@@ -109,17 +110,24 @@ class Powering:
                 self._looks_s = choice.again_s
                 break
         if math.isfinite(self._looks_s):
-            self._events.at(self._looks_s, _wake)
+            self._events.at(self._looks_s, wake)
 
     def _choose(self, needs: Sequence[Need], now: float) -> Choice:
         idle = [self._as_idle(node) for node in self._idle()]
         off = [OffNode(node.name, node.power, node.since_s) for node in self._off()]
         return choose(idle, off, needs, self._averages, self._reserve, now)
 
-    def told(self) -> Powered:
-        """What became of the nodes, at the end of the replay: those that are off stay so."""
+    def idle_after_s(self, name: str, rests_s: Iterable[float], now: float) -> float:
+        """How much longer a node has nothing, if it is emptied now; ``rests_s``: of the vjobs that have VMs there."""
+        power = self._nodes[name].power
+        alike = (node.idle_since_s for node in self._nodes.values() if node.power is power)
+        longest_s = max((now - since_s for since_s in alike if since_s is not None), default=0.0)
+        return idle_after_s(rests_s, self._averages[power].expected_s, longest_s)
+
+    def told(self, emptied: int) -> Powered:
+        """What became of the nodes, at the end of the replay: those that are off stay so; ``emptied``: how many."""
         stay = [OffTime(node.name, node.since_s, None) for node in self._off()]
-        return Powered((*self._off_times, *stay), tuple(self._delays_s))
+        return Powered((*self._off_times, *stay), tuple(self._delays_s), emptied)
 
     def _note(self, used: set[str], now: float) -> None:
         """Begin and end idle periods; these are learnt from."""
@@ -152,8 +160,8 @@ class Powering:
         begin_s = max(now, node.since_s + node.power.off_s)
         self._off_times.append(OffTime(node.name, node.since_s, begin_s))
         node.state, node.since_s = _Is.COMING, begin_s + node.power.on_s
-        self._events.at(node.since_s, _wake)
+        self._events.at(node.since_s, wake)
 
 
-def _wake(now: float) -> None:
+def wake(now: float) -> None:
     """Nothing: the replay goes on at that time, and looks."""

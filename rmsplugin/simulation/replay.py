@@ -22,6 +22,7 @@ from rmsplugin.simulation.capacity import Cluster
 from rmsplugin.simulation.counted import Held, places_left, places_of, reached
 from rmsplugin.simulation.counting import Counting, foreseen
 from rmsplugin.simulation.deciding import Deciding
+from rmsplugin.simulation.emptying import emptier_of
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.feedback import Links, Submissions
 from rmsplugin.simulation.hosts import Hosts
@@ -30,8 +31,8 @@ from rmsplugin.simulation.observed import Known, Observed
 from rmsplugin.simulation.observed_memory import MemoryObserver, MemoryParameters
 from rmsplugin.simulation.operations import Operation, Operations
 from rmsplugin.simulation.outcome import Outcome
-from rmsplugin.simulation.parameters import ReplayParameters
-from rmsplugin.simulation.powering import Powering
+from rmsplugin.simulation.parameters import STATIC, ReplayParameters
+from rmsplugin.simulation.powering import Powering, wake
 from rmsplugin.simulation.relief import Relief
 from rmsplugin.simulation.still import Still, of_vjobs
 from rmsplugin.simulation.switches import Foreseen, Switches
@@ -41,9 +42,6 @@ from rmsplugin.simulation.work import Work
 from rmsplugin.workload.jobs import Job
 
 K = OperationKind
-
-#: Policies that give each VM what it requested, whatever it uses, and whose decisions time alone does not change.
-STATIC = frozenset({"fcfs", "easy"})
 
 #: The number of simulated instants between two reports of the progress.
 _TOLD_EVERY = 256
@@ -103,6 +101,7 @@ class _Replay:
             ended=self._ended,
         )
         self._powering = None if parameters.energy is None else Powering(names, parameters.energy, self._events)
+        self._emptier = emptier_of(parameters)
         self._live: dict[str, SimulatedVJob] = {}  # in queue order
         self._vjobs: list[SimulatedVJob] = []
         self._switches = Switches(
@@ -144,6 +143,7 @@ class _Replay:
             if (self._due or self._looks) and self._next_s > now:
                 self._decide(now)
             if self._powering is not None and (self._live or len(self._vjobs) < len(self._jobs)):
+                self._empty(self._powering, now)
                 self._power(self._powering, now)
             instants += 1
             if instants % _TOLD_EVERY == 0:
@@ -154,7 +154,8 @@ class _Replay:
         switches = sorted(self._switches.done, key=lambda each: each.begin_s)
         policy = self._parameters.proposal.policy
         notes = () if self._relief is None else tuple(self._relief.notes)
-        powered = None if self._powering is None else self._powering.told()
+        emptied = 0 if self._emptier is None else self._emptier.emptied
+        powered = None if self._powering is None else self._powering.told(emptied)
         return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults), notes, powered)
 
     @property
@@ -265,6 +266,19 @@ class _Replay:
             steps = counting.steps(goes, starts, settled, members)
             self._switch(foreseen(steps, self._live, self._parameters.proposal.durations), steps, now)
         return counting.quiet_s
+
+    def _empty(self, powering: Powering, now: float) -> None:
+        """Empty a node that is little used, if nobody waits and nothing is under way."""
+        emptier, live = self._emptier, self._live.values()
+        if emptier is None or not emptier.is_due((len(self._vjobs), len(live)), now):
+            return
+        if any(self._switches.open_steps()) or any(vjob.state is not VJobState.RUNNING for vjob in live):
+            return
+        found = emptier.find(self._assessor.assess(live, (), now).configuration, live, powering, now)
+        if found is not None and found.proposal is not None:
+            self._switch(Foreseen.of(found.proposal), found.steps, now)
+        elif live:
+            self._events.at(emptier.again_s, wake)
 
     def _power(self, powering: Powering, now: float) -> None:
         """Switch nodes off and on."""

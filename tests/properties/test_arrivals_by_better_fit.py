@@ -84,7 +84,12 @@ def test_capacity_is_kept_and_no_node_is_taken_into_use_in_vain(
 def check_removal(fit: BetterFit, ended: Item, nodes: Sequence[Node], left: Sequence[Item]) -> None:
     node = fit.remove(ended.vm.name)
     before, used = fit.assignment, fit.nodes_used
+    alone, moves = fit.moves_to_empty(node, exchange=False), fit.moves_to_empty(node)
+    assert fit.assignment == before
+    assert moves is not None or alone is None
+    assert alone is None or all(before[name] == node != to for name, to in alone.items())
     if fit.empty(node):
+        assert moves is not None and {**before, **moves} == fit.assignment
         assert node not in fit.assignment.values() and fit.nodes_used == used - 1
     else:
         assert fit.assignment == before

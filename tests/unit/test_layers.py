@@ -28,7 +28,7 @@ ALLOWED = {
     "workload": {"model"},
     "energy": set(),
     "simulation": {"model", "workload", "energy", "assessment", "decision", "planning", "proposing"},
-    "proposing": {"model", "packing", "decision", "planning"},
+    "proposing": {"model", "packing", "decision", "planning", "energy"},
     "groups": {"model", "decision", "planning", "proposing"},
     "proposer": {"model", "proposing", "latency", "child_process", "left_out"},
     "accounts": set(),

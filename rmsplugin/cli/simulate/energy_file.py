@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.emptying import REPAID_S, Emptying
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.errors import WorkloadError
@@ -55,6 +56,8 @@ class _File(_Part):
     classes: Annotated[list[_Class], Field(min_length=1)]
     predict: Annotated[float, Field(ge=0, le=1)] = 0.5
     reserve: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    underload: Annotated[float, Field(gt=0, le=1)] | None = None
+    repaid_s: Annotated[float, Field(gt=0, le=86400)] = REPAID_S
     tariff: list[_Step] = []
     co2_file: str | None = None
 
@@ -70,7 +73,8 @@ def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
         classes = _classes(found.classes, nodes)
     price = _daily([(step.begin, step.price) for step in found.tariff])
     co2 = None if found.co2_file is None else _read_co2(os.path.join(os.path.dirname(path), found.co2_file))
-    return EnergyParameters(classes, found.predict, found.reserve, price, co2)
+    emptying = None if found.underload is None else Emptying(found.underload, found.repaid_s)
+    return EnergyParameters(classes, found.predict, found.reserve, price, co2, emptying)
 
 
 def _parsed(text: str) -> _File:

@@ -24,14 +24,25 @@ def document(simulated: Simulated) -> dict[str, Any]:
             "kwh_oracle": round(found.oracle.kwh, 6),
             "saved_of_oracle": _rounded(saved_share(found)),
             "switched_off": len(energy.powered.off_times),
+            "emptied": energy.powered.emptied,
             "delayed": len(delays_s),
             "delayed_s_mean": round(sum(delays_s) / _starts(simulated), 3),
             "completion_s_mean": simulated.metrics.completion_s.mean,
             "completion_s_mean_all_on": energy.completion_all_on_s,
             **_by_time_of_day("cost", [each.cost for each in _three(energy)]),
             **_by_time_of_day("co2_kg", [each.co2_kg for each in _three(energy)]),
+            **_not_emptied(energy),
         }
     }
+
+
+def _not_emptied(energy: Energized) -> dict[str, float | None]:
+    """The same without a node that is emptied; nothing if none was."""
+    if energy.not_emptied is None:
+        return {}
+    found, completion_s = energy.not_emptied
+    values = {"kwh": found.kwh, "cost": found.cost, "co2_kg": found.co2_kg, "completion_s_mean": completion_s}
+    return {f"{name}_not_emptied": _rounded(value) for name, value in values.items() if value is not None}
 
 
 def _three(energy: Energized) -> tuple[Energy, Energy, Energy]:
@@ -75,7 +86,10 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
         return
     yield ""
     own, all_on = duration(simulated.metrics.completion_s.mean), duration(energy.completion_all_on_s)
-    names = ("switched", "all on", "by an oracle")
+    told = [*zip(("switched", "all on", "by an oracle"), _three(energy), (own, all_on, own), strict=True)]
+    if energy.not_emptied is not None:
+        found, completion_s = energy.not_emptied
+        told.insert(1, ("none emptied", found, duration(completion_s)))
     rows = [
         {
             "nodes": name,
@@ -84,7 +98,7 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
             "co2_kg": _shown(each.co2_kg),
             "completion": completion,
         }
-        for name, each, completion in zip(names, _three(energy), (own, all_on, own), strict=True)
+        for name, each, completion in told
     ]
     known = {"cost": energy.account.switched.cost, "co2_kg": energy.account.switched.co2_kg}
     fields = tuple(field for field in _FIELDS if known.get(field.name, 0.0) is not None)
@@ -97,6 +111,8 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
         f"nodes were switched off {counted(len(energy.powered.off_times), 'time')}: {part}; "
         f"{counted(len(delays_s), 'start')} waited for nodes{late}"
     )
+    if energy.powered.emptied:
+        yield f"nodes were emptied {counted(energy.powered.emptied, 'time')}, so that they could be switched off"
 
 
 def _shown(value: float | None) -> str:

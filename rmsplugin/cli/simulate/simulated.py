@@ -12,7 +12,7 @@ from rmsplugin.cli.shared.bar import Show
 from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
-from rmsplugin.energy.account import Account
+from rmsplugin.energy.account import Account, Energy
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
@@ -90,11 +90,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Energized:
-    """The energy that a policy took, what became of nodes, and the mean completion with all nodes on."""
+    """The energy that a policy took, what became of nodes, and the mean completion with all nodes on.
+
+    Attributes:
+        not_emptied: the energy, and the mean completion in seconds, of a replay in which no node is emptied; None if
+            none is in the first one either.
+    """
 
     account: Account
     powered: Powered
     completion_all_on_s: float
+    not_emptied: tuple[Energy, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +221,12 @@ def _energized(arguments: argparse.Namespace, given: Input, outcome: Outcome, sh
     assert given.energy is not None and outcome.powered is not None
     found = account_of(outcome, given.energy, given.cluster.cpus_per_node, given.midnight_s)
     all_on = simulate(arguments, replace(given, energy=None), outcome.policy, show)
-    return Energized(found, outcome.powered, all_on.metrics.completion_s.mean)
+    not_emptied = None
+    if outcome.powered.emptied:
+        without = simulate(arguments, replace(given, energy=replace(given.energy, emptying=None)), outcome.policy, show)
+        assert without.energy is not None
+        not_emptied = without.energy.account.switched, without.metrics.completion_s.mean
+    return Energized(found, outcome.powered, all_on.metrics.completion_s.mean, not_emptied)
 
 
 def _submitted(given: Input, submits_s: Sequence[float]) -> Input:

@@ -135,11 +135,39 @@ def test_a_person_reads_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "KWH" not in call(capsys, "simulate", *CLUSTER, "--policy", "fcfs")[1]
 
 
+#: Job 1 ends, and jobs 2 and 3 run on for long, each on a node of its own that both would fit on.
+SPREAD = "; UnixStartTime: 82800\n" + "".join(
+    f"{line(job_id=number, submit_s=0, run_s=run_s, allocated_processors=size, requested_s=run_s)}\n"
+    for number, run_s, size in ((1, 3000, 1), (2, 9000, 1), (3, 9000, 1))
+)
+
+
+def test_an_emptied_node_saves_energy_beside_none_that_is_emptied(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.swf").write_text(SPREAD)
+    Path("u.json").write_text(json.dumps({**ENERGY, "underload": 0.5}))
+    found = energy(capsys, "--policy", "rjsp", "--energy", "u.json")
+    without = energy(capsys, "--policy", "rjsp", "--energy", "e.json")
+    assert (found["emptied"], without["emptied"]) == (1, 0)
+    assert found["kwh"] < found["kwh_not_emptied"] == without["kwh"]
+    assert found["completion_s_mean_not_emptied"] == pytest.approx(without["completion_s_mean"])
+    assert "kwh_not_emptied" not in without
+    _, out, _ = call(capsys, "simulate", *CLUSTER, "--policy", "rjsp", "--energy", "u.json")
+    assert "none emptied" in out
+    assert "nodes were emptied 1 time, so that they could be switched off" in out
+
+
+def test_a_policy_that_moves_nothing_empties_no_node(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("t.swf").write_text(SPREAD)
+    Path("u.json").write_text(json.dumps({**ENERGY, "underload": 0.5}))
+    found = energy(capsys, "--policy", "easy", "--energy", "u.json")
+    assert found == energy(capsys, "--policy", "easy", "--energy", "e.json")
+
+
 def test_policies_are_compared_by_their_energy(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("compare", *CLUSTER, "--policies", "fcfs,rjsp", "--processes", "1", "--energy", "e.json")
     status, out, err = call(capsys, *words)
     assert (status, err) == (0, "")
-    assert out.splitlines()[0].split()[-5:] == ["COMPL-ON", "KWH", "KWH-ON", "KWH-ORACLE", "OFF"]
+    assert out.splitlines()[0].split()[-6:] == ["COMPL-ON", "KWH", "KWH-ON", "KWH-ORACLE", "OFF", "EMPTIED"]
     rows = list(csv.DictReader(io.StringIO(call(capsys, *words, "--csv")[1])))
     told = json.loads(call(capsys, *words, "--json")[1])["policies"]
     assert [float(row["kwh"]) for row in rows] == [each["energy"]["kwh"] for each in told]
@@ -179,6 +207,9 @@ def test_the_first_class_that_names_a_node_is_its_class() -> None:
         (TOML.replace("06:00", "24:00"), "tariff.0.begin"),
         (TOML.replace("co2.csv", "none.csv"), "none.csv: No such file"),
         (TOML.replace("reserve = 0", "predict = 1.5"), "predict"),
+        (TOML.replace("reserve = 0", "underload = 0"), "underload: Input should be greater than 0"),
+        (TOML.replace("reserve = 0", "underload = 20"), "underload: Input should be less than or equal to 1"),
+        (TOML.replace("reserve = 0", "repaid_s = 0"), "repaid_s"),
     ],
 )
 def test_each_fault_of_the_file_is_status_2(capsys: pytest.CaptureFixture[str], text: str, complaint: str) -> None:

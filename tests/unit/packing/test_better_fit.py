@@ -55,6 +55,10 @@ def test_figure_2_what_is_left_beside_a_terminated_workload_goes_to_the_first_ma
 def test_figure_3_an_underutilised_machine_is_emptied() -> None:
     fit = placed(2, PM1={"WL1": 40, "WL2": 30}, PM2={"WL3": 10, "WL4": 10})
     assert fit.underloaded() == ["PM2"]
+    before = fit.assignment
+    assert fit.moves_to_empty("PM2") == {"WL3": "PM1", "WL4": "PM1"}
+    assert fit.moves_to_empty("PM1") == {"WL1": "PM2", "WL2": "PM2"}
+    assert fit.assignment == before
     assert fit.empty("PM2")
     assert set(fit.assignment.values()) == {"PM1"}
     assert fit.underloaded() == []
