@@ -7,6 +7,7 @@ equation 9 behind what is known of the queue.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +34,9 @@ _SITES = ("KTH SP2", "SDSC SP2", "HPC2N")
 
 _TITLES = (
     "",
-    "all on, MWh",
-    "switched, MWh",
-    "oracle, MWh",
+    "all on, kWh",
+    "switched, kWh",
+    "oracle, kWh",
     "of the oracle's",
     "cycles a node and day",
     "emptied",
@@ -50,6 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=400, metavar="N", help="jobs of each trace (default: 400)")
     parser.add_argument("--sites", nargs="+", metavar="NAME", choices=[site.name for site in SITES], default=_SITES)
     parser.add_argument("--policies", nargs="+", metavar="NAME", default=["easy", "slowdown"], help="only these")
+    parser.add_argument("--reserve", type=float, default=0.0, metavar="R", help="this part of the nodes stays on idle")
     parser.add_argument("--underload", type=float, metavar="U", help="empty nodes of which at most this part is used")
     parser.add_argument(
         "--join", type=int, default=1, metavar="N", help="make one node of N, so that it has N times as much"
@@ -70,7 +72,7 @@ def _rows(arguments: argparse.Namespace) -> Iterator[Sequence[str]]:
         site = replace(site, cluster=joined(site.cluster, arguments.join))
         for policy in arguments.policies:
             for load in arguments.loads:
-                found = _measured(site, at_load(site, jobs, load), policy, arguments.underload)
+                found = _measured(site, at_load(site, jobs, load), policy, arguments)
                 yield [f"{site.name}, {policy}, {load:g}", *found]
 
 
@@ -92,10 +94,11 @@ def at_load(site: Site, jobs: Sequence[Job], load: float) -> list[Job]:
     return [job._replace(submit_s=round((job.submit_s - first_s) * stretch)) for job in jobs]
 
 
-def _measured(site: Site, jobs: Sequence[Job], policy: str, underload: float | None) -> Sequence[str]:
+def _measured(site: Site, jobs: Sequence[Job], policy: str, arguments: argparse.Namespace) -> Sequence[str]:
     cluster = site.cluster
-    emptying = None if underload is None else Emptying(underload)
-    energy = EnergyParameters(dict.fromkeys(cluster.node_names, POWER), emptying=emptying)
+    emptying = None if arguments.underload is None else Emptying(arguments.underload)
+    reserve = math.ceil(arguments.reserve * cluster.nodes)
+    energy = EnergyParameters(dict.fromkeys(cluster.node_names, POWER), reserve=reserve, emptying=emptying)
     is_static = policy in ("fcfs", "easy")
     durations, cycle_s = (FREE, 0.0) if is_static else (switches_of(60.0, 60.0), 30.0)
     found = simulated(jobs, cluster, policy, durations=durations, cycle_s=cycle_s, energy=energy)
@@ -106,7 +109,7 @@ def _measured(site: Site, jobs: Sequence[Job], policy: str, underload: float | N
     makespan_s = max(run.end_s for run in found.jobs) - jobs[0].submit_s
     cycles = len(found.powered.off_times) / cluster.nodes / (makespan_s / 86400)
     return [
-        *(f"{each.kwh / 1000:.2f}" for each in (told.all_on, told.switched, told.oracle)),
+        *(f"{each.kwh:.0f}" for each in (told.all_on, told.switched, told.oracle)),
         f"{100 * (saved_share(told) or 0.0):.1f} %",
         f"{cycles:.1f}",
         str(found.powered.emptied),
