@@ -119,7 +119,7 @@ def _start_front(cluster: Cluster, host: Host, name: str) -> None:
 def _start_node(cluster: Cluster, node: Host) -> None:
     slurm.start_munge(cluster, node)
     libvirt.start(node)
-    slurm.start_slurmd(node, node.name)
+    slurm.start_slurmd(node, node.name, boots=cluster.power_saving)
 
 
 def _libvirt_waits(cluster: Cluster) -> list[Callable[[], None]]:

@@ -140,6 +140,11 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "--network-filter", default="", metavar="NAME", help="network.filter of the settings (default: rmsplugin's)"
     )
     up.add_argument(
+        "--power-saving",
+        action="store_true",
+        help="have nodes powered down and up by Slurm; a slurmd that is restarted counts as a node that booted",
+    )
+    up.add_argument(
         "--owner",
         type=int,
         metavar="PID",
@@ -207,6 +212,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             cycle_s=arguments.cycle_s,
             watch_s=arguments.watch_s,
             observed_memory=arguments.observed_memory,
+            power_saving=arguments.power_saving,
             network_filter=arguments.network_filter,
             engine=not arguments.no_engine,
         )

@@ -92,6 +92,7 @@ class Cluster:
     watch_s: float = 1.0
     engine: bool = True
     observed_memory: bool = False
+    power_saving: bool = False
     network_filter: str = ""
     domain_type: str = "qemu"
     image_directory: str = ""

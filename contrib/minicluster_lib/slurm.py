@@ -17,6 +17,7 @@ _HOOKS = {
     "Prolog": "prolog",
     "Epilog": "epilog",
 }
+_POWER_HOOKS = {"SuspendProgram": "suspend_program", "ResumeProgram": "resume_program"}
 _LUA_FILES = ("job_submit.lua", "rmsplugin.lua", "rmsplugin_options.lua")
 
 # A front has no VM: what Slurm counts on it is what its wrappers' jobs have on the VM hosts.
@@ -88,7 +89,7 @@ SlurmctldTimeout=30
 SlurmdTimeout=30
 MessageTimeout=20
 BatchStartTimeout=30
-TreeWidth=50
+TreeWidth=50{power_saving}
 {hooks}
 DefMemPerCPU=128
 {nodes}
@@ -97,8 +98,12 @@ PartitionName=plain Nodes={names} Default=YES MaxTime=INFINITE State=UP Priority
 PartitionName=vjob Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
 PartitionName=urgent Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=5 PreemptMode=REQUEUE{shared}
 PartitionName=vmhosts Nodes={names} Hidden=YES AllowGroups=slurm OverSubscribe=EXCLUSIVE MaxTime=INFINITE State=UP \
-PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}
+PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}{suspend_time}
 """
+
+# With a SuspendTime of a year Slurm powers down whatever it is asked to, and nothing of itself.
+_POWER_SAVING = "\nSuspendTimeout=5\nResumeTimeout=60\nSuspendRate=0\nResumeRate=0"
+_SUSPEND_TIME = " SuspendTime=30000000"
 
 _SHARED = "\nPartitionName=shared Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE"
 
@@ -160,6 +165,8 @@ def install_configuration_files(cluster: Cluster) -> None:
         front_names=front_names,
         shared=_SHARED.format(front_names=front_names) if cluster.observed_memory else "",
         grace_s=cluster.grace_s,
+        power_saving=_POWER_SAVING if cluster.power_saving else "",
+        suspend_time=_SUSPEND_TIME if cluster.power_saving else "",
         hooks="\n".join(f"{k}={v}" for k, v in hooks.items()),
     )
     write(directory / "slurm.conf", controllers.slurm_conf(cluster, content).encode())
@@ -183,7 +190,7 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
         write(directory / "job_submit.lua", _ACCEPTING_JOB_SUBMIT.encode())
     _write_site_values(cluster)
     configured = {}
-    for key, name in _HOOKS.items():
+    for key, name in (_HOOKS | (_POWER_HOOKS if cluster.power_saving else {})).items():
         source = REPOSITORY / "hooks" / name
         if source.is_file():
             for host in cluster.hosts:
@@ -258,9 +265,9 @@ def start_controller(cluster: Cluster) -> None:
     hosts.start_daemon(cluster.head, "slurmctld", ["/usr/sbin/slurmctld", "-D"], user="slurm")
 
 
-def start_slurmd(host: Host, name: str) -> None:
-    """Start a host's slurmd, by the name that the host has in Slurm."""
-    hosts.start_daemon(host, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", name])
+def start_slurmd(host: Host, name: str, *, boots: bool = False) -> None:
+    """Start a host's slurmd, by the name that the host has in Slurm. It says that its host has just booted, or not."""
+    hosts.start_daemon(host, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", name, *(["-b"] if boots else [])])
 
 
 def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:

@@ -9,14 +9,22 @@ from dataclasses import dataclass
 from rmsplugin.errors import OperationFailedError, TimedOutError
 
 _SAID_BYTES = 300
+_OUTPUT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The exit of a command, and the end of its output, on one line."""
+    """The exit of a command.
+
+    Attributes:
+        status: its exit code.
+        said: the end of its output, on one line.
+        output: its output and its errors, as they came; of a long one the end.
+    """
 
     status: int
     said: str
+    output: str = ""
 
 
 def run_command(words: Sequence[str], *, timeout_s: float) -> Ended:
@@ -35,4 +43,5 @@ def run_command(words: Sequence[str], *, timeout_s: float) -> Ended:
     except (OSError, ValueError) as error:
         raise OperationFailedError(f"{words[0]} cannot be run: {error}") from error
     said = " ".join(done.stdout[-_SAID_BYTES:].decode("utf-8", "replace").split())
-    return Ended(done.returncode, "".join(each for each in said if each.isprintable()))
+    output = done.stdout[-_OUTPUT_BYTES:].decode("utf-8", "replace")
+    return Ended(done.returncode, "".join(each for each in said if each.isprintable()), output)

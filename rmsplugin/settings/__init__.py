@@ -21,6 +21,7 @@ from rmsplugin.settings.engine import Engine
 from rmsplugin.settings.groups import Group, refuse_two_groups
 from rmsplugin.settings.guests import Guest, Image
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
+from rmsplugin.settings.power import Power
 from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
@@ -30,6 +31,8 @@ DEFAULT_PATH = defaults.CONFIG
 GROUPS_DIR = "groups"
 #: Names that stand for something else where the groups have their places.
 _NO_GROUPS = ("all", ".", "..")
+#: Kinds of sections: tags that pydantic puts into the location of a fault.
+_KINDS = ("kernel", "qcow2", "command", "redfish")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
@@ -52,6 +55,7 @@ class Settings(Section):
     durations: Durations = Durations()  # type: ignore[call-arg]
     tokens: Tokens = Tokens()  # type: ignore[call-arg]
     schedule: Schedule = Schedule()  # type: ignore[call-arg]
+    power: Power = Power()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
     _territory: str = PrivateAttr("")
@@ -175,7 +179,7 @@ def load(path: Path) -> Settings:
 
 def _explain(path: Path, text: str, fault: dict[str, Any]) -> str:
     # The tag that pydantic puts into the location of a discriminated union is not a key of the file.
-    loc = [part for part in fault["loc"] if part not in ("kernel", "qcow2") or part == fault["loc"][-1]]
+    loc = [part for part in fault["loc"] if part not in _KINDS or part == fault["loc"][-1]]
     # A fault between two sections belongs to no key: its message begins with the section.
     section = re.match(r"Value error, \[(\w+)\.([^\]]+)\]", str(fault["msg"])) if not loc else None
     line = find_line(text, list(section.groups()) if section else loc)

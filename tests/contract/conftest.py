@@ -23,6 +23,7 @@ def minicluster() -> Iterator[Path]:
     directory = Path("/var/tmp") / f"rmsplugin-contract-{os.getpid()}"
     options = [
         "--no-engine",
+        "--power-saving",
         "--nodes",
         "2",
         "--grace-s",

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from contract.power import ipmi
 from contract.power.worlds import NODE, OTHER, STRANGER, PowerWorld, SimulatedPowerWorld
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.power.base import PowerReading, PowerState
-from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
+from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 
 
-@pytest.fixture(params=["simulated"])
-def world() -> PowerWorld:
-    return SimulatedPowerWorld()
+@pytest.fixture(params=["simulated", "command"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PowerWorld]:
+    opened = open_power_world(request.param, tmp_path)
+    yield opened
+    opened.close()
+
+
+def open_power_world(kind: str, directory: Path) -> PowerWorld:
+    if kind == "simulated":
+        return SimulatedPowerWorld()
+    if ipmi.MISSING:
+        pytest.skip(f"not installed: {', '.join(ipmi.MISSING)}")
+    return ipmi.IpmiWorld(directory)
 
 
 def until(world: PowerWorld, node: str, state: PowerState) -> PowerReading:
@@ -104,7 +119,15 @@ def test_a_node_without_a_bmc_is_refused(world: PowerWorld) -> None:
             ask(STRANGER)
 
 
-def test_errors_are_of_the_contract(world: PowerWorld) -> None:
-    world.silence(NODE)
-    with pytest.raises(RmspluginError):
-        world.driver.reading(NODE)
+@pytest.mark.skipif(bool(ipmi.MISSING), reason=f"not installed: {', '.join(ipmi.MISSING)}")
+@pytest.mark.parametrize(("deaf", "orders"), [(False, ["shutdown 1"]), (True, ["shutdown 1", "power 0"])])
+def test_ipmitool_has_the_node_shut_down_before_its_power_is_cut(tmp_path: Path, deaf: bool, orders: list[str]) -> None:
+    world = ipmi.IpmiWorld(tmp_path, shutdown_s=3.0 if deaf else PATIENCE_S)
+    try:
+        if deaf:
+            world.set_deaf(NODE)
+        world.driver.off(NODE)
+        assert world.driver.reading(NODE).state is PowerState.OFF
+        assert world.orders(NODE) == orders
+    finally:
+        world.close()

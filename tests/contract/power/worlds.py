@@ -14,7 +14,10 @@ NODE, OTHER, STRANGER = "n1", "n2", "n9"
 class PowerWorld(Protocol):
     """Two nodes that are on, each with a BMC."""
 
-    driver: PowerDriver
+    @property
+    def driver(self) -> PowerDriver:
+        """Of the BMCs."""
+        ...
 
     def now(self) -> float:
         """The clock of the driver."""
@@ -37,7 +40,11 @@ class PowerWorld(Protocol):
         ...
 
     def refuse(self, node: str) -> None:
-        """Let the BMC refuse the next order."""
+        """Let the BMC refuse all orders."""
+        ...
+
+    def close(self) -> None:
+        """End what the world has started."""
         ...
 
 
@@ -72,3 +79,6 @@ class SimulatedPowerWorld:
         """See PowerWorld."""
         for method in ("off", "on"):
             self.driver.fail_next(method, RefusedError("no"), node=node)
+
+    def close(self) -> None:
+        """See PowerWorld."""

@@ -1,0 +1,48 @@
+"""Factory: the PowerDriver of the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from rmsplugin.adapters.power.command_bmc import CommandBmc
+from rmsplugin.adapters.power.site_power import Permit, Reached, SitePower
+from rmsplugin.errors import SettingsError
+from rmsplugin.settings.power import CommandDriver, Power
+
+
+def open_power(
+    settings: Power,
+    *,
+    permit: Permit = nullcontext,
+    clock: Callable[[], float] = time.time,
+) -> SitePower:
+    """Return the PowerDriver of a site; without any ``[power.driver.NAME]`` it drives no node. Asks nobody.
+
+    Args:
+        settings: with the drivers.
+        permit: see ``SitePower``.
+        clock: seconds since the epoch.
+
+    Raises:
+        SettingsError: a driver cannot be used here: its extra is not installed.
+    """
+    bmcs: dict[str, Reached | None] = {}
+
+    def reach(node: str) -> Reached | None:
+        if node not in bmcs:
+            bmcs[node] = _reached(settings, node)
+        return bmcs[node]
+
+    return SitePower(reach, permit=permit, clock=clock)
+
+
+def _reached(settings: Power, node: str) -> Reached | None:
+    name = settings.driver_of(node)
+    if name is None:
+        return None
+    driver = settings.driver[name]
+    if not isinstance(driver, CommandDriver):
+        raise SettingsError(f'[power.driver.{name}]: kind = "redfish" cannot be used yet')
+    return Reached(CommandBmc(node, driver), driver.shutdown_s)
