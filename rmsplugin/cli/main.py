@@ -35,6 +35,7 @@ _MODULES = {
     "pack": "plan.pack_command",
     "simulate": "simulate.command",
     "report": "report.command",
+    "energy": "report.energy",
     "compare": "compare",
     "check": "check.command",
     "engine": "engine",

@@ -41,7 +41,7 @@ ALLOWED = {
     "manager": {
         *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
     },
-    "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
+    "report": {"model", "workload", "energy", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
     "node_agent": {"defaults", "model", "adapters"},
     "wrapper": {"defaults", "model", "adapters", "client", "settings"},
