@@ -22,9 +22,13 @@ from rmsplugin.errors import (
     RmspluginError,
     SettingsError,
     WorkloadError,
+    WrongOrderError,
 )
 
-_WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
+_WRONG_INPUT = (
+    *(SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError),
+    WrongOrderError,
+)
 
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {

@@ -204,7 +204,7 @@ ORDERS = {
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
         *("watching", "liveness"),
-        *("handing", "entry", "standing", "main"),
+        *("handing", "group_handover", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),
