@@ -18,7 +18,7 @@ def read(path: str | None, configuration: Configuration) -> EnergyParameters | N
     """The parameters in a file; None without one. Raises WorkloadError."""
     if path is None:
         return None
-    from rmsplugin.cli.simulate.energy_file import read_energy
+    from rmsplugin.cli.shared.energy_file import read_energy
 
     return read_energy(path, [node.name for node in configuration.nodes])
 

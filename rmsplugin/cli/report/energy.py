@@ -145,7 +145,7 @@ class _Accounts:
     def __init__(
         self, arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job], since: float
     ) -> None:
-        from rmsplugin.cli.simulate.energy_file import read_energy
+        from rmsplugin.cli.shared.energy_file import read_energy
         from rmsplugin.energy.shares import Period
 
         self._since, self._until, self._jobs = since, arguments.until, jobs

@@ -151,7 +151,7 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
 
 
 def _energy_of(path: str, cluster: Cluster) -> EnergyParameters:
-    from rmsplugin.cli.simulate.energy_file import read_energy
+    from rmsplugin.cli.shared.energy_file import read_energy
 
     return read_energy(path, cluster.node_names)
 
