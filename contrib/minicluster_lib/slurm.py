@@ -102,7 +102,7 @@ PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}{suspend_time}
 """
 
 # With a SuspendTime of a year Slurm powers down whatever it is asked to, and nothing of itself.
-_POWER_SAVING = "\nSuspendTimeout=5\nResumeTimeout=60\nSuspendRate=0\nResumeRate=0"
+_POWER_SAVING = "\nSuspendTimeout=5\nResumeTimeout=30\nSuspendRate=0\nResumeRate=0"
 _SUSPEND_TIME = " SuspendTime=30000000"
 
 _SHARED = "\nPartitionName=shared Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE"

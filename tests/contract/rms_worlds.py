@@ -77,6 +77,9 @@ class World(Protocol):
     def drain(self, node: str, reason: str) -> None:
         """As an admin; it is undone at the end of the test."""
 
+    def boot(self, node: str) -> None:
+        """As the node, which boots: its slurmd registers with a new boot time."""
+
     def wait(self, what: str, condition: Callable[[], bool], seconds: float = 60) -> None:
         """Let time pass until it is so."""
         deadline = self.now() + seconds
@@ -189,12 +192,18 @@ class SimulatedWorld(World):
     def drain(self, node: str, reason: str) -> None:
         self.simulated.set_node(node, draining=True, reason=reason)
 
+    def boot(self, node: str) -> None:
+        self.simulated.register(node, self.time)
+
 
 class RealWorld(World):
     """``as_user`` is what to put before a command so that the user runs it on the controller."""
 
-    def __init__(self, rms: Rms, as_user: Callable[[str], list[str]]) -> None:
+    def __init__(
+        self, rms: Rms, as_user: Callable[[str], list[str]], boots: Callable[[str], None] | None = None
+    ) -> None:
         self.rms = rms
+        self._boots = boots
         self._as_user = as_user
         self._jobs: list[int] = []
         self._reservations: list[str] = []
@@ -261,6 +270,11 @@ class RealWorld(World):
         self.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}")
         self._drained.append(node)
 
+    def boot(self, node: str) -> None:
+        if self._boots is None:
+            pytest.skip("a node of this host's own cluster is not to be booted")
+        self._boots(node)
+
     def clean(self) -> None:
         """Leave nothing of a test behind."""
         jobs = ",".join(map(str, self._jobs))
@@ -281,6 +295,7 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         pytest.skip("pyslurm is not installed; the package index has none for this release of Slurm")
     if kind == "pyslurm" and not LOCAL:
         pytest.skip("pyslurm is a library: this half needs RMSPLUGIN_TEST_SLURM=local on a controller")
+    boots: Callable[[str], None] | None = None
     if LOCAL:
 
         def as_user(user: str) -> list[str]:
@@ -292,5 +307,8 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         def as_user(user: str) -> list[str]:
             return hosts.enter_command(cluster, cluster.head, [], user=user)
 
+        def boots(node: str) -> None:  # with --power-saving, a slurmd that starts says that its host has booted
+            hosts.request(cluster.host(node), op="restart", name="slurmd")
+
     commands = SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
-    return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user)
+    return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, boots)

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from rmsplugin.adapters.rms.power_saving import PowerSaving
 from rmsplugin.model.priority import Parts, Weights
 
 #: Name of every room's job.
@@ -102,6 +104,15 @@ class Readings:
     temperature_c: int | None = None
 
 
+class NodePower(enum.StrEnum):
+    """The power of a node as the RMS counts it. It is no proof: timers end these states, whatever a node does."""
+
+    ON = "on"
+    GOING_OFF = "going off"  # it was asked to power the node down, or is doing so
+    OFF = "off"
+    COMING_ON = "coming on"  # it was asked to power the node up, by a job too, or waits until the node registers
+
+
 @dataclass(frozen=True, slots=True)
 class RmsNode:
     """One node as the RMS has it."""
@@ -115,8 +126,21 @@ class RmsNode:
     features: tuple[str, ...] = ()  # the active ones
     reason: str = ""  # the reason why it is drained or down
     address: str = ""  # its address, by name or number (NodeAddr); empty: its name
+    power: NodePower = NodePower.ON
+    #: When it booted, as its daemon said last, seconds since the epoch; 0: unknown. It may vary by a second.
+    boot_time: int = field(default=0, compare=False)
     #: They are only shown: a node whose load has changed is the same node.
     readings: Readings = field(default=Readings(), compare=False)
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The words of its state."""
+        return frozenset(re.findall(r"[A-Z_]+", self.state))
+
+    @property
+    def idle(self) -> bool:
+        """Whether it is on, has no job, and may take one."""
+        return self.up and not self.draining and self.power is NodePower.ON and "IDLE" in self.flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +210,14 @@ class RmsSnapshot:
     state_dir: str = ""
     version: str = ""
     priorities: RmsPriorities = RmsPriorities()
+    power_saving: PowerSaving = field(default_factory=PowerSaving)
+
+    def kept_on(self, name: str) -> str:
+        """Why this node, which exists, has to stay on by the RMS's own settings, in a sentence; empty: it need not."""
+        node = self.nodes[name]
+        with_it = [each.name for each in self.partitions.values() if name in each.nodes]
+        idle = {other.name for other in self.nodes.values() if other.idle and other.name != name}
+        return self.power_saving.keeps_on(name, with_it, node.flags, idle)
 
 
 class Rms(Protocol):
@@ -312,4 +344,43 @@ class Rms(Protocol):
 
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
         """Let a running room last ``time_limit_s`` from its start. Raises RefusedError if the RMS does not allow it."""
+        ...
+
+    # -- power ---------------------------------------------------------------------------------------------------
+
+    def power_down(self, node: str, reason: str) -> None:
+        """Have a node powered down as soon as its jobs have ended; no further job starts there. It needs power saving.
+
+        Without effect on a node that is off or going off. It cannot be taken back: the node goes off, and may then come
+        on again. The RMS counts the node as off after a while, whether it is or not.
+
+        Args:
+            node: its name.
+            reason: why, in one line for admins.
+
+        Raises:
+            NotFoundError: there is no such node.
+        """
+        ...
+
+    def power_up(self, node: str) -> None:
+        """Have a node powered up that is off: it counts as coming on, until it registers with a newer boot time.
+
+        Without effect on a node that is on or coming on. Not needed for a room: the RMS powers up what a job waits for.
+
+        Raises:
+            NotFoundError: there is no such node.
+            RefusedError: the node is going off: the RMS would take the request and forget it.
+        """
+        ...
+
+    def repair_node(self, node: str) -> None:
+        """Let a node that did not register in time be off again, and no longer down; then it can be powered up.
+
+        Without effect on a node that is not down.
+
+        Raises:
+            NotFoundError: there is no such node.
+            RefusedError: it is down for another reason, or drained: that is for an admin to undo.
+        """
         ...

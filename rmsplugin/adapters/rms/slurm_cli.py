@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import nullcontext
 
 from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, NodePower, RmsJob, RmsNode, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
 from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.adapters.rms.slurm_queue_feed import QueueFeed
@@ -98,6 +98,7 @@ class SlurmCli:
             state_dir=self._state_dir,
             version=configuration["SLURM_VERSION"],
             priorities=priorities,
+            power_saving=slurm_records.power_saving(configuration),
         )
 
     def _all_but_jobs(self) -> str:
@@ -274,6 +275,36 @@ class SlurmCli:
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
         """See ``Rms.extend_room``. Slurm ignores reservations then (22.05, measured): the room may overlap one."""
         self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
+
+    # -- power ---------------------------------------------------------------------------------------------------
+
+    def power_down(self, node: str, reason: str) -> None:
+        """See ``Rms.power_down``. Slurm would power a node that is off down once more."""
+        if self._node(node).power in (NodePower.ON, NodePower.COMING_ON):
+            self._run("scontrol", "update", f"NodeName={node}", "State=POWER_DOWN_ASAP", f"Reason={reason}")
+
+    def power_up(self, node: str) -> None:
+        """See ``Rms.power_up``."""
+        power = self._node(node).power
+        if power is NodePower.GOING_OFF:
+            raise RefusedError(f"Slurm is powering {node} down: it can come on after that")
+        if power is NodePower.OFF:
+            self._run("scontrol", "update", f"NodeName={node}", "State=POWER_UP")
+
+    def repair_node(self, node: str) -> None:
+        """See ``Rms.repair_node``."""
+        if slurm_records.needs_repair(self._node(node)):
+            self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def _node(self, name: str) -> RmsNode:
+        try:
+            text = self._run("scontrol", "show", "node", "-o", name)
+        except RefusedError as error:
+            raise NotFoundError(f"Slurm has no node {name}") from error
+        found = slurm_records.nodes(text).get(name)
+        if found is None:
+            raise NotFoundError(f"Slurm has no node {name}")
+        return found
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -64,6 +64,9 @@ class SlurmPyslurm:
         self.cancel = commands.cancel
         self.request_room = commands.request_room
         self.extend_room = commands.extend_room
+        self.power_down = commands.power_down
+        self.power_up = commands.power_up
+        self.repair_node = commands.repair_node
 
     @staticmethod
     def fits(version: str) -> bool:

@@ -5,17 +5,20 @@ Pure: text in, values out. The times are seconds since the epoch, so scontrol ha
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from rmsplugin.adapters.rms.base import Readings, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.base import NodePower, Readings, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.power_saving import KeptOn, PowerSaving
+from rmsplugin.errors import RefusedError
 from rmsplugin.model.hostlist import expand
 
 # A node in one of these states can take no new job, and its former jobs are gone or out of reach.
 _NODE_DOWN = {
     *("DOWN", "ERROR", "FUTURE", "INVAL", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN", "POWERING_DOWN"),
-    *("POWER_DOWN", "REBOOT_ISSUED", "UNKNOWN"),
+    *("POWER_DOWN", "POWERING_UP", "REBOOT_ISSUED", "UNKNOWN"),
 }
 _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 
@@ -48,8 +51,68 @@ def nodes(text: str) -> dict[str, RmsNode]:
             reason=reason[1].strip() if reason else "",
             address=record.get("NodeAddr", ""),
             readings=readings(record),
+            boot_time=epoch(record.get("BootTime", "")),
         )
     return found
+
+
+def power(flags: Collection[str]) -> NodePower:
+    """The power of a node with these words in its state."""
+    if not {"POWER_DOWN", "POWERING_DOWN"}.isdisjoint(flags):
+        return NodePower.GOING_OFF
+    if not {"POWER_UP", "POWERING_UP"}.isdisjoint(flags):
+        return NodePower.COMING_ON
+    if "POWERED_DOWN" in flags:
+        # With a job on it, Slurm powers it up in a moment.
+        return NodePower.OFF if {"ALLOCATED", "MIXED"}.isdisjoint(flags) else NodePower.COMING_ON
+    return NodePower.ON
+
+
+def needs_repair(node: RmsNode) -> bool:
+    """Whether Slurm took the node for down because it did not register in time when it was powered up.
+
+    Raises:
+        RefusedError: it is down for another reason, or drained.
+    """
+    if "DOWN" not in node.flags:
+        return False
+    if node.draining or not node.reason.startswith("ResumeTimeout reached"):
+        raise RefusedError(f"Slurm has {node.name} as {node.state} ({node.reason or 'no reason'}): an admin has to say")
+    return True
+
+
+def power_saving(configuration: Mapping[str, str]) -> PowerSaving:
+    """The settings of slurm.conf for powering nodes down and up."""
+    return PowerSaving(
+        suspend_program=program(configuration.get("SuspendProgram", "")),
+        resume_program=program(configuration.get("ResumeProgram", "")),
+        suspend_timeout_s=seconds(configuration.get("SuspendTimeout", ""), 30),
+        resume_timeout_s=seconds(configuration.get("ResumeTimeout", ""), 60),
+        nodes=kept_on(configuration.get("SuspendExcNodes", "")),
+        partitions=words(configuration.get("SuspendExcParts", "")),
+        states=words(configuration.get("SuspendExcStates", "")),
+    )
+
+
+def program(text: str) -> str:
+    """Read the path of a program; empty if there is none."""
+    return "" if text in _NONE else text
+
+
+def seconds(text: str, default: int) -> int:
+    """Read a number of seconds, which is printed as ``60 sec``."""
+    match = re.match(r"\d+", text)
+    return int(match[0]) if match else default
+
+
+def kept_on(text: str) -> tuple[KeptOn, ...]:
+    """Read SuspendExcNodes, such as ``n[10-20]:4,m1``; what is no host list keeps nothing on."""
+    found = []
+    for part in re.split(r",(?![^\[]*\])", text) if text not in _NONE else ():
+        names, _, count = part.partition(":")
+        with contextlib.suppress(ValueError):
+            found.append(KeptOn(frozenset(expand(names)), int(count) if count.isdecimal() else None))
+    return tuple(found)
 
 
 def readings(record: Mapping[str, str]) -> Readings:
@@ -77,6 +140,7 @@ def node(
     reason: str = "",
     address: str = "",
     readings: Readings | None = None,
+    boot_time: int = 0,
 ) -> RmsNode:
     """Make a node from Slurm's facts; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
     flags = set(re.findall(r"[A-Z_]+", state))
@@ -92,6 +156,8 @@ def node(
         reason=reason,
         address=address,
         readings=readings or Readings(),
+        power=power(flags),
+        boot_time=boot_time,
     )
 
 

@@ -51,7 +51,7 @@ LOOKS = {
 }
 ACTS = {
     Rms: {"reserve_gate", "split", "open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel"}
-    | {"request_room", "extend_room"},
+    | {"request_room", "extend_room", "power_down", "power_up", "repair_node"},
     Platform: {
         "boot",
         "stop",

@@ -8,10 +8,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.base import (
+    ROOM_NAME,
+    JobState,
+    NodePower,
+    RmsJob,
+    RmsNode,
+    RmsPartition,
+    RmsReservation,
+)
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
 from rmsplugin.adapters.simulated.rms.job import Hold, Request, SimulatedJob, look_at_dependencies
 from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes
+from rmsplugin.adapters.simulated.rms.powering import SimulatedPowering
 from rmsplugin.adapters.simulated.rms.priorities import SimulatedPriorities
 from rmsplugin.errors import NotFoundError, RefusedError
 
@@ -23,7 +32,7 @@ class SimulatedCluster:
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
     preempt_mode, preempt_exempt_s, kill_wait_s, requeue_exits, spool_dir, state_dir, accounting (whether there is any),
-    priorities, switches.
+    priorities, switches, powering.
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -71,6 +80,7 @@ class SimulatedCluster:
         self.accounting = True
         self.resumes_lost = 0  # the number of resumes that slurmctld takes and that never reach their node
         self.priorities = SimulatedPriorities()
+        self.powering = SimulatedPowering(clock)
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
         self._start_delay_s = start_delay_s
@@ -229,15 +239,21 @@ class SimulatedCluster:
         self.reservations[name] = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
         return name
 
+    def register(self, name: str, boot_time: float) -> None:
+        """As the slurmd of a node, which says when the node booted; seconds since the epoch."""
+        with self._lock:
+            self._move_on()
+            self.powering.register(name, boot_time)
+
     def is_stopped(self, job_id: int) -> bool:
         """Whether the job's batch script is stopped on its node, whatever Slurm's state of the job."""
         with self._lock:
             return self._find(job_id).stopped
 
-    def lose_node(self, name: str) -> None:
+    def lose_node(self, name: str, state: str = "DOWN", reason: str = "") -> None:
         """Let the node fail: its jobs are requeued, except those that do not want to be."""
         with self._lock:
-            self.set_node(name, up=False, state="DOWN")
+            self.set_node(name, up=False, state=state, reason=reason)
             for each in list(self._jobs.values()):
                 if each.node == name and each.under_way:
                     if each.request.requeue:
@@ -260,6 +276,8 @@ class SimulatedCluster:
 
     def _move_on(self) -> None:
         now = self._clock()
+        for name in self.powering.move_on(lambda name: not self._cluster().on(name)):
+            self.lose_node(name, "DOWN+POWERED_DOWN+NOT_RESPONDING", "ResumeTimeout reached")
         for each in list(self._jobs.values()):
             if each.requeued and now >= each.completing_until:
                 each.clean(now)
@@ -274,7 +292,9 @@ class SimulatedCluster:
         self._start_jobs(now)
 
     def _duration_s(self, each: SimulatedJob) -> float | None:
-        """The time that it is CONFIGURING; None: until ``prolog_ended``."""
+        """The time that it is CONFIGURING; None: until ``prolog_ended``, or until its node is on."""
+        if self.powering.of(each.node).power is not NodePower.ON:
+            return None
         if each.request.partition in self._vjob_partitions:
             return self._configuring_s
         return self._boot_s if each.request.name == ROOM_NAME else 0.0
@@ -302,6 +322,7 @@ class SimulatedCluster:
             else:
                 each.shown = self.priorities.of(each, now)
                 each.begin(place.node, place.limit_s, now)
+                self.powering.power_up(place.node)
                 cluster.arrived(each)
                 if self._duration_s(each) == 0:
                     each.run_script(now)
@@ -348,7 +369,8 @@ class SimulatedCluster:
         self._recorded[each.job_id] = detail
 
     def _cluster(self) -> SimulatedNodes:
-        return SimulatedNodes(self.nodes, self.partitions, self.reservations, self._jobs.values(), self._clock())
+        jobs, powered = self._jobs.values(), self.powering.of
+        return SimulatedNodes(self.nodes, self.partitions, self.reservations, jobs, self._clock(), powered)
 
     def _rows(self) -> list[JobRow]:
         now, shared = self._clock(), Counter(each.job_id for each in self._jobs.values())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from rmsplugin.adapters.rms.base import JobState, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.base import JobState, NodePower, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.adapters.simulated.rms.job import SimulatedJob
+from rmsplugin.adapters.simulated.rms.powering import Powered
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class SimulatedNodes:
     reservations: Mapping[str, RmsReservation]
     jobs: Collection[SimulatedJob]
     now: float
+    powered: Callable[[str], Powered]
 
     def on(self, node: str) -> list[SimulatedJob]:
         """Jobs that have (part of) the node, including those in clean-up."""
@@ -72,7 +74,8 @@ class SimulatedNodes:
 
     def seen(self, name: str) -> RmsNode:
         """The node with the state that Slurm would show."""
-        node = self.nodes[name]
+        node, powered = self.nodes[name], self.powered(name)
+        node = replace(node, boot_time=int(powered.boot_time), power=powered.power)
         if not node.up:
             return node
         there = self.on(name)
@@ -81,7 +84,9 @@ class SimulatedNodes:
         words = ["ALLOCATED" if cpus >= node.cpus else "MIXED" if cpus else "IDLE"]
         words += ["COMPLETING"] if len(there) > len(under_way) else []
         words += ["DRAIN"] if node.draining else []
-        return replace(node, state="+".join(words))
+        words += [word for word in powered.stage.split("+") if word and word not in words]
+        draining, up = "DRAIN" in words, powered.power is NodePower.ON
+        return replace(node, state="+".join(words), up=up, draining=draining)
 
     def _allowed(self, job: SimulatedJob) -> list[str]:
         partition = self.partitions.get(job.request.partition)
@@ -89,7 +94,8 @@ class SimulatedNodes:
         if job.request.node:
             names = (job.request.node,) if job.request.node in names else ()
         wanted = [name for name in names if name in self.nodes]
-        return [name for name in wanted if self.nodes[name].up and not self.nodes[name].draining]
+        takes = (name for name in wanted if self.powered(name).takes_jobs)
+        return [name for name in takes if self.nodes[name].up and not self.nodes[name].draining]
 
     def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
         # A suspended job frees its CPUs, but not its memory.

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.slurm_records import needs_repair
 from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
 from rmsplugin.adapters.simulated.rms.job import Hold
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -45,6 +46,7 @@ class SimulatedRms(SimulatedCluster):
                 state_dir=self.state_dir,
                 version="22.05.8",
                 priorities=self.priorities.said(self._jobs.values(), self._clock()),
+                power_saving=self.powering.saving,
             )
 
     def leaf_switches(self) -> tuple[tuple[str, ...], ...]:
@@ -209,3 +211,31 @@ class SimulatedRms(SimulatedCluster):
             if each.under_way:
                 each.limit_s = time_limit_s
             each.request = replace(each.request, time_limit_s=time_limit_s)
+
+    def power_down(self, node: str, reason: str) -> None:
+        """See ``Rms.power_down``."""
+        with self._lock:
+            self._called("power_down", node)
+            self._require(node)
+            self.powering.power_down(node)
+            self._move_on()
+
+    def power_up(self, node: str) -> None:
+        """See ``Rms.power_up``."""
+        with self._lock:
+            self._called("power_up", node)
+            self._require(node)
+            self.powering.power_up(node)
+
+    def repair_node(self, node: str) -> None:
+        """See ``Rms.repair_node``."""
+        with self._lock:
+            self._called("repair_node", node)
+            self._require(node)
+            if needs_repair(self.nodes[node]):
+                self.set_node(node, up=True, state="IDLE", reason="")
+                self.powering.repair(node)
+
+    def _require(self, node: str) -> None:
+        if node not in self.nodes:
+            raise NotFoundError(f"Slurm has no node {node}")
