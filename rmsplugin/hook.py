@@ -36,10 +36,13 @@ _JOB_ID = re.compile(r"[0-9]{1,10}")
 def main() -> int:
     """Run the hook named by the first argument; return 0 whatever happens."""
     try:
-        name = sys.argv[1] if len(sys.argv) == 2 else ""
-        if name not in HOOKS:
-            raise ValueError(f"usage: rmsplugin-hook {'|'.join(sorted(HOOKS))}")
-        run(name, os.environ)
+        name, *nodes = sys.argv[1:] or [""]
+        if name in POWER_HOOKS and len(nodes) == 1:
+            POWER_HOOKS[name](os.environ, nodes[0])
+        elif name in HOOKS and not nodes:
+            run(name, os.environ)
+        else:
+            raise ValueError(f"usage: rmsplugin-hook {'|'.join(sorted(HOOKS))}, or {'|'.join(POWER_HOOKS)} NODES")
     except Exception as error:  # Whatever the error: the job and the node must not suffer from it.
         _log(f"{sys.argv[1:]}: {error or type(error).__name__}")
     return 0
@@ -141,6 +144,21 @@ def _epilog(settings: Mapping[str, Any], job_id: str, _: Mapping[str, str]) -> N
     if client is not None:
         client.request("POST", f"/v1/jobs/{job_id}/epilog", timeout_s=_NOTICE_TIMEOUT_S)
 
+
+def _resume_program(environment: Mapping[str, str], nodes: str) -> None:
+    """Switch nodes on that Slurm needs."""
+    from rmsplugin import power_hook
+
+    for problem in power_hook.resume(environment.get("RMSPLUGIN_CONFIG") or defaults.CONFIG, nodes):
+        _log(problem)
+
+
+def _suspend_program(environment: Mapping[str, str], nodes: str) -> None:
+    """Do nothing: the engine reads in Slurm that nodes are to go off, and switches them off when nothing is there."""
+
+
+#: Programs of Slurm's power saving, which get a host list, and run for no job.
+POWER_HOOKS = {"resume_program": _resume_program, "suspend_program": _suspend_program}
 
 HOOKS = {
     "prolog_slurmctld": _prolog_slurmctld,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ def open_power(
     Raises:
         SettingsError: a driver cannot be used here: its extra is not installed.
     """
+    _require_redfish(settings)
     bmcs: dict[str, Reached | None] = {}
 
     def reach(node: str) -> Reached | None:
@@ -43,6 +45,14 @@ def _reached(settings: Power, node: str) -> Reached | None:
     if name is None:
         return None
     driver = settings.driver[name]
-    if not isinstance(driver, CommandDriver):
-        raise SettingsError(f'[power.driver.{name}]: kind = "redfish" cannot be used yet')
-    return Reached(CommandBmc(node, driver), driver.shutdown_s)
+    if isinstance(driver, CommandDriver):
+        return Reached(CommandBmc(node, driver), driver.shutdown_s)
+    from rmsplugin.adapters.power.redfish_bmc import RedfishBmc
+
+    return Reached(RedfishBmc(node, driver), driver.shutdown_s)
+
+
+def _require_redfish(settings: Power) -> None:
+    for name, driver in settings.driver.items():
+        if driver.kind == "redfish" and importlib.util.find_spec("sushy") is None:
+            raise SettingsError(f'[power.driver.{name}]: kind = "redfish" needs sushy: install rmsplugin[redfish]')

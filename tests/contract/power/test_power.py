@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from contract.power import ipmi
+from contract.power.redfish import RedfishWorld
 from contract.power.worlds import NODE, OTHER, STRANGER, PowerWorld, SimulatedPowerWorld
 from patience import PATIENCE_S
 
@@ -14,7 +15,7 @@ from rmsplugin.adapters.power.base import PowerReading, PowerState
 from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
 
 
-@pytest.fixture(params=["simulated", "command"])
+@pytest.fixture(params=["simulated", "command", "redfish"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PowerWorld]:
     opened = open_power_world(request.param, tmp_path)
     yield opened
@@ -24,6 +25,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PowerWorld
 def open_power_world(kind: str, directory: Path) -> PowerWorld:
     if kind == "simulated":
         return SimulatedPowerWorld()
+    if kind == "redfish":
+        return RedfishWorld(directory)
     if ipmi.MISSING:
         pytest.skip(f"not installed: {', '.join(ipmi.MISSING)}")
     return ipmi.IpmiWorld(directory)

@@ -283,6 +283,16 @@ def test_script_with_a_broken_hooks_env(tmp_path: Path, text: str) -> None:
     assert run_script("prolog", {"RMSPLUGIN_HOOKS_ENV": str(environment)}).returncode == 0
 
 
+@pytest.mark.parametrize("name", ["resume_program", "suspend_program"])
+def test_script_hands_the_nodes_on(bin_dir: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "hooks.env").write_text(f"RMSPLUGIN_BIN={bin_dir}\n")
+    (bin_dir / "rmsplugin-hook").write_text('#!/bin/sh\necho "$#/$1/$2"\n')
+    environment = {"RMSPLUGIN_HOOKS_ENV": str(tmp_path / "hooks.env")}
+    done = subprocess.run([str(SCRIPTS / name), "n[1-3]"], env=environment, capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.returncode) == (f"2/{name}/n[1-3]\n", 0)
+    assert (SCRIPTS / name).resolve() == SCRIPTS / "prolog"
+
+
 def test_scripts_are_one_file() -> None:
     assert {(SCRIPTS / name).resolve() for name in NAMES} == {SCRIPTS / "prolog"}
 
