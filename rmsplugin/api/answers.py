@@ -821,19 +821,17 @@ class DecisionsAnswer(TypedDict):
 
 
 class Handover(TypedDict):
-    """The lead passes to another engine, or a group to another manager.
+    """The lead passes to another engine.
 
     Attributes:
-        to: the host of the engine that leads next, or of the manager; empty: the leader of the managers chooses.
+        to: the host of the engine that leads next.
         url: its address; empty: engine.url does not tell.
         version: its release.
-        group: of a manager: the group.
     """
 
     to: str
     url: str
     version: str
-    group: NotRequired[str]
 
 
 class Standby(TypedDict):
@@ -875,8 +873,6 @@ class GroupLead(TypedDict):
         epoch: the number of its engine's turn; null: it does not answer.
         leads_since: when its engine began to lead; null: it does not answer.
         problem: why it does not answer: if it has ended, how, and the last sentence that it said; empty: it answers.
-        kept_on: the host where it is to be by an operator's word, until that manager is gone; empty: nobody said so.
-        kept_by: that operator.
     """
 
     name: str
@@ -886,8 +882,6 @@ class GroupLead(TypedDict):
     epoch: int | None
     leads_since: float | None
     problem: str
-    kept_on: str
-    kept_by: str
 
 
 class Status(TypedDict):

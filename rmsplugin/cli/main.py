@@ -22,13 +22,9 @@ from rmsplugin.errors import (
     RmspluginError,
     SettingsError,
     WorkloadError,
-    WrongOrderError,
 )
 
-_WRONG_INPUT = (
-    *(SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError),
-    WrongOrderError,
-)
+_WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
 
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
@@ -39,7 +35,6 @@ _MODULES = {
     "pack": "plan.pack_command",
     "simulate": "simulate.command",
     "report": "report.command",
-    "energy": "report.energy",
     "compare": "compare",
     "check": "check.command",
     "engine": "engine",

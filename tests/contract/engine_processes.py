@@ -22,7 +22,7 @@ user = "{user}"
 state_dir = "{directory}/state"
 socket = "{directory}/engine.sock"
 listen = "{listen}"
-{more}[cluster]
+[cluster]
 {cluster}
 [slurm]
 partitions = ["vjob"]
@@ -41,11 +41,10 @@ initrd = "/i"
 _PROGRAM = "import sys; from rmsplugin.cli.main import main; sys.exit(main())"
 
 
-def write_settings(directory: Path, cluster: str, listen: str = "", more: str = "") -> Path:
-    """``more``: lines for the section of the engine."""
+def write_settings(directory: Path, cluster: str, listen: str = "") -> Path:
     path = directory / "rmsplugin.toml"
     user = pwd.getpwuid(os.geteuid()).pw_name
-    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster, listen=listen, more=more))
+    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster, listen=listen))
     return path
 
 

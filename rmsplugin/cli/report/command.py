@@ -67,7 +67,6 @@ def add_command(commands: options.Commands) -> None:
         .replace("{classes}", CLASS_COLUMNS)
         .replace("{fields}", described(TOTAL_FIELDS).replace("\n", "\n        ")),
     )
-    add_times(parser)
     _add_choice(parser)
     _add_site(parser)
     add_table_options(
@@ -84,8 +83,7 @@ def add_command(commands: options.Commands) -> None:
     parser.set_defaults(misused=parser.error)
 
 
-def add_times(parser: argparse.ArgumentParser) -> None:
-    """Add --since and --until."""
+def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -94,9 +92,6 @@ def add_times(parser: argparse.ArgumentParser) -> None:
         "30m (default: with the ledger)",
     )
     parser.add_argument("--until", metavar="TIME", type=options.past_time, help="end of the time (default: now)")
-
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
     for option, what in (("partition", "partitions"), ("user", "users"), ("account", "accounts")):
         parser.add_argument(
             f"--{option}", metavar=f"{option.upper()},...", type=options.names, default=(), help=f"only of these {what}"
@@ -154,8 +149,8 @@ def _report(arguments: argparse.Namespace) -> int:
     fields, default = (JOB_FIELDS, JOB_COLUMNS) if arguments.by == "job" else (TOTAL_FIELDS, TOTAL_COLUMNS)
     default = CLASS_COLUMNS if arguments.by == "class" else default
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
-    settings = settings_of(arguments)
-    ledgers = ledgers_of(arguments, settings)
+    settings = _settings(arguments)
+    ledgers = _ledgers(arguments, settings)
     lives = arguments.json or page is not None
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     # Rows are in no cycles, and there may be millions.
@@ -172,7 +167,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def ledgers_of(arguments: argparse.Namespace, settings: Settings | None) -> list[SiteLedger]:
+def _ledgers(arguments: argparse.Namespace, settings: Settings | None) -> list[SiteLedger]:
     """The ledgers to read; none for those who may not, whom the engine tells of their own jobs."""
     from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 
@@ -257,7 +252,7 @@ def _write_page(output: OutputFile, report: Report | OwnReport) -> None:
     output.write(page_text(whole(report.head, report.rows())))
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings | None:
+def _settings(arguments: argparse.Namespace) -> Settings | None:
     """The settings; a copy of a ledger is read without them, too. Raises SettingsError."""
     try:
         return read_settings(arguments.config)
