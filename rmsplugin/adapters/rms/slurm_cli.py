@@ -58,6 +58,7 @@ class SlurmCli:
         self._queue = QueueFeed(commands, watch_s, timeout_s)
         self._priorities = SlurmPriorities(lambda *words: self._run(*words))
         self._gate = gate
+        self._kept_rows = slurm_text.KeptRows(gate)
         self._gate_reservation = gate_reservation
         #: The directory of slurmctld's state, as the last snapshot found it.
         self._state_dir = ""
@@ -341,6 +342,8 @@ class SlurmCli:
         # Without -r squeue has one line for all waiting elements of an array, including those that are split off.
         select = ("-h", "-a", "-r", "--states=all", *which)
         text = self._run("squeue", *select, "-O", slurm_text.squeue_format(token))
+        if not jobs:
+            return self._kept_rows.read(text, token, int(time.time()))
         return slurm_text.job_rows(text, token, self._gate, int(time.time()))
 
     def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:

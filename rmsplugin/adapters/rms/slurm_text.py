@@ -90,11 +90,52 @@ def job_rows(text: str, token: str, gate: str, now: int) -> list[JobRow]:
         gate: name of the gate's licence.
         now: seconds since the epoch.
     """
-    rows = []
-    for part in text.split(f"{_SEPARATOR}{token}\n")[:-1]:
-        values = part.split(_SEPARATOR, len(JOB_FIELDS) - 1)
-        rows.append(job_row(dict(zip(JOB_FIELDS, values, strict=True)), gate, now))
-    return list(with_split(rows))
+    return list(with_split([job_row(_fields(line), gate, now) for line in _lines(text, token)]))
+
+
+class KeptRows:
+    """Reads the whole queue again and again; a row whose text is as it was is the same object.
+
+    A large site has tens of thousands of jobs, of which few have changed since the last cycle.
+    """
+
+    def __init__(self, gate: str) -> None:
+        """Keep nothing yet. ``gate``: name of the gate's licence."""
+        self._gate = gate
+        self._kept: tuple[int, dict[str, JobRow]] = (0, {})  # when they were read, and the rows by their texts
+
+    def read(self, text: str, token: str, now: int) -> list[JobRow]:
+        """As ``job_rows`` does. Several threads may call."""
+        before, kept = self._kept
+        if now < before:
+            kept = {}  # what was eligible then may not be so now
+        found, rows = {}, []
+        for line in _lines(text, token):
+            row = kept.get(line)
+            if row is None:
+                fields = _fields(line)
+                row = job_row(fields, self._gate, now)
+                if not _changes_by_itself(fields, now):
+                    found[line] = row
+            else:
+                found[line] = row
+            rows.append(row)
+        self._kept = now, found
+        return list(with_split(rows))
+
+
+def _lines(text: str, token: str) -> list[str]:
+    """The rows of squeue as texts."""
+    return text.split(f"{_SEPARATOR}{token}\n")[:-1]
+
+
+def _fields(line: str) -> dict[str, str]:
+    return dict(zip(JOB_FIELDS, line.split(_SEPARATOR, len(JOB_FIELDS) - 1), strict=True))
+
+
+def _changes_by_itself(fields: Mapping[str, str], now: int) -> bool:
+    """Whether the same text may mean something else later: see ``job_row``."""
+    return fields["word"] == "COMPLETING" or epoch(fields["eligible_time"]) > now
 
 
 def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
