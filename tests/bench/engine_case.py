@@ -182,7 +182,7 @@ def _memory_mib() -> float:
 
 def children_cpu_s() -> float:
     """CPU seconds of the processes that this one has started and that run."""
-    return sum(of_each_child(_cpu_s))
+    return sum(of_each_child(cpu_s_of))
 
 
 def of_each_child(measure: Callable[[int], float]) -> list[float]:
@@ -194,7 +194,8 @@ def of_each_child(measure: Callable[[int], float]) -> list[float]:
             return [measure(int(pid)) for children in listed for pid in children]
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s_of(pid: int) -> float:
+    """CPU seconds that a process has taken."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 

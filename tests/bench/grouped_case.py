@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.asking import asking
-from bench.engine_case import Neighbour, children_cpu_s, of_each_child
+from bench.engine_case import Neighbour, children_cpu_s, cpu_s_of, of_each_child
 from bench.large_site import LargeSite
 from bench.measure import median
 from rmsplugin.latency import keep_for_good, switch_threads_often
@@ -29,7 +29,7 @@ def main(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
     switch_threads_often()  # as the daemon does
     with tempfile.TemporaryDirectory() as directory:
         began = time.process_time()
-        site = LargeSite(Path(directory), nodes, VMS * nodes, WAITING * nodes, group_hosts or nodes)
+        site = LargeSite(Path(directory), nodes, VMS * nodes, WAITING * nodes, group_hosts or nodes, apart=True)
         with contextlib.closing(site):
             keep_for_good()
             filled_s = time.process_time() - began
@@ -40,7 +40,8 @@ def main(nodes: int, group_hosts: int, cycles: int) -> dict[str, Any]:
             found |= _cycles(site, cycles, 0, "")
             found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             found |= _cycles(site, cycles, CHANGES, "little_")
-            found["children_mib"] = sum(of_each_child(_peak_mib))
+            slurm_mib = _peak_mib(site.slurm_apart.pid) if site.slurm_apart is not None else 0.0
+            found["children_mib"] = sum(of_each_child(_peak_mib)) - slurm_mib
             seen = site.cycle.deciding.groups
             found["groups"] = len(seen.formed.groups) if seen else 0
     return found
@@ -79,10 +80,13 @@ def _cycles(site: LargeSite, count: int, changes: int, prefix: str) -> dict[str,
 
 
 def _cycle(site: LargeSite, changes: int) -> dict[str, float]:
-    adapters_s, children_s = site.adapters_cpu_s(), children_cpu_s()
+    assert site.slurm_apart is not None
+    slurm = site.slurm_apart.pid
+    adapters_s, slurm_s = site.adapters_cpu_s(), cpu_s_of(slurm)
+    children_s = children_cpu_s() - slurm_s
     cpu_s, wall_s = time.process_time(), time.perf_counter()
     report = site.cycle.run()
-    neighbours_s = site.adapters_cpu_s() - adapters_s
+    neighbours_s, slurm_s = site.adapters_cpu_s() - adapters_s, cpu_s_of(slurm) - slurm_s
     # What was begun first, the stops, may end while the cycle decides. Then it has decided, and the next one begins it.
     problems = [each for each in report.problems if not (changes and each.endswith(_LATE))]
     if (report.begun and not changes) or problems:
@@ -90,8 +94,9 @@ def _cycle(site: LargeSite, changes: int) -> dict[str, float]:
     return {
         "wall_s": time.perf_counter() - wall_s,
         "cycle_s": time.process_time() - cpu_s - neighbours_s,
-        "propose_s": children_cpu_s() - children_s,
+        "propose_s": children_cpu_s() - cpu_s_of(slurm) - children_s,
         "neighbours_s": neighbours_s,
+        "slurm_s": slurm_s,
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from scenarios.world import AnsweringGuests
 
+from bench.slurm_apart import SlurmApart
 from rmsplugin.adapters.platform.base import KernelImage, VMSpec
 from rmsplugin.adapters.rms.base import RmsNode, RmsPartition
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
@@ -59,6 +60,7 @@ class Counted:
         self.adapter = adapter
         self.calls: Counter[str] = Counter()
         self.cpu_s = 0.0
+        self.is_product = False  # it is the product's own: its CPU seconds are the engine's
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +73,7 @@ class Counted:
             finally:
                 with self._lock:
                     self.calls[name] += 1
-                    self.cpu_s += time.thread_time() - began
+                    self.cpu_s += 0.0 if self.is_product else time.thread_time() - began
 
         return call if callable(method) else method
 
@@ -103,8 +105,26 @@ class CountingLedger(Ledger):
 class LargeSite:
     """``nodes`` full of ``running`` VMs, most of them vjobs of their own, and so many ``waiting`` vjobs of one VM."""
 
-    def __init__(self, directory: Path, nodes: int, running: int, waiting: int, group_hosts: int | None = None) -> None:
-        """``group_hosts``: hosts of each group; None: as the engine groups them by itself."""
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        running: int,
+        waiting: int,
+        group_hosts: int | None = None,
+        *,
+        apart: bool = False,
+    ) -> None:
+        """Fill it.
+
+        Args:
+            directory: of the socket and the ledger.
+            nodes: how many there are.
+            running: VMs that run.
+            waiting: vjobs of one VM that wait.
+            group_hosts: hosts of each group; None: as the engine groups them by itself.
+            apart: Slurm is a process of its own, whose texts the engine reads as at a site.
+        """
         self.socket = str(directory / "engine.sock")
         self.settings = _settings(self.socket, nodes, group_hosts)
         cpus = running // nodes
@@ -132,6 +152,10 @@ class LargeSite:
             root_public_key="ssh-ed25519 AAAA",
         )
         self._fill(cpus, running, waiting)
+        self.slurm_apart = SlurmApart(self._slurm) if apart else None
+        if self.slurm_apart is not None:
+            self.rms.adapter = self.slurm_apart.adapter()
+            self.rms.is_product = True
         self.proposes = WithoutSolver(Proposers(_LIMITS, most_processes(self.settings)))
         self.executor = Executor(self.context, workers=self.settings.engine.workers, on_end=self._ended)
         self.memory_care = MemoryCare(self.context)
@@ -228,9 +252,16 @@ class LargeSite:
         for vjob, _ in zip(running, range(count), strict=False):
             # Its wrapper has said so before: a script whose wrapper lives may still be about to end.
             self.ledger.update_vjob(vjob.job_id, finished=True, finished_at=time.time())
-            self._slurm.finish(vjob.job_id)
+            self._act("finish", vjob.job_id)
         for _ in range(count):
-            self._submit(float(int(time.time())), 1)
+            self._act("submit", _script(1), cpus=1, memory_mib=1, time_limit_s=86400.0, **_USER)
+
+    def _act(self, method: str, *words: Any, **more: Any) -> None:
+        """Something happens in Slurm that is not the engine's doing."""
+        if self.slurm_apart is not None:
+            self.slurm_apart.act(method, *words, **more)
+        else:
+            getattr(self._slurm, method)(*words, **more)
 
     def settle(self) -> None:
         """Wait until all that was begun has ended."""
@@ -252,6 +283,8 @@ class LargeSite:
         for pool in self.executor.pools:
             pool.shutdown(wait=True, cancel_futures=True)
         self.ledger.close()
+        if self.slurm_apart is not None:
+            self.slurm_apart.close()
 
 
 def _script(vms: int) -> str:
