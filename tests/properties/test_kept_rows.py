@@ -109,8 +109,15 @@ class UndoneError(Exception):
 def check(ledger: Ledger) -> None:
     """Compare all that is kept with what the database has."""
     vjobs = ledger._read("select * from vjobs where state != 'terminated' order by submitted, job_id", ())
-    assert ledger.vjobs() == [records.read_vjob(each) for each in vjobs]
     vms = [records.read_vm(each) for each in ledger._read("select * from vms order by job_id, idx", ())]
+    for each in vjobs:  # before all are read anew
+        assert ledger.vjob(each["job_id"]) == ledger.find_vjob(each["display_id"]) == records.read_vjob(each)
+    for job_id in range(1, _JOBS + 3):
+        assert ledger.vms(job_id) == [each for each in vms if each.job_id == job_id]
+    among = ledger.vms_among(range(_JOBS, 0, -3))
+    assert [*among] == sorted({each.job_id for each in vms} & {*range(_JOBS, 0, -3)})
+    assert all(several == [each for each in vms if each.job_id == job_id] for job_id, several in among.items())
+    assert ledger.vjobs() == [records.read_vjob(each) for each in vjobs]
     assert ledger.vms() == vms
     live = {each["job_id"] for each in vjobs if VJobState(each["state"]).is_live}
     alive = [each for each in vms if each.job_id in live]
@@ -207,3 +214,15 @@ def test_addresses_of_vms_that_have_gone_are_free(count: int) -> None:
         for job_id in (1, 2):
             ledger.set_vms(job_id, [])
         check(ledger)
+
+
+def test_a_display_id_is_of_who_has_it_now() -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        ledger.add_vjob(replace(row(7, 0.0), display_id="5_1"))
+        assert (len(ledger.vjobs()), ledger.find_vjob("5_1").job_id) == (1, 7)
+        ledger.transition(7, VJobState.TERMINATED, "")
+        ledger.renew_vjob(replace(row(7, 0.0), display_id="6_1"))
+        assert len(ledger.vjobs()) == 1
+        assert ledger.find_vjob("6_1").job_id == 7
+        with pytest.raises(RmspluginError):
+            ledger.find_vjob("5_1")

@@ -49,6 +49,19 @@ class Kept(Generic[T]):
             self._ahead.update((job_id, read.get(job_id)) for job_id in part)
             self._stale -= part
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all rows have been read once."""
+        return self._found is not None
+
+    def of(self, job_id: int) -> T | None:
+        """What the table has of one job; None: nothing. ``is_read``, and no transaction is open."""
+        assert self._found is not None, "nothing is kept yet"
+        if job_id in self._stale:
+            self._ahead[job_id] = self._read([job_id]).get(job_id)
+            self._stale.discard(job_id)
+        return self._ahead[job_id] if job_id in self._ahead else self._found.get(job_id)
+
     def all(self, unfinished: Collection[int] = ()) -> Found[T]:
         """The rows as they are now; the same object as before if nothing has changed.
 

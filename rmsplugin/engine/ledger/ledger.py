@@ -55,6 +55,8 @@ _SELECT = "select * from vjobs"
 _CHUNK = 500
 #: The most answers that are remembered, and the most rows of each.
 _ANSWERS, _ROWS = 4096, 100
+#: So many display ids are remembered with the job ids of their vjobs.
+_NAMES = 100_000
 
 
 class _Reader(threading.local):
@@ -89,6 +91,7 @@ class Ledger:
         self._vms_of = Kept(self._read_vms_of, lambda job_id, vms: job_id)
         #: The VMs of all vjobs that may have VMs or saved states, and the addresses of all.
         self._live = Live()
+        self._job_ids: dict[str, int] = {}  # of vjobs that were found by their display ids
         #: The answers since the last change, by question: a cycle asks the same many times.
         self._answers: dict[Hashable, Any] = {}
         self._answers_of = -1  # the number of changes that had been made then
@@ -231,6 +234,8 @@ class Ledger:
 
     def vjob(self, job_id: int) -> VJobRow:
         """One vjob. Raises NotFoundError."""
+        if kept := self._kept_of(self._current, job_id):
+            return kept[0]
         sql = f"{_SELECT} where job_id = ?"
         found = self._answer(("vjob", job_id), lambda: [*map(records.read_vjob, self._read(sql, (job_id,)))])
         if not found:
@@ -239,12 +244,33 @@ class Ledger:
 
     def find_vjob(self, display_id: str) -> VJobRow:
         """One vjob by its display id, ``12`` or ``12_3``. Raises NotFoundError."""
+        known = self._kept_of(self._current, self._job_ids.get(display_id, 0))
+        if known and known[0].display_id == display_id:
+            return known[0]
         rows = self._rows("select * from vjobs where display_id = ?", [display_id])
         if not rows and display_id.isdecimal():
             return self.vjob(int(display_id))
         if not rows:
             raise NotFoundError(f"no vjob {display_id}")
+        self._remember(display_id, rows[0]["job_id"])
         return records.read_vjob(rows[0])
+
+    def _kept_of(self, kept: Kept[T], job_id: int) -> list[T] | None:
+        """What is kept of one job, if anything; None: the database has to be asked, as in an open transaction.
+
+        A question to it is several turns among the threads that compute; a request has a dozen questions.
+        """
+        with self._lock:
+            if self._depth or not kept.is_read:
+                return None
+            with available():
+                found = kept.of(job_id)
+        return [] if found is None else [found]
+
+    def _remember(self, display_id: str, job_id: int) -> None:
+        if len(self._job_ids) >= _NAMES:
+            self._job_ids = {}
+        self._job_ids[display_id] = job_id
 
     def named(self, name: JobName) -> list[VJobRow]:
         """The vjob with this name, or the known elements of the job array that it names; also ended ones.
@@ -409,6 +435,8 @@ class Ledger:
         """VMs of one vjob, or of all vjobs, by job and index."""
         if job_id is None:
             return [vm for vms in self.vms_by_job().values() for vm in vms]
+        if (kept := self._kept_of(self._vms_of, job_id)) is not None:
+            return [vm for vms in kept for vm in vms]
         return list(self._answer(("vms", job_id), lambda: self._read_vms_of([job_id]).get(job_id, [])))
 
     def vms_by_job(self) -> Mapping[int, list[VMRow]]:
@@ -435,14 +463,8 @@ class Ledger:
 
     def vms_among(self, job_ids: Iterable[int]) -> dict[int, list[VMRow]]:
         """The VMs of the named jobs, by job id."""
-        found: list[VMRow] = []
-        wanted = list(job_ids)
-        for start in range(0, len(wanted), _CHUNK):
-            chunk = wanted[start : start + _CHUNK]
-            marks = ",".join("?" * len(chunk))
-            for row in self._rows(f"select * from vms where job_id in ({marks}) order by job_id, idx", chunk):
-                found.append(records.read_vm(row))
-        return by_job(found)
+        found = ((job_id, self.vms(job_id)) for job_id in sorted({*job_ids}))
+        return {job_id: vms for job_id, vms in found if vms}
 
     def live_vms(self) -> list[VMRow]:
         """VMs of all vjobs that may have VMs or saved states, by job and index."""
