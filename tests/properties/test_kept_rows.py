@@ -17,7 +17,7 @@ from rmsplugin.engine.ledger import records
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.ledger.samples import Sample
-from rmsplugin.errors import RmspluginError
+from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
@@ -50,6 +50,10 @@ def renew(ledger: Ledger, job_id: int, number: int) -> None:
 
 def tell(ledger: Ledger, job_id: int, number: int) -> None:
     ledger.update_vjob(job_id, reason=f"reason {number}")
+
+
+def tell_reasons(ledger: Ledger, job_id: int, number: int) -> None:
+    ledger.tell_reasons({job_id: f"told {number}", 1: f"told {number}"})
 
 
 def move(ledger: Ledger, job_id: int, number: int) -> None:
@@ -94,8 +98,23 @@ def prune(ledger: Ledger, job_id: int, number: int) -> None:
 
 ACTS: dict[str, Callable[[Ledger, int, int], None]] = {
     each.__name__: each
-    for each in (add, renew, tell, move, place, phase, change_vm, touch, sample, forget, prune, read_ahead)
+    for each in (
+        add,
+        renew,
+        tell,
+        tell_reasons,
+        move,
+        place,
+        phase,
+        change_vm,
+        touch,
+        sample,
+        forget,
+        prune,
+        read_ahead,
+    )
 }
+ACTS["read_ahead"] = read_ahead
 
 acts = st.tuples(st.sampled_from(sorted(ACTS)), st.integers(1, _JOBS + 2), st.integers(0, 20))
 #: Acts that are one transaction; whether all is asked after each of them, and after it; and whether it is undone.
@@ -226,3 +245,14 @@ def test_a_display_id_is_of_who_has_it_now() -> None:
         assert ledger.find_vjob("6_1").job_id == 7
         with pytest.raises(RmspluginError):
             ledger.find_vjob("5_1")
+
+
+def test_reasons_are_told_all_or_none() -> None:
+    with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
+        for job_id in (1, 2):
+            ledger.add_vjob(row(job_id, 0.0))
+        ledger.tell_reasons({1: "one", 2: "two"})
+        assert [vjob.reason for vjob in ledger.vjobs()] == ["one", "two"]
+        with pytest.raises(NotFoundError):
+            ledger.tell_reasons({1: "another one", 3: "three"})
+        assert [vjob.reason for vjob in ledger.vjobs()] == ["one", "two"]

@@ -78,9 +78,7 @@ class Telling:
     def _record(self, reasons: Mapping[int, str]) -> None:
         """Record why vjobs wait, by job id, in one transaction."""
         if reasons:
-            with self._ledger.transaction():
-                for job_id, reason in reasons.items():
-                    self._ledger.update_vjob(job_id, reason=reason)
+            self._ledger.tell_reasons(reasons)
             self._ledger.read_ahead()
 
 

@@ -419,6 +419,15 @@ class Ledger:
             update(db, "vjobs", {"job_id": job_id}, changes)
             self._changed.add(("vjob", job_id))
 
+    def tell_reasons(self, reasons: Mapping[int, str]) -> None:
+        """Record the reason of each of these vjobs, by job id, in one transaction. Raises NotFoundError."""
+        with self._write() as db:
+            told = ((reason, job_id) for job_id, reason in reasons.items())
+            changed = db.conn.executemany("update vjobs set reason = ? where job_id = ?", told).rowcount
+            if reasons and changed != len(reasons):
+                raise NotFoundError(f"the ledger knows {changed} of {len(reasons)} vjobs that were to be told a reason")
+            self._changed.update(("vjob", job_id) for job_id in reasons)
+
     # -- VMs -----------------------------------------------------------------------------------------------------
 
     def set_vms(self, job_id: int, vms: Iterable[VMRow]) -> None:
