@@ -251,8 +251,11 @@ def test_reasons_are_told_all_or_none() -> None:
     with in_memory() as directory, closing(Ledger(laid_down(directory / "ledger.sqlite"))) as ledger:
         for job_id in (1, 2):
             ledger.add_vjob(row(job_id, 0.0))
+        check(ledger)
+        ledger.update_vjob(2, priority=7)
         ledger.tell_reasons({1: "one", 2: "two"})
-        assert [vjob.reason for vjob in ledger.vjobs()] == ["one", "two"]
+        check(ledger)
+        assert [(vjob.reason, vjob.priority) for vjob in ledger.vjobs()] == [("one", 0), ("two", 7)]
         with pytest.raises(NotFoundError):
             ledger.tell_reasons({1: "another one", 3: "three"})
         assert [vjob.reason for vjob in ledger.vjobs()] == ["one", "two"]

@@ -62,6 +62,11 @@ class Kept(Generic[T]):
             self._stale.discard(job_id)
         return self._ahead[job_id] if job_id in self._ahead else self._found.get(job_id)
 
+    def put(self, rows: Mapping[int, T]) -> None:
+        """Keep these rows of jobs, which the table is known to have: they need not be read. ``is_read``."""
+        self._ahead.update(rows)
+        self._stale -= rows.keys()
+
     def all(self, unfinished: Collection[int] = ()) -> Found[T]:
         """The rows as they are now; the same object as before if nothing has changed.
 

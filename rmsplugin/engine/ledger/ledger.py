@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -421,6 +422,14 @@ class Ledger:
 
     def tell_reasons(self, reasons: Mapping[int, str]) -> None:
         """Record the reason of each of these vjobs, by job id, in one transaction. Raises NotFoundError."""
+        with self._lock:
+            before = {job_id: self._kept_of(self._current, job_id) for job_id in reasons}
+            self._write_reasons(reasons)
+            # Thousands may change at once: none of them has to be read again. In a transaction none was kept before.
+            told = {job_id: replace(kept[0], reason=reasons[job_id]) for job_id, kept in before.items() if kept}
+            self._current.put(told)
+
+    def _write_reasons(self, reasons: Mapping[int, str]) -> None:
         with self._write() as db:
             told = ((reason, job_id) for job_id, reason in reasons.items())
             changed = db.conn.executemany("update vjobs set reason = ? where job_id = ?", told).rowcount
