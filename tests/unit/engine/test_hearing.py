@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,21 @@ def test_doors_that_serve_are_heard_and_others_named(monkeypatch: pytest.MonkeyP
     assert "No such file" in heard(str(tmp_path / "engine.sock"))
 
 
+def test_a_socket_that_takes_connections_and_says_nothing_serves_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ears, "TEST_LATE_S", 0.2)
+    path = str(tmp_path / "engine.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        found: list[str] = []
+        asking = threading.Thread(target=lambda: found.append(heard(path)), daemon=True)
+        asking.start()
+        asking.join(PATIENCE_S)
+        assert found == [f"nobody is served at {path}: timed out"]
+
+
 @pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
 def test_a_munged_that_stands_still_or_is_gone_makes_deaf_and_one_that_goes_on_does_not() -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -155,8 +171,10 @@ def test_a_munged_that_stands_still_or_is_gone_makes_deaf_and_one_that_goes_on_d
             os.kill(daemon.pid, signal.SIGSTOP)
             testing = threading.Thread(target=own.test_hearing)
             testing.start()
+            deadline = time.monotonic() + PATIENCE_S
             while hearing._test_began is None:
-                testing.join(0.01)
+                assert testing.is_alive() and time.monotonic() < deadline, "munged is not asked"
+                time.sleep(0.01)
             clock[0] += TEST_LATE_S + 1
             assert hearing.deaf_until(clock[0]) == clock[0], "nothing has failed yet, and it is deaf all the same"
             os.kill(daemon.pid, signal.SIGCONT)
