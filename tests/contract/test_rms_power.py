@@ -153,6 +153,19 @@ def test_a_node_that_does_not_boot_is_down_until_it_is_repaired(world: World) ->
         assert node.power is NodePower.OFF
 
 
+@pytest.mark.usefixtures("on_again")
+def test_a_room_on_a_node_that_does_not_boot_ends(world: World) -> None:
+    powered_down(world)
+    room = world.room(NODE)
+    resumed(world)
+    limit_s = world.rms.snapshot().power_saving.resume_timeout_s
+    assert world.wait_for(room, JobState.ENDED, seconds=limit_s + 60).detail == "NODE_FAIL"
+    # Slurm does not always show it as down: its slurmd, which ran on here, was heard when the job was ended.
+    assert until(world, NodePower.OFF).up is False
+    world.rms.repair_node(NODE)
+    assert "DOWN" not in seen(world).flags
+
+
 def test_a_repair_undoes_nothing_of_an_admin(world: World) -> None:
     world.rms.repair_node(NODE)
     assert seen(world).state == "IDLE"

@@ -71,6 +71,7 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
     from rmsplugin.cli.check.host import judge_host
     from rmsplugin.cli.check.memory import judge_bound, observing
     from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
+    from rmsplugin.cli.check.power import check_power
     from rmsplugin.cli.check.slurm import judge_slurm
     from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
     from rmsplugin.settings import settings_path
@@ -83,6 +84,8 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
         host = probe.probe_host(settings, settings_path(arguments.config))
         hosts = slurm.vm_hosts(settings)
         found = [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
+        show("BMCs")
+        found += check_power(settings, slurm, hosts)
         show("the other controllers")
         cluster = probe_cluster(settings)
         found += [] if cluster is None else judge_cluster(cluster)

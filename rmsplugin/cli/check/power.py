@@ -1,0 +1,104 @@
+"""Rules for power: the BMCs that the settings name, and the lines of slurm.conf without which no node comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from rmsplugin.adapters.power.base import PowerDriver, PowerReading, PowerState
+from rmsplugin.adapters.power.factory import open_power
+from rmsplugin.adapters.rms import slurm_records
+from rmsplugin.cli.check.facts import SlurmFacts, some
+from rmsplugin.errors import RmspluginError
+from rmsplugin.finding import Finding, error, ok, warning
+from rmsplugin.settings import Settings
+
+_AT_ONCE = 32
+_EXAMPLE = "SuspendProgram=/etc/rmsplugin/hooks/suspend_program and ResumeProgram=/etc/rmsplugin/hooks/resume_program"
+
+#: What each BMC said, or why it said nothing, by node.
+Readings = Mapping[str, PowerReading | str]
+
+
+def check_power(settings: Settings, facts: SlurmFacts, hosts: Collection[str]) -> list[Finding]:
+    """Ask the BMC of each VM host once, and judge what they say; nothing where the settings name no BMC."""
+    if not settings.power.driver:
+        return []
+    try:
+        driver = open_power(settings.power)
+    except RmspluginError as fault:
+        return [error("power", str(fault), "install it, or use other drivers")]
+    readings = probe_power(driver, hosts)
+    return [*judge_slurms_power(settings, facts), *judge_power(facts, readings, len(hosts))]
+
+
+def probe_power(driver: PowerDriver, hosts: Collection[str]) -> Readings:
+    """Ask each BMC once, many at a time; each question has the bound of its driver."""
+
+    def asked(node: str) -> PowerReading | str:
+        try:
+            return driver.reading(node)
+        except RmspluginError as fault:
+            return str(fault)
+
+    nodes = [node for node in hosts if driver.drives(node)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return dict(zip(nodes, pool.map(asked, nodes), strict=True))
+
+
+def judge_power(facts: SlurmFacts, readings: Readings, hosts: int) -> Iterator[Finding]:
+    """Judge what the BMCs said of ``hosts`` VM hosts."""
+    fine = []
+    for node, reading in readings.items():
+        fault = _fault(facts, node, reading)
+        if fault is None:
+            fine.append(node)
+        else:
+            yield fault
+    if fine:
+        yield ok("power", f"BMCs of {len(fine)} of {hosts} VM hosts answer: {some(fine)}")
+
+
+def _fault(facts: SlurmFacts, node: str, reading: PowerReading | str) -> Finding | None:
+    subject = f"power of {node}"
+    if isinstance(reading, str):
+        return error(subject, reading, "see [power.driver.NAME] in docs/settings.md")
+    if reading.state is PowerState.UNKNOWN:
+        return warning(
+            subject,
+            "the BMC says neither on nor off",
+            "ask again; if it stays so, see says_on and says_off in docs/settings.md",
+        )
+    found = slurm_records.node(node, 0, 0, facts.nodes.get(node, {}).get("State", "UNKNOWN"))
+    if reading.state is PowerState.OFF and found.up:
+        return error(
+            subject,
+            f"the BMC says off, but Slurm has the node as {found.state}: it is the BMC of another node",
+            "mend address or addresses of [power.driver.NAME]",
+        )
+    return None
+
+
+def judge_slurms_power(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
+    """Judge the lines of slurm.conf for power saving."""
+    if facts.unreachable:
+        return
+    saving = slurm_records.power_saving(facts.config)
+    if not saving.enabled:
+        yield warning("power saving", "slurm.conf has no SuspendProgram and ResumeProgram", f"{_EXAMPLE} in slurm.conf")
+        return
+    slowest_s = max(driver.shutdown_s for driver in settings.power.driver.values())
+    if saving.suspend_timeout_s <= slowest_s:
+        yield warning(
+            "power saving",
+            f"SuspendTimeout is {saving.suspend_timeout_s} s, but a node may take {slowest_s:.0f} s to shut down: "
+            "Slurm would want it back too early",
+            f"SuspendTimeout={round(slowest_s) + 60} in slurm.conf",
+        )
+    for name in settings.hosts_partitions:
+        if facts.partitions.get(name, {}).get("SuspendTime", "INFINITE") == "INFINITE":
+            yield warning(
+                "power saving",
+                f"partition {name} has no SuspendTime: Slurm powers none of its nodes down or up",
+                f"SuspendTime=30000000 in the line PartitionName={name}",
+            )
