@@ -73,6 +73,10 @@ class ForbiddenError(RefusedError):
     """The caller may not do this."""
 
 
+class WrongOrderError(RmspluginError):
+    """A command orders what cannot be, as its words are; nothing was done."""
+
+
 class NoSpaceError(RmspluginError):
     """A store has no room for a state file."""
 

@@ -821,17 +821,19 @@ class DecisionsAnswer(TypedDict):
 
 
 class Handover(TypedDict):
-    """The lead passes to another engine.
+    """The lead passes to another engine, or a group to another manager.
 
     Attributes:
-        to: the host of the engine that leads next.
+        to: the host of the engine that leads next, or of the manager; empty: the leader of the managers chooses.
         url: its address; empty: engine.url does not tell.
         version: its release.
+        group: of a manager: the group.
     """
 
     to: str
     url: str
     version: str
+    group: NotRequired[str]
 
 
 class Standby(TypedDict):
@@ -873,6 +875,8 @@ class GroupLead(TypedDict):
         epoch: the number of its engine's turn; null: it does not answer.
         leads_since: when its engine began to lead; null: it does not answer.
         problem: why it does not answer: if it has ended, how, and the last sentence that it said; empty: it answers.
+        kept_on: the host where it is to be by an operator's word, until that manager is gone; empty: nobody said so.
+        kept_by: that operator.
     """
 
     name: str
@@ -882,6 +886,8 @@ class GroupLead(TypedDict):
     epoch: int | None
     leads_since: float | None
     problem: str
+    kept_on: str
+    kept_by: str
 
 
 class Status(TypedDict):

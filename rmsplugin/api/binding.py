@@ -334,9 +334,14 @@ class Engine:
         """End the pause."""
         return cast("answers.PauseAnswer", self._post("/v1/unpause", {}))
 
-    def handover(self, *, to: str = "") -> answers.Handover:
-        """Have an engine that stands by lead, that on the host ``to`` or any. The answer comes before it does."""
-        return cast("answers.Handover", self._post("/v1/handover", {"to": to}, _MAKE_WAY_S))
+    def handover(self, *, to: str = "", group: str = "") -> answers.Handover:
+        """Have an engine that stands by lead, that on the host ``to`` or any. The answer comes before it does.
+
+        With managers: have ``group`` go to the manager on the host ``to``, or to another one; ``any``: the leader of
+        the managers chooses, as if nobody had said where it is to be.
+        """
+        body = {"to": to, "group": group} if group else {"to": to}
+        return cast("answers.Handover", self._post("/v1/handover", body, _MAKE_WAY_S))
 
     def confirm(self, vjobs: Sequence[str]) -> list[str]:
         """What is held back about these vjobs is true. Returns the vjobs on which the next cycle acts."""

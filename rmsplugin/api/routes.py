@@ -134,6 +134,7 @@ _INDEX = "(0|[1-9][0-9]{0,9})"
 _RANGE = f"{_INDEX}(-{_INDEX})?"
 JOB_NAME: Schema = {**_text(rf"{_JOB}(_(\[{_RANGE}(,{_RANGE})*\]|{_RANGE}))?", "12"), "maxLength": 4096}
 NUMBER = _text("[1-9][0-9]{0,14}", "7")
+GROUP = _text("[A-Za-z0-9_.+-]{1,64}", "vmhosts")
 HOST = _text("[A-Za-z0-9][A-Za-z0-9._-]{0,252}", "n1")
 VM_NAME = _text("vjob[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,5})", "vjob12-0")
 SENTENCE: Schema = {"type": "string", "maxLength": 1000, "pattern": "^[^\\x00-\\x1f\\x7f]*$", "examples": [""]}
@@ -372,8 +373,14 @@ ROUTES: tuple[Route, ...] = (
         "/v1/handover",
         answers.Handover,
         "Have an engine that stands by lead. What is under way is finished first, for engine.stop_wait_s at most. "
-        "Refused where none stands by. The answer comes before the lead passes: ask the status of the next one.",
-        body=(Key("to", _or_nothing(HOST), "the host of the engine that is to lead; else any that can"),),
+        "Refused where none stands by. The answer comes before the lead passes: ask the status of the next one. With "
+        "managers: have a group go to another manager, and stay there until that one is gone.",
+        body=(
+            Key(
+                "to", _or_nothing(HOST), "the host of the engine that is to lead, or of the manager; else any that can"
+            ),
+            Key("group", _or_nothing(GROUP), "with managers: the group; `any` as `to` has the leader choose again"),
+        ),
     ),
     _order(
         "confirm",

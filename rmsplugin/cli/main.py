@@ -22,9 +22,13 @@ from rmsplugin.errors import (
     RmspluginError,
     SettingsError,
     WorkloadError,
+    WrongOrderError,
 )
 
-_WRONG_INPUT = (SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError)
+_WRONG_INPUT = (
+    *(SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError),
+    WrongOrderError,
+)
 
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
@@ -35,6 +39,7 @@ _MODULES = {
     "pack": "plan.pack_command",
     "simulate": "simulate.command",
     "report": "report.command",
+    "energy": "report.energy",
     "compare": "compare",
     "check": "check.command",
     "engine": "engine",

@@ -1,23 +1,30 @@
 """Manager assignment: which manager runs the cycle of each group of hosts. Groups stay where they are, if they can.
 
-Pure: the leader calls it when a manager or a group comes or goes.
+Pure: the leader calls it when a manager or a group comes or goes, or when an operator has said where a group is to be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 
-def assign_groups(sizes: Mapping[str, int], managers: Iterable[str], owners: Mapping[str, str]) -> dict[str, str]:
+def assign_groups(
+    sizes: Mapping[str, int],
+    managers: Iterable[str],
+    owners: Mapping[str, str],
+    kept: Mapping[str, str] | None = None,
+) -> dict[str, str]:
     """Give each group to a manager, so that no single group's move would make loads more even.
 
-    A group moves only if its manager is gone, or if the move makes loads more even. So groups of one size are as even
-    as can be: the numbers of two managers differ by one at most.
+    A group moves only if its manager is gone, if it is kept at another one, or if the move makes loads more even. So
+    groups of one size are as even as can be: the numbers of two managers differ by one at most. Groups that are kept
+    do not move for evenness; the others make up for them as far as they can.
 
     Args:
         sizes: by group, its load, such as the number of its hosts; at least 1.
         managers: those that are there.
         owners: by group, the manager that has it now; groups and managers that are gone may be among them.
+        kept: by group, the manager that an operator wants to have it; one that is gone counts for nothing.
 
     Returns:
         By group, its manager. Empty if there is none.
@@ -25,14 +32,15 @@ def assign_groups(sizes: Mapping[str, int], managers: Iterable[str], owners: Map
     present = sorted(set(managers))
     if not present:
         return {}
-    found = {group: owner for group, owner in owners.items() if group in sizes and owner in present}
+    fixed = {group: manager for group, manager in (kept or {}).items() if group in sizes and manager in present}
+    found = {group: owner for group, owner in owners.items() if group in sizes and owner in present} | fixed
     loads = dict.fromkeys(present, 0)
     for group, owner in found.items():
         loads[owner] += sizes[group]
     for group in sorted(sizes.keys() - found.keys(), key=lambda group: (-sizes[group], group)):
         found[group] = min(present, key=lambda manager: (loads[manager], manager))
         loads[found[group]] += sizes[group]
-    while move := _best_move(sizes, found, loads):
+    while move := _best_move(sizes, found, loads, fixed.keys()):
         group, target = move
         loads[found[group]] -= sizes[group]
         loads[target] += sizes[group]
@@ -40,17 +48,21 @@ def assign_groups(sizes: Mapping[str, int], managers: Iterable[str], owners: Map
     return found
 
 
-def _best_move(sizes: Mapping[str, int], found: Mapping[str, str], loads: Mapping[str, int]) -> tuple[str, str] | None:
+def _best_move(
+    sizes: Mapping[str, int], found: Mapping[str, str], loads: Mapping[str, int], fixed: Collection[str]
+) -> tuple[str, str] | None:
     """The move after which the larger of the two loads is the least, of the most loaded managers' moves; None if none.
 
     A move makes loads more even if the gap between both is larger than the group: then the sum of their squares falls,
-    and so moves come to an end.
+    and so moves come to an end. The groups ``fixed`` do not move.
     """
     lightest = min(loads, key=lambda manager: (loads[manager], manager))
     best: tuple[int, str] | None = None
     for group, owner in found.items():
         gap = loads[owner] - loads[lightest]
-        if gap > sizes[group] and (best is None or (-_gain(gap, sizes[group]), group) < best):
+        if group in fixed or gap <= sizes[group]:
+            continue
+        if best is None or (-_gain(gap, sizes[group]), group) < best:
             best = (-_gain(gap, sizes[group]), group)
     return (best[1], lightest) if best else None
 

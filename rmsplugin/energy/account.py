@@ -7,13 +7,11 @@ again in time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 
+from rmsplugin.energy.meter import Energy, Meter, switch_off
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
-
-_J_A_KWH = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,46 +31,6 @@ class Span:
     begin_s: float
     end_s: float
     cpus: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Energy:
-    """Kilowatt-hours of one schedule, with cost and CO2 as far as they are known."""
-
-    kwh: float
-    cost: float | None
-    co2_kg: float | None
-
-
-class _Meter:
-    """Adds up watts over time, within the schedule: joules, and those times the price, and the grams of CO2."""
-
-    def __init__(self, parameters: EnergyParameters, begin_s: float, end_s: float, midnight_s: float) -> None:
-        self._dailies = (parameters.price, parameters.co2)
-        self.begin_s, self.end_s, self._midnight_s = begin_s, end_s, midnight_s
-        self._joules = 0.0
-        self._weighed = [0.0, 0.0]
-
-    def copy(self) -> _Meter:
-        other = copy(self)
-        other._weighed = list(self._weighed)
-        return other
-
-    def add(self, watts: float, begin_s: float, end_s: float) -> None:
-        begin_s, end_s = max(begin_s, self.begin_s), min(end_s, self.end_s)
-        if end_s <= begin_s:
-            return
-        joules = watts * (end_s - begin_s)
-        self._joules += joules
-        for place, daily in enumerate(self._dailies):
-            if daily is not None:
-                self._weighed[place] += joules * daily.mean(begin_s - self._midnight_s, end_s - self._midnight_s)
-
-    def read(self) -> Energy:
-        cost, grams = (
-            None if daily is None else sums / _J_A_KWH for daily, sums in zip(self._dailies, self._weighed, strict=True)
-        )
-        return Energy(self._joules / _J_A_KWH, cost, None if grams is None else grams / 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +62,7 @@ def account(
         end_s: of the schedule.
         midnight_s: a time that is a midnight, for the tariff.
     """
-    on = _Meter(parameters, begin_s, end_s, midnight_s)
+    on = Meter(parameters, begin_s, end_s, midnight_s)
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in parameters.classes}
     for span in spans:
         used[span.node].append((span.begin_s, span.end_s))
@@ -115,30 +73,21 @@ def account(
         on.add(power.idle_w, begin_s, end_s)
     switched, oracle = on.copy(), on.copy()
     for each in off_times:
-        _off(switched, parameters.classes[each.node], each.begin_s, each.on_s)
+        switch_off(switched, parameters.classes[each.node], each.begin_s, each.on_s)
     for name, power in parameters.classes.items():
         for idle_from_s, idle_to_s in _gaps(used[name], begin_s, end_s):
             _off_by_oracle(oracle, power, idle_from_s, idle_to_s)
     return Account(switched.read(), on.read(), oracle.read())
 
 
-def _off(meter: _Meter, power: PowerClass, begin_s: float, on_s: float | None) -> None:
-    """Count a node that is off, in place of an idle one."""
-    end_s = meter.end_s if on_s is None else on_s
-    meter.add(power.transition_w - power.idle_w, begin_s, begin_s + power.off_s)
-    meter.add(power.off_w - power.idle_w, begin_s + power.off_s, end_s)
-    if on_s is not None:
-        meter.add(power.transition_w - power.idle_w, on_s, on_s + power.on_s)
-
-
-def _off_by_oracle(meter: _Meter, power: PowerClass, begin_s: float, end_s: float) -> None:
+def _off_by_oracle(meter: Meter, power: PowerClass, begin_s: float, end_s: float) -> None:
     """Count a node as off for an idle period if that saves energy; at the end of all it need not come on again."""
     comes_on = end_s < meter.end_s
     rest_s = end_s - begin_s - power.off_s - (power.on_s if comes_on else 0.0)
     in_transition_s = end_s - begin_s - rest_s
     saved_j = rest_s * (power.idle_w - power.off_w) - in_transition_s * (power.transition_w - power.idle_w)
     if rest_s >= 0 and saved_j > 0:
-        _off(meter, power, begin_s, end_s - power.on_s if comes_on else None)
+        switch_off(meter, power, begin_s, end_s - power.on_s if comes_on else None)
 
 
 def _gaps(used: list[tuple[float, float]], begin_s: float, end_s: float) -> Iterable[tuple[float, float]]:

@@ -25,6 +25,7 @@ from rmsplugin.errors import (
     UnavailableError,
 )
 from rmsplugin.manager import merging
+from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
 from rmsplugin.manager.numbers import Numbers
 from rmsplugin.manager.placed import Placed
@@ -69,6 +70,8 @@ class Entry:
         engine_uids: Iterable[int],
         own_status: Callable[[Mapping[str, Reply], Mapping[str, RmspluginError]], Reply],
         names: HostNames | None = None,
+        *,
+        handover: GroupHandover,
     ) -> None:
         """Answer nobody yet.
 
@@ -79,7 +82,9 @@ class Entry:
             engine_uids: of root, and of the engine's user.
             own_status: what the manager says itself, given what engines have answered.
             names: addresses of hosts.
+            handover: takes orders about whole groups.
         """
+        self._handover = handover
         self._settings, self._placed, self._hands = settings, placed, hands
         self._engine_uids, self._own_status = frozenset(engine_uids), own_status
         self._names = names or HostNames()
@@ -356,9 +361,7 @@ class Entry:
             self._document = self._document or dict(await asyncio.to_thread(openapi.document))
             return self._document
         if route.name == "handover":
-            raise RefusedError(
-                "with managers, each group has a lead of its own: stop the manager on a host, and others get its groups"
-            )
+            return await self._handover.hand_over(asked)
         raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")
 
     # -- parts ---------------------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rmsplugin.client import MAX_MESSAGE_BYTES, EngineClient
+from rmsplugin.adapters.coordination.members import Member
+from rmsplugin.client import LOOK_S, MAX_MESSAGE_BYTES, EngineClient
 from rmsplugin.engine.serve.vouched import ORIGIN, UID
 from rmsplugin.errors import RmspluginError, UnavailableError, UnreachableError
-from rmsplugin.manager.liveness import Liveness, Way
+from rmsplugin.manager.liveness import Liveness, Way, await_first_byte
 from rmsplugin.manager.site import Site
 from rmsplugin.settings import Settings
 
@@ -128,6 +129,20 @@ class Hands:
         connecting = asyncio.open_unix_connection(way) if isinstance(way, str) else asyncio.open_connection(*way)
         asking = _exchange(where, connecting, message, wait_s + _ANSWER_S)
         return await (self._liveness.answer(asking, way, who) if request.method == "GET" else asking)
+
+    async def require_manager(self, member: Member) -> None:
+        """Raise UnreachableError unless this manager, another one or this one itself, serves just now."""
+        if member.name == self._site.name:
+            return
+        if not (url := member.about.get("url")):
+            raise UnreachableError("it has no address (engine.url of its settings does not name it)")
+        way = EngineClient.tcp(url, self._engine_uid, munge_socket=self._munge_socket).address
+        try:
+            await await_first_byte(way, LOOK_S)
+        except TimeoutError:
+            raise UnreachableError("it does not answer: its process stands still, or its host is cut off") from None
+        except OSError as error:
+            raise UnreachableError(f"it cannot be reached: {error.strerror or error}") from None
 
     async def close(self) -> None:
         """Look at nobody any more."""

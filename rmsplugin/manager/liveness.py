@@ -70,7 +70,7 @@ class Liveness:
     async def _looked_at(self, way: Way, bound_s: float) -> bool:
         """Whether it answers in time; one that does not is watched from now on."""
         try:
-            await _await_first_byte(way, bound_s)
+            await await_first_byte(way, bound_s)
         except TimeoutError:
             if way not in self._silent:
                 self._silent[way] = asyncio.get_running_loop().create_task(self._watch(way))
@@ -84,7 +84,7 @@ class Liveness:
             while True:
                 await asyncio.sleep(_SILENT_S)
                 with contextlib.suppress(TimeoutError):
-                    await _await_first_byte(way, LOOK_S)
+                    await await_first_byte(way, LOOK_S)
                     return
         except OSError:
             return
@@ -92,8 +92,8 @@ class Liveness:
             self._silent.pop(way, None)
 
 
-async def _await_first_byte(way: Way, bound_s: float) -> None:
-    """Raises TimeoutError if no byte came in time, OSError if there is no connection."""
+async def await_first_byte(way: Way, bound_s: float) -> None:
+    """Look at a process. Raises TimeoutError if no byte came in time, OSError if there is no connection."""
     async with asyncio.timeout(bound_s):
         connecting = asyncio.open_unix_connection(way) if isinstance(way, str) else asyncio.open_connection(*way)
         reader, writer = await connecting

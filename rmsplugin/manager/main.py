@@ -29,6 +29,7 @@ from rmsplugin.engine.controllers.controllers import LOOK_S
 from rmsplugin.engine.daemon import log_to_stderr, prepare_state_dir
 from rmsplugin.engine.decide.grouping import Grouping
 from rmsplugin.engine.periodic import Periodic
+from rmsplugin.engine.serve.doors import HostNames
 from rmsplugin.engine.serve.front import Front
 from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.engine.serve.turns import Turns
@@ -40,6 +41,7 @@ from rmsplugin.groups.giving import Heard
 from rmsplugin.manager.child import command
 from rmsplugin.manager.children import Children
 from rmsplugin.manager.entry import Entry
+from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Handed, Hands
 from rmsplugin.manager.leader import Leader
 from rmsplugin.manager.placed import Placed
@@ -119,13 +121,16 @@ class Manager:
             lambda group: command(str(config), group, self._watched.told(group), own.name),
             settings.engine.stop_wait_s + _END_S,
         )
-        self._uids = Rights.of_site(settings.engine).engine_uids
+        rights = Rights.of_site(settings.engine)
+        self._uids = rights.engine_uids
         self._engine_uid = max(self._uids)
         self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid, why_ended=self._children.why_ended)
         self._leader = self._make_leader(files)
         status = OwnStatus(said, self._site, self._placed, self._leader, self._children, lambda: self._servers)
         self._turns = Turns("entry")
-        entry = Entry(settings, self._placed, self._hands, self._uids, status.tell)
+        names = HostNames()
+        handover = GroupHandover(self._site, self._hands, rights, names, settings.engine.trusted_hosts)
+        entry = Entry(settings, self._placed, self._hands, self._uids, status.tell, names, handover=handover)
         self._front = Front(settings.engine, self._uids, entry, self._turns, body_max=_BODY_MAX)
         self._periodic = (
             Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),

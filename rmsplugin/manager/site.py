@@ -17,10 +17,12 @@ from rmsplugin.adapters.coordination.members import Member, Members
 from rmsplugin.adapters.coordination.tree import ChangedError
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.decision.manager_assignment import assign_groups
-from rmsplugin.errors import RmspluginError, UnavailableError
+from rmsplugin.errors import NotFoundError, RmspluginError, UnavailableError
 
 log = logging.getLogger(__name__)
 
+#: The most tries to write where an operator wants a group, while others write.
+_TRIES = 5
 #: By name, the hosts of each group.
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -68,6 +70,27 @@ class Site:
         """As the leader, have these groups, and no others, given to managers from the next turn on."""
         self._groups = groups
 
+    def keep_at(self, group: str, manager: str, by: str) -> None:
+        """Write down that an operator, ``by``, wants the group at this manager; empty: at any.
+
+        The leader carries it out. It holds until that manager is gone.
+
+        Raises:
+            NotFoundError: the group is gone.
+            UnavailableError: the ensemble does not answer, or others keep writing; it may be written all the same.
+        """
+        with self._lock:
+            for _ in range(_TRIES):
+                known = self._store.one(group)
+                if known is None:
+                    raise NotFoundError(f"there is no group {group} any more")
+                try:
+                    self._store.write(group, replace(known, kept=manager, kept_by=by))
+                    return
+                except ChangedError:
+                    continue  # the leader has written meanwhile
+        raise UnavailableError(f"what group {group} is given to changes all the time; try again in a moment")
+
     def turn(self) -> None:
         """Be there, campaign, read what there is, and as the leader give groups to managers. Never raises."""
         with self._lock:
@@ -79,8 +102,9 @@ class Site:
             self._members.stay()
             self._campaign()
             self._see_leader()
-            members: Mapping[str, Member] = self._members.all()
+            # Read in this order: a manager that a group is to go to is there before somebody writes so.
             assignments: Mapping[str, Assignment] = self._store.all()
+            members: Mapping[str, Member] = self._members.all()
             if self.lease.held():
                 assignments = self._give(members, assignments)
             self.members, self.assignments, self.problem = members, assignments, ""
@@ -123,7 +147,9 @@ class Site:
         """Give each group to a manager; groups as they are known, as long as nobody says which there are."""
         groups = self._groups if self._groups is not None else {name: each.hosts for name, each in before.items()}
         owners = {name: each.manager for name, each in before.items()}
-        managers = assign_groups({name: max(1, len(hosts)) for name, hosts in groups.items()}, members, owners)
+        kept = {name: each.kept for name, each in before.items() if each.kept in members}
+        sizes = {name: max(1, len(hosts)) for name, hosts in groups.items()}
+        managers = assign_groups(sizes, members, owners, kept)
         found = dict(before)
         for name in sorted(before.keys() - groups.keys()):
             if not self.lease.held():
@@ -133,6 +159,8 @@ class Site:
         for name, hosts in groups.items():
             known = before.get(name, Assignment((), ""))
             wanted = replace(known, hosts=tuple(hosts), manager=managers.get(name, ""))
+            if name not in kept:
+                wanted = replace(wanted, kept="", kept_by="")  # its manager is gone, and with it the operator's word
             if wanted == known:
                 continue
             if not self.lease.held():
@@ -140,7 +168,7 @@ class Site:
             try:
                 found[name] = self._store.write(name, wanted)
             except ChangedError:
-                break  # another leader has written: the next turn reads it
+                break  # another leader, or an operator, has written: the next turn reads it
             if wanted.manager != known.manager:
                 log.info("group %s is given to %s", name, wanted.manager or "nobody: there is no manager")
         return found

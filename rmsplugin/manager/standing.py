@@ -62,6 +62,7 @@ class OwnStatus:
     def _group(self, name: str, reply: Reply | None, error: RmspluginError | None) -> Reply:
         assignment = self._site.assignments.get(name)
         member = self._site.members.get(assignment.manager) if assignment else None
+        kept = assignment.kept if assignment else ""
         cluster = (reply or {}).get("cluster") or {}
         return {
             "name": name,
@@ -71,6 +72,8 @@ class OwnStatus:
             "epoch": None if reply is None else reply["epoch"],
             "leads_since": cluster.get("leads_since"),
             "problem": str(error) if error is not None else "",
+            "kept_on": self._host(kept) if kept else "",
+            "kept_by": assignment.kept_by if assignment else "",
         }
 
     def _degraded(self) -> Iterator[str]:

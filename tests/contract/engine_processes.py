@@ -22,7 +22,7 @@ user = "{user}"
 state_dir = "{directory}/state"
 socket = "{directory}/engine.sock"
 listen = "{listen}"
-[cluster]
+{more}[cluster]
 {cluster}
 [slurm]
 partitions = ["vjob"]
@@ -41,10 +41,11 @@ initrd = "/i"
 _PROGRAM = "import sys; from rmsplugin.cli.main import main; sys.exit(main())"
 
 
-def write_settings(directory: Path, cluster: str, listen: str = "") -> Path:
+def write_settings(directory: Path, cluster: str, listen: str = "", more: str = "") -> Path:
+    """``more``: lines for the section of the engine."""
     path = directory / "rmsplugin.toml"
     user = pwd.getpwuid(os.geteuid()).pw_name
-    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster, listen=listen))
+    path.write_text(SETTINGS.format(user=user, directory=directory, cluster=cluster, listen=listen, more=more))
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from contract.coordinations import VirtualClock
@@ -10,12 +11,13 @@ from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmsplugin.adapters.coordination.assignments import Assignments
+from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
 from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.members import Member, Members
 from rmsplugin.adapters.lease.clocked import ClockedLease
 from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble, SimulatedTree
+from rmsplugin.errors import NotFoundError, UnavailableError
 from rmsplugin.manager.site import Site
 
 SESSION_S = 4.0
@@ -158,7 +160,140 @@ def test_a_new_leader_moves_nothing_before_it_knows_the_groups(managers: Manager
     assert left.assignments.keys() == before.keys()
 
 
-FAULTS = st.sampled_from(["cut", "mend", "lose an answer", "end a session", "pause"])
+# -- what an operator wants --------------------------------------------------------------------------------------------
+
+
+def other_of(owner: str) -> str:
+    return {"a": "b", "b": "a"}[owner]
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_a_group_goes_where_an_operator_wants_it_whichever_manager_he_asks(managers: Managers, at: str) -> None:
+    before = managers.owners()
+    target = other_of(before["g0"])
+    managers.sites[at].keep_at("g0", target, "alice")
+    managers.leader().turn()
+    assert managers.leader().assignments["g0"].kept == target, "who has carried it out tells of it at once"
+    managers.turns(1.0)
+    after = managers.owners()
+    assert after["g0"] == target
+    assert sorted(after.values()) == ["a", "a", "b", "b"], "another one has gone in exchange"
+    managers.turns(20)
+    assert managers.owners() == after, "it stays"
+    for site in managers.sites.values():
+        assert (site.assignments["g0"].kept, site.assignments["g0"].kept_by) == (target, "alice")
+
+
+def test_it_stays_under_another_leader_and_when_managers_join(managers: Managers) -> None:
+    target = next(name for name, site in managers.sites.items() if not site.lease.held())
+    for group in GROUPS:
+        managers.leader().keep_at(group, target, "alice")
+    managers.turns(1.0)
+    assert set(managers.owners().values()) == {target}
+    before = managers.leader()
+    managers.join("c")
+    managers.turns(1.0)
+    assert set(managers.owners().values()) == {target}
+    del managers.sites[before.name]
+    before.leave()
+    managers.turns(4.0)
+    assert managers.leader().name != before.name
+    assert set(managers.owners().values()) == {target}
+
+
+def test_it_is_over_when_that_manager_is_gone_and_does_not_come_back_with_it(managers: Managers) -> None:
+    (follower,) = [site for site in managers.sites.values() if not site.lease.held()]
+    for group in GROUPS:
+        follower.keep_at(group, follower.name, "alice")
+    managers.turns(1.0)
+    assert set(managers.owners().values()) == {follower.name}
+    del managers.sites[follower.name]
+    follower.leave()
+    managers.turns(1.0)
+    leader = managers.leader()
+    assert set(managers.owners().values()) == {leader.name}
+    assert all((each.kept, each.kept_by) == ("", "") for each in leader.assignments.values())
+    managers.join(follower.name)
+    managers.turns(2.0)
+    assert sorted(managers.owners().values()) == ["a", "a", "b", "b"]
+
+
+def test_it_is_over_when_an_operator_takes_it_back(managers: Managers) -> None:
+    for group in GROUPS:
+        managers.leader().keep_at(group, "a", "alice")
+    managers.turns(1.0)
+    for group in GROUPS:
+        managers.leader().keep_at(group, "", "bob")
+    managers.turns(1.0)
+    assert sorted(managers.owners().values()) == ["a", "a", "b", "b"]
+    assert all((each.kept, each.kept_by) == ("", "") for each in managers.leader().assignments.values())
+
+
+def test_a_wish_is_written_again_where_the_leader_has_written_meanwhile_and_nothing_of_either_is_lost(
+    managers: Managers,
+) -> None:
+    site = managers.leader()
+    store, target = site._store, other_of(managers.owners()["g0"])
+    read, writes = store.one, iter(("n7",))
+
+    def one(name: str) -> Assignment | None:
+        found = read(name)
+        if found is not None and (host := next(writes, "")):
+            store.write(name, replace(found, hosts=(host,)))  # as the leader does, between the read and the write
+        return found
+
+    store.one = one  # type: ignore[method-assign]
+    site.keep_at("g0", target, "alice")
+    found = read("g0")
+    assert found is not None and (found.hosts, found.kept, found.kept_by) == (("n7",), target, "alice")
+    with pytest.raises(NotFoundError, match="no group g9 any more"):
+        site.keep_at("g9", target, "alice")
+
+
+def test_a_leader_that_has_read_before_the_wish_does_not_write_over_it(managers: Managers) -> None:
+    leader = managers.leader()
+    target, all_of = other_of(managers.owners()["g0"]), leader._store.all
+    told = iter([True])
+
+    def all_before() -> dict[str, Assignment]:
+        found = all_of()
+        if next(told, False):
+            leader._store.write("g0", replace(found["g0"], kept=target, kept_by="alice"))
+        return found
+
+    leader._store.all = all_before  # type: ignore[method-assign]
+    leader.set_groups({**GROUPS, "g0": ("n0", "n8")})
+    leader.turn()
+    assert all_of()["g0"].kept == target
+    managers.turns(1.0)
+    assert managers.owners()["g0"] == target
+
+
+def test_a_manager_that_joined_before_the_wish_is_never_taken_for_gone(managers: Managers) -> None:
+    """The leader reads in two steps: a manager may join, and a group be wished there, between them."""
+    leader = managers.leader()
+    all_of = leader._store.all
+    told = iter([True])
+
+    def joined_then_all() -> dict[str, Assignment]:
+        if next(told, False):
+            managers.join("c").turn()
+            leader._store.write("g0", replace(all_of()["g0"], kept="c", kept_by="alice"))
+        return all_of()
+
+    leader._store.all = joined_then_all  # type: ignore[method-assign]
+    leader.turn()
+    managers.turns(1.0)
+    assert managers.owners()["g0"] == "c"
+    assert leader.assignments["g0"].kept == "c"
+
+
+def other_than(name: str) -> str:
+    """A manager that is asked to have a group go to this one."""
+    return "b" if name == "a" else "a"
+
+
+FAULTS = st.sampled_from(["cut", "mend", "lose an answer", "end a session", "pause", "keep"])
 
 
 @given(st.lists(st.tuples(FAULTS, st.sampled_from("abc"), st.integers(1, 12)), max_size=12))
@@ -178,11 +313,19 @@ def test_whatever_fails_no_two_lead_and_all_groups_have_an_owner_that_is_there_i
         elif fault == "end a session":
             with contextlib.suppress(Exception):
                 tree.end()
+        elif fault == "keep":
+            with contextlib.suppress(UnavailableError, NotFoundError):
+                managers.sites[other_than(name)].keep_at(f"g{halves % 4}", name, "alice")
         for _ in range(halves):
             managers.turns(0.5)
             assert sum(site.lease.held() for site in managers.sites.values()) <= 1
     for tree in managers.trees.values():
         tree.cut, tree.answers_lost = False, 0
     managers.turns(4 * SESSION_S)
+    for each in managers.leader().assignments.values():
+        assert each.kept in ("", each.manager), "what is wished is so, or is not wished any more"
+    for group in GROUPS:
+        managers.leader().keep_at(group, "", "alice")
+    managers.turns(2.0)
     numbers = [len(site.own) for site in managers.sites.values()]
     assert sorted(numbers) == [1, 1, 2]

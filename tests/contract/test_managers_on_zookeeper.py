@@ -55,7 +55,8 @@ def start(ensemble: Ensemble, tmp_path: Path) -> Iterator[Callable[[str], Manage
             f'coordination = "zookeeper"\nservers = [{servers}]\nsession_s = {SESSION_S}\npath = "{path}"\n'
             f'shared_dir = "{shared}"'
         )
-        settings = write_settings(tmp_path / name, cluster, listen=f"127.0.0.1:{ports[name]}")
+        address = f"127.0.0.1:{ports[name]}"
+        settings = write_settings(tmp_path / name, cluster, listen=address, more=f'url = "http://{address}"\n')
         started.append(ManagerProcess(name, settings))
         return started[-1]
 
@@ -109,6 +110,33 @@ def test_groups_are_shared_out_and_go_on_at_another_manager_when_theirs_is_kille
     assert two.process.wait(PATIENCE_S) == 0
     assert "Traceback" not in one.said() + two.said()
     assert all(f"group {name}: rmsplugin" in two.said() for name in GROUPS), "each line of an engine names its group"
+
+
+def test_a_group_is_handed_over_while_both_managers_serve_and_stays_there(
+    start: Callable[[str], ManagerProcess], tmp_path: Path
+) -> None:
+    """Each manager tells of its own groups only: no munge proves one to the other here."""
+    one, two = start("one"), start("two")
+    here, there = tmp_path / "one", tmp_path / "two"
+    wait_until(lambda: len(answering(here)) == len(answering(there)) == 1, "each manager has a group")
+    (group,), (other,) = answering(here), answering(there)
+    before, untouched = groups_at(here)[group], groups_at(there)[other]
+    engine, engines = engine_at(there), two.engines()
+    assert engine.handover(group=other, to=untouched["host"])["url"] == untouched["url"], "it is to stay where it is"
+    answer = engine.handover(group=group)
+    began = time.monotonic()
+    assert (answer["url"], answer["group"]) == (untouched["url"], group)
+    wait_until(lambda: answering(there) == {group, other}, "the group answers at the other manager")
+    print(f"handed over in {time.monotonic() - began:.1f} s")
+    told = groups_at(there)
+    assert (told[group]["epoch"] or 0) > (before["epoch"] or 0)
+    assert told[other]["epoch"] == untouched["epoch"] and engines[0] in two.engines(), "that engine was not touched"
+    assert told[group]["kept_on"] == told[group]["host"] and told[group]["kept_by"]
+    wait_until(lambda: not one.engines(), "the other one stays, by the order before: none goes in exchange")
+    engine_at(here).handover(group=group, to="any")
+    wait_until(lambda: answering(here) == {group}, "it goes back, where loads are even")
+    assert not groups_at(here)[group]["kept_on"]
+    assert "Traceback" not in one.said() + two.said()
 
 
 @pytest.mark.long

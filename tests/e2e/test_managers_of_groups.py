@@ -123,6 +123,43 @@ def group_of(cluster: Cluster, job: int) -> str:
     return "left" if node == "n1" else "right"
 
 
+def test_a_group_is_handed_over_while_its_vjobs_run_and_goes_back(
+    cluster: Cluster, managers: dict[str, Manager]
+) -> None:
+    wait_shared_out(cluster, managers)
+    jobs = [count(cluster) for _ in range(3)]
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    before = groups(cluster)
+    name, other = sorted(before, key=lambda each: before[each]["host"] == "head")  # that of front2, that of head
+    told = cluster.plugin("handover", name, "--to", "head", "--json")
+    assert told.code == 0, [told.err, explained(cluster, managers)]
+    answer = json.loads(told.out)
+    print(f"\n{name} is handed over to head in {answer['seconds']} s")
+    assert (answer["group"], answer["from"], answer["to"]) == (name, "front2", "head")
+    assert answer["epoch"] > before[name]["epoch"]
+    assert groups(cluster)[name]["kept_on"] == "head"
+    assert ", by order of root" in cluster.plugin("status").out
+    # The loads are as even as they can be: the other group has gone in exchange.
+    wait_groups(cluster, managers, {name: "head", other: "front2"})
+    told = cluster.plugin("handover", other, "--to", "head")
+    assert told.code == 0, [told.err, explained(cluster, managers)]
+    wait_groups(cluster, managers, {name: "head", other: "head"})
+    for words, why in {
+        ("nowhere",): "there is no group nowhere: nothing was done",
+        (name, "--to", "n1"): "no manager is on n1: nothing was done. Those that there are: front2, head",
+    }.items():
+        refused = cluster.plugin("handover", *words)
+        assert (refused.code, why in refused.err) == (2, True), refused.err
+    assert cluster.plugin("handover", name, user="alice").code == 1, "she is no operator"
+    for each in (name, other):
+        assert cluster.plugin("handover", each, "--to", "any").code == 0
+    wait_shared_out(cluster, managers)
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    end_well(cluster, jobs)
+
+
 def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster, managers: dict[str, Manager]) -> None:
     jobs = [count(cluster) for _ in range(4)]
     for job in jobs:

@@ -41,7 +41,7 @@ Entry = dict[str, Any]
 #: Neighbours that compare epochs.
 _FENCED = {"hypervisor", "agent"}
 #: What a new owner may do to a VM with which an act of the one before is under way: end either.
-_ENDS_OTHERS = {"abort_job", "stop", "obey"}
+_ENDS_OTHERS = {"abort_job", "stop"}
 
 
 @dataclass

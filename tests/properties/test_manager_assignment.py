@@ -40,6 +40,58 @@ def test_each_group_has_one_that_is_there_no_move_evens_loads_and_to_ask_again_m
     assert assign_groups(given_sizes, sorted(there, reverse=True), dict(reversed(before.items()))) == found
 
 
+kept_at = st.dictionaries(st.integers(0, 30).map("g{}".format), st.sampled_from([*NAMES, "gone"]), max_size=8)
+
+
+@given(sizes, managers, owners, kept_at)
+@settings(max_examples=few(500), deadline=None)
+def test_a_group_is_where_an_operator_wants_it_and_the_others_even_loads_as_far_as_they_can(
+    given_sizes: dict[str, int], there: set[str], before: dict[str, str], kept: dict[str, str]
+) -> None:
+    found = assign_groups(given_sizes, there, before, kept)
+    if not there:
+        assert found == {}
+        return
+    fixed = {group: manager for group, manager in kept.items() if group in given_sizes and manager in there}
+    assert found.keys() == given_sizes.keys() and set(found.values()) <= there
+    assert {group: found[group] for group in fixed} == fixed
+    total = loads(given_sizes, there, found)
+    for group, manager in found.items():
+        if group not in fixed:
+            assert total[manager] - min(total.values()) <= given_sizes[group], "moving it would even the loads"
+    assert assign_groups(given_sizes, there, found, kept) == found, "to ask again moves nothing"
+    assert assign_groups(given_sizes, there, before, fixed) == found, "who is gone, and what is gone, counts nothing"
+
+
+@given(sizes, managers, owners, st.data())
+@settings(max_examples=few(300), deadline=None)
+def test_groups_that_are_kept_where_they_are_move_nothing_and_one_that_is_let_go_leaves_no_trace(
+    given_sizes: dict[str, int], there: set[str], before: dict[str, str], data: st.DataObject
+) -> None:
+    found = assign_groups(given_sizes, there, before)
+    some = data.draw(st.sets(st.sampled_from(sorted(found))) if found else st.just(set()))
+    assert assign_groups(given_sizes, there, found, {group: found[group] for group in some}) == found
+    assert assign_groups(given_sizes, there, before, {}) == assign_groups(given_sizes, there, before)
+
+
+@given(st.integers(2, 25), st.integers(2, 6), st.data())
+@settings(max_examples=few(200), deadline=None)
+def test_of_groups_of_one_size_one_moves_by_an_order_and_at_most_one_in_exchange(
+    count: int, present: int, data: st.DataObject
+) -> None:
+    same = {f"g{number}": 500 for number in range(count)}
+    before = assign_groups(same, NAMES[:present], {})
+    group = data.draw(st.sampled_from(sorted(same)))
+    target = data.draw(st.sampled_from(NAMES[:present]))
+    after = assign_groups(same, NAMES[:present], before, {group: target})
+    moved = {each for each in same if after[each] != before[each]}
+    assert after[group] == target
+    assert len(moved - {group}) <= 1
+    assert not moved or group in moved, "who is where it is to be has nobody move"
+    # With so many groups that each manager can have its share, the numbers are as even as without the order.
+    assert max(numbers(after, present)) - min(numbers(after, present)) <= 1
+
+
 @given(st.integers(0, 25), st.integers(2, 6))
 @settings(max_examples=few(200), deadline=None)
 def test_of_groups_of_one_size_those_of_who_leaves_move_and_to_who_joins_no_more_than_its_share(

@@ -41,7 +41,7 @@ ALLOWED = {
     "manager": {
         *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
     },
-    "report": {"model", "workload", "simulation", "engine", "adapters", "settings"},
+    "report": {"model", "workload", "energy", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
     "node_agent": {"defaults", "model", "adapters"},
     "wrapper": {"defaults", "model", "adapters", "client", "settings"},
@@ -205,7 +205,7 @@ ORDERS = {
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
         *("watching", "liveness"),
-        *("handing", "entry", "standing", "main"),
+        *("handing", "group_handover", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),

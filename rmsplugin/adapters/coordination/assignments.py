@@ -1,4 +1,6 @@
-"""Assignments: lasting nodes that say which manager each group of hosts is given to. Only the leader writes them.
+"""Assignments: lasting nodes that say which manager each group of hosts is given to. Only the leader gives groups.
+
+Any manager writes down where an operator wants a group to be: that is a wish to the leader, which stays with the group.
 
 A manager that a group is given to then campaigns for it (``elected.Elected``, one for each group): the assignment says
 who may, and the campaign waits until the manager before has ended.
@@ -7,7 +9,7 @@ who may, and the campaign waits until the manager before has ended.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 from rmsplugin.errors import RefusedError
@@ -20,6 +22,8 @@ class Assignment:
     hosts: tuple[str, ...]
     manager: str  # its name; empty: none yet
     version: int = -1  # of the node; -1: it is not there yet
+    kept: str = ""  # the manager that is to have it by an operator's word; empty: nobody has said so
+    kept_by: str = ""  # that operator
 
 
 class Assignments:
@@ -55,19 +59,29 @@ class Assignments:
     def _parse(self, name: str, data: bytes, version: int) -> Assignment:
         try:
             said = json.loads(data)
-            return Assignment(tuple(map(str, said["hosts"])), str(said["manager"]), version)
-        except (ValueError, KeyError, TypeError):
+            kept = said.get("kept") or {}
+            return Assignment(
+                tuple(map(str, said["hosts"])),
+                str(said["manager"]),
+                version,
+                str(kept.get("to", "")),
+                str(kept.get("by", "")),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError(f"the node {self._folder}/{name} holds no group: {data[:60]!r}") from None
 
     def write(self, name: str, assignment: Assignment) -> Assignment:
         """Write a group in place of the version that was read; return it with its new one.
 
         Raises:
-            ChangedError: another leader has written, or removed, it since.
+            ChangedError: somebody else has written, or removed, it since.
             UnavailableError: nobody answers; it may be written all the same.
         """
         path = f"{self._folder}/{name}"
-        data = json.dumps({"hosts": assignment.hosts, "manager": assignment.manager}).encode()
+        said: dict[str, object] = {"hosts": assignment.hosts, "manager": assignment.manager}
+        if assignment.kept:
+            said["kept"] = {"to": assignment.kept, "by": assignment.kept_by}
+        data = json.dumps(said).encode()
         if assignment.version < 0:
             make_folder(self._tree, self._folder)
             self._tree.make(path, data)
@@ -77,7 +91,7 @@ class Assignments:
                 version = self._tree.write(path, data, version=assignment.version)
             except MissingError as error:
                 raise ChangedError(str(error)) from None
-        return Assignment(assignment.hosts, assignment.manager, version)
+        return replace(assignment, version=version)
 
     def remove(self, name: str) -> None:
         """Remove a group, if it is there. Raises UnavailableError."""

@@ -1,4 +1,4 @@
-"""Handing over: of several engines, another one leads."""
+"""Handing over: of several engines another one leads, or of several managers another one has a group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.table import printable
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError, WrongOrderError
 
 if TYPE_CHECKING:
-    from rmsplugin.api.answers import Status
+    from rmsplugin.api.answers import GroupLead, Handover, Status
     from rmsplugin.api.binding import Engine
 
 #: An engine that ends waits for engine.stop_wait_s, the next one for a session and a command of Slurm's.
@@ -26,7 +26,7 @@ def add_command(commands: options.Commands) -> None:
     parser = options.add_command(
         commands,
         "handover",
-        "have an engine that stands by lead",
+        "have an engine that stands by lead, or another manager have a group",
         _handover,
         """
         For operators, where several engines run ([cluster]). The engine that leads begins nothing more, waits until
@@ -34,18 +34,33 @@ def add_command(commands: options.Commands) -> None:
         up), and gives up its lease. The next one leads within a second or so. The former leader then stands by. VMs and
         scripts run on. The command ends when the next one leads. It is refused where no other engine stands by.
 
+        With managers, name a group: it goes to another manager in the same way, and the command ends when the group's
+        engine answers there. The group stays until that manager is gone, whatever that does to the balance; other
+        groups may move in exchange. `--to any` takes that back. To have a host without groups, stop its manager.
+
         examples:
           rmsplugin handover
           rmsplugin handover --to controller2
           rmsplugin handover --json
+          rmsplugin handover vmhosts
+          rmsplugin handover vmhosts --to controller2
+          rmsplugin handover vmhosts --to any
         """,
     )
-    parser.add_argument("--to", metavar="HOST", type=options.node_name, help="to the engine on this host, not to any")
-    parser.add_argument("--json", action="store_true", help="which engine leads now, as JSON")
+    parser.add_argument("group", metavar="GROUP", nargs="?", help="with managers: the group; `rmsplugin groups`")
+    parser.add_argument(
+        "--to",
+        metavar="HOST",
+        type=options.node_name,
+        help="to the engine or manager on this host, not to any; `any`: a group need not stay where it is any more",
+    )
+    parser.add_argument("--json", action="store_true", help="which engine leads now, or where the group is, as JSON")
 
 
 def _handover(arguments: argparse.Namespace) -> int:
     engine = find_engine(arguments.config)
+    if arguments.group:
+        return _handover_group(engine, arguments)
     before = engine.status()
     answer = engine.handover(to=arguments.to or "")
     began = time.monotonic()
@@ -61,6 +76,57 @@ def _handover(arguments: argparse.Namespace) -> int:
     else:
         print(printable(f"{after['host']} leads with epoch {after['epoch']}, after {seconds:.1f} s"))
     return 0
+
+
+def _handover_group(engine: Engine, arguments: argparse.Namespace) -> int:
+    group, before = arguments.group, _group(engine.status(), arguments.group)
+    try:
+        answer = engine.handover(to=arguments.to or "", group=group)
+    except ForbiddenError:
+        raise
+    except (NotFoundError, RefusedError) as error:
+        raise WrongOrderError(str(error)) from error
+    began = time.monotonic()
+    host, epoch = before["host"] if before else "", before["epoch"] if before else None
+    if answer["to"]:
+        after = _group_at(engine, group, answer, before)
+        if after is None:
+            raise UnavailableError(
+                f"group {group} is given to {answer['to']}, and its engine has not answered there for "
+                f"{_PATIENCE_S:g} s: see the logs of the managers"
+            )
+        epoch = after["epoch"]
+    seconds = time.monotonic() - began
+    if arguments.json:
+        told = {"group": group, "from": host, "to": answer["to"], "epoch": epoch, "seconds": round(seconds, 2)}
+        print(json.dumps(told))
+    elif answer["to"]:
+        what = f"group {group} is on {answer['to']} with epoch {epoch}, after {seconds:.1f} s"
+        print(printable(f"{what}; it stays there until that manager is gone, or `rmsplugin handover {group} --to any`"))
+    else:
+        print(printable(f"group {group} need not stay where it is: it goes where loads are even"))
+    return 0
+
+
+def _group(status: Status, name: str) -> GroupLead | None:
+    return next((each for each in status.get("groups", []) if each["name"] == name), None)
+
+
+def _group_at(engine: Engine, name: str, answer: Handover, before: GroupLead | None) -> GroupLead | None:
+    """The group, when its engine answers where it is to be; None if it does not in time."""
+    place = (answer["to"], answer["url"])
+    stays = before is not None and (before["host"], before["url"]) == place
+    epoch = None if before is None or stays else before["epoch"]
+    deadline = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            found = _group(engine.status(), name)
+        except UnavailableError:
+            found = None
+        if found and found["answers"] and (found["host"], found["url"]) == place and found["epoch"] != epoch:
+            return found
+        time.sleep(_PAUSE_S)
+    return None
 
 
 def _next(engine: Engine, before: Status) -> Status | None:

@@ -74,7 +74,15 @@ def _print_groups(groups: Sequence[GroupLead]) -> None:
         epoch = f" with epoch {group['epoch']}" if group["epoch"] is not None else ""
         problem = f": {group['problem']}" if group["problem"] else ""
         where = f"on {group['host']}" if group["host"] else "has no manager"
-        print(printable(f"group {group['name']} {where}{epoch}{since}{problem}"))
+        print(printable(f"group {group['name']} {where}{epoch}{since}{_order(group)}{problem}"))
+
+
+def _order(group: GroupLead) -> str:
+    """Where an operator wants the group to be; empty of an older release, too."""
+    if not (host := group.get("kept_on")):
+        return ""
+    by = f"by order of {group['kept_by']}"
+    return f", {by}" if host == group["host"] else f", to go to {host} {by}"
 
 
 def _print_cluster(epoch: int, cluster: Cluster | None) -> None:

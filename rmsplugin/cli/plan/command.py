@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
-from rmsplugin.cli.plan.search_options import INSTANCE, add_search_options, search_of
+from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.policies import POLICIES
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
-    *("policy", "objective", "heuristic", "memory_threshold", "pause_limit"),
+    *("policy", "objective", "heuristic", "memory_threshold", "pause_limit", "energy"),
     *("user_share", "user_share_s"),
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
@@ -90,6 +90,7 @@ def _add_decision_options(plan: argparse.ArgumentParser) -> None:
         "and v-reconfiguration one near where the VMs are; better-fit: VMs arrive one after the other "
         "beside those that run, and nodes that lose VMs, or are used by 20 % at most, are emptied (RR-7398)",
     )
+    plan.add_argument("--energy", metavar="FILE", help=ENERGY)
     plan.add_argument(
         "--memory-threshold",
         metavar="SHARE",
@@ -171,7 +172,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
     with display() as show:
         from dataclasses import replace
 
-        from rmsplugin.cli.plan import solve, text, threshold
+        from rmsplugin.cli.plan import energy, solve, text, threshold
         from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
         from rmsplugin.instance import read
         from rmsplugin.planning.order.transfers import Durations
@@ -200,13 +201,16 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         )
         share = arguments.memory_threshold or 1.0
         shortage = threshold.shortage(configuration, share, parameters.policy, durations)
-        answer = solve.plan(threshold.up_to(configuration, share), replace(parameters, shortage=shortage), show)
+        watts = energy.read(arguments.energy, configuration)
+        answer = solve.plan(threshold.up_to(configuration, share), replace(parameters, shortage=shortage), show, watts)
     if graph is not None:
         graph.write(solve.graph(answer))
     told = document(answer.source, answer.proposal, answer.seconds)
     if arguments.memory_threshold is not None:
         remedy = answer.proposal.remedy
         told["notes"] = notes_of(() if remedy is None else remedy.notes)
+    if watts is not None:
+        told["energy"] = energy.of_plan(answer.source, answer.proposal, watts)
     if arguments.json:
         print(json.dumps(told, indent=1, allow_nan=False))
     elif arguments.dot == "-":

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
-from rmsplugin.cli.plan.search_options import INSTANCE, add_search_options, search_of
+from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.table import printable
 
@@ -47,23 +47,29 @@ def add_command(commands: options.Commands) -> None:
         choices=("better-fit",),
         help="better-fit: do not search; VMs arrive one after the other, in the order of the file (RR-7398)",
     )
+    pack.add_argument("--energy", metavar="FILE", help=ENERGY)
     add_search_options(pack)
     pack.add_argument("--json", action="store_true", help="the answer as JSON")
 
 
 def _pack(arguments: argparse.Namespace) -> int:
     with display() as show:
-        from rmsplugin.cli.plan import packing
+        from rmsplugin.cli.plan import energy, packing
         from rmsplugin.instance import read
 
         show(f"reading {arguments.instance}")
         configuration = read(arguments.instance)
         warn_of_unknown_nodes(arguments.command, configuration)
         show("packing")
+        watts = energy.read(arguments.energy, configuration)
         packed = packing.pack_running(configuration, search_of(arguments), arguments.heuristic)
+    told = None if watts is None else energy.of_packing(configuration, packed.packing.assignment, watts)
     if arguments.json:
-        print(json.dumps(packing.document(configuration, packed), indent=1))
+        document = packing.document(configuration, packed)
+        print(json.dumps(document if told is None else {**document, "energy": told}, indent=1))
     else:
         for line in packing.lines(configuration, packed):
             print(printable(line))
+        if told is not None:
+            print(energy.line(told))
     return 0

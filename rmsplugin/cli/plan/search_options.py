@@ -20,6 +20,10 @@ _MOST_WORKERS = 4
 _NEVER_S = 7 * 86400.0
 
 #: How --instance is explained.
+ENERGY = (
+    "the watts of nodes, as for `rmsplugin simulate`: nodes that have nothing are switched off, and the kilowatt-hours "
+    "of an hour are told"
+)
 INSTANCE = "the configuration: a JSON file, compressed (gzip, bzip2, xz) or not; - is standard input"
 
 

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rmsplugin.cli.plan.solved import Solved
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
 from rmsplugin.proposing.check import check
+from rmsplugin.proposing.idle_off import saving
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal
 from rmsplugin.proposing.propose import propose
@@ -37,8 +39,19 @@ class _Clock:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
 
 
-def plan(source: Configuration, parameters: ProposalParameters, show: Show = lambda _: None) -> Solved:
+def plan(
+    source: Configuration,
+    parameters: ProposalParameters,
+    show: Show = lambda _: None,
+    energy: EnergyParameters | None = None,
+) -> Solved:
     """Decide, place, plan; and have the plan checked by somebody who did not make it.
+
+    Args:
+        source: the configuration.
+        parameters: how.
+        show: called with what is being done.
+        energy: the nodes' watts, if nodes shall be switched off; None: none is.
 
     Raises:
         OperationFailedError: there is no decision or no plan, or a fault of ours in it.
@@ -51,6 +64,8 @@ def plan(source: Configuration, parameters: ProposalParameters, show: Show = lam
         raise OperationFailedError(found.sentence)
     source = found.decided_about(source)
     with clock.step("planning"):
+        if energy is not None:
+            found = saving(source, found, energy, parameters)
         _refuse(check(source, found))
     return Solved(source, found, clock.seconds)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rmsplugin.cli.plan import energy
 from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.model.elements import SHARED
 from rmsplugin.model.wording import counted
@@ -43,8 +44,13 @@ def lines(document: Mapping[str, Any], sentence: str, now: Mapping[str, str]) ->
             {"vjob": vjob, "now": now.get(vjob), **decided} for vjob, decided in document["decision"].items()
         )
     yield from _pools(document["plan"]["pools"])
+    if nodes := document["plan"].get("nodes", []):
+        yield ""
+        yield from (f"{each['action']} {each['node']}" for each in nodes)
     yield ""
     yield from _worth(document)
+    if "energy" in document:
+        yield energy.line(document["energy"])
 
 
 def _pools(pools: list[list[Row]]) -> Iterator[str]:

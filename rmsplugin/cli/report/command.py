@@ -67,6 +67,7 @@ def add_command(commands: options.Commands) -> None:
         .replace("{classes}", CLASS_COLUMNS)
         .replace("{fields}", described(TOTAL_FIELDS).replace("\n", "\n        ")),
     )
+    add_times(parser)
     _add_choice(parser)
     _add_site(parser)
     add_table_options(
@@ -83,7 +84,8 @@ def add_command(commands: options.Commands) -> None:
     parser.set_defaults(misused=parser.error)
 
 
-def _add_choice(parser: argparse.ArgumentParser) -> None:
+def add_times(parser: argparse.ArgumentParser) -> None:
+    """Add --since and --until."""
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -92,6 +94,9 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "30m (default: with the ledger)",
     )
     parser.add_argument("--until", metavar="TIME", type=options.past_time, help="end of the time (default: now)")
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
     for option, what in (("partition", "partitions"), ("user", "users"), ("account", "accounts")):
         parser.add_argument(
             f"--{option}", metavar=f"{option.upper()},...", type=options.names, default=(), help=f"only of these {what}"
@@ -149,8 +154,8 @@ def _report(arguments: argparse.Namespace) -> int:
     fields, default = (JOB_FIELDS, JOB_COLUMNS) if arguments.by == "job" else (TOTAL_FIELDS, TOTAL_COLUMNS)
     default = CLASS_COLUMNS if arguments.by == "class" else default
     columns = parse_format(default if arguments.format == JOB_COLUMNS else arguments.format, fields)
-    settings = _settings(arguments)
-    ledgers = _ledgers(arguments, settings)
+    settings = settings_of(arguments)
+    ledgers = ledgers_of(arguments, settings)
     lives = arguments.json or page is not None
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     # Rows are in no cycles, and there may be millions.
@@ -167,7 +172,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ledgers(arguments: argparse.Namespace, settings: Settings | None) -> list[SiteLedger]:
+def ledgers_of(arguments: argparse.Namespace, settings: Settings | None) -> list[SiteLedger]:
     """The ledgers to read; none for those who may not, whom the engine tells of their own jobs."""
     from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 
@@ -252,7 +257,7 @@ def _write_page(output: OutputFile, report: Report | OwnReport) -> None:
     output.write(page_text(whole(report.head, report.rows())))
 
 
-def _settings(arguments: argparse.Namespace) -> Settings | None:
+def settings_of(arguments: argparse.Namespace) -> Settings | None:
     """The settings; a copy of a ledger is read without them, too. Raises SettingsError."""
     try:
         return read_settings(arguments.config)

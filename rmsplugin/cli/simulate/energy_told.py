@@ -7,7 +7,8 @@ from typing import Any
 
 from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
 from rmsplugin.cli.simulate.simulated import Energized, Simulated
-from rmsplugin.energy.account import Energy, saved_share
+from rmsplugin.energy.account import saved_share
+from rmsplugin.energy.meter import Energy
 from rmsplugin.model.wording import counted
 
 

@@ -12,7 +12,8 @@ from rmsplugin.cli.shared.bar import Show
 from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
-from rmsplugin.energy.account import Account, Energy
+from rmsplugin.energy.account import Account
+from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
@@ -150,7 +151,7 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
 
 
 def _energy_of(path: str, cluster: Cluster) -> EnergyParameters:
-    from rmsplugin.cli.simulate.energy_file import read_energy
+    from rmsplugin.cli.shared.energy_file import read_energy
 
     return read_energy(path, cluster.node_names)
 

@@ -109,9 +109,14 @@ class Orders:
         """End the pause: decide again."""
         return self._set_pause(uid, wanted=False)
 
-    def hand_over(self, uid: int, controllers: Controllers | None, to: str) -> dict[str, Any]:
+    def hand_over(self, uid: int, controllers: Controllers | None, to: str, group: str = "") -> dict[str, Any]:
         """Have another engine lead: that on the host ``to``, or whichever can. What is under way is finished first."""
         self._rights.require_operator(uid, "hand the lead over")
+        if group:
+            raise RefusedError(
+                "there are no managers here: this engine has all groups, and none can be handed over alone. With "
+                "several engines, `rmsplugin handover` without a group has another one lead"
+            )
         if controllers is None:
             raise RefusedError("this engine is alone, and has nobody to hand over to (cluster.coordination is local)")
         chosen = controllers.next(to)

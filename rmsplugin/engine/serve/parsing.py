@@ -30,6 +30,7 @@ _DISPLAY_ID = re.compile(r"[1-9][0-9]{0,9}(_(0|[1-9][0-9]{0,9}))?")
 _OPERATION_ID = re.compile(r"[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_GROUP = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _VM_NAME = re.compile(r"vjob[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,5})")
 _SENTENCE = re.compile(r"[^\x00-\x1f\x7f]{0,1000}")
@@ -171,6 +172,10 @@ class Body:
     def node(self, key: str) -> str:
         """The name of a node; "" if none was given. Raises BadRequestError."""
         return _name(key, self._values.get(key), _HOST_NAME, "the name of a node")
+
+    def group(self, key: str) -> str:
+        """The name of a group of VM hosts; "" if none was given. Raises BadRequestError."""
+        return _name(key, self._values.get(key), _GROUP, "the name of a group")
 
     def vm(self, key: str) -> str:
         """The name of a VM; "" if none was given. Raises BadRequestError."""

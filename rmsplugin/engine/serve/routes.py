@@ -351,8 +351,10 @@ class Routes:
         return await self._do(asked, lambda: self._for(asked).orders.unpause(asked.uid))
 
     async def _handover(self, asked: Asked) -> Reply:
-        to = asked.body.node("to")
-        return await self._act_on("", lambda: self._for(asked).orders.hand_over(asked.uid, self._controllers, to))
+        to, group = asked.body.node("to"), asked.body.group("group")
+        return await self._act_on(
+            "", lambda: self._for(asked).orders.hand_over(asked.uid, self._controllers, to, group)
+        )
 
     async def _plan(self, asked: Asked) -> Reply:
         dot = asked.query.flag("dot")

@@ -508,6 +508,76 @@ def test_handover_waits_until_another_engine_leads(site: Path, engine: FakeEngin
     assert run(site, "handover").stdout.startswith("head2 leads with epoch 8, after ")
 
 
+def lead(host: str, epoch: int | None, *, kept_on: str = "", by: str = "") -> dict[str, Any]:
+    """A group as a manager tells of it."""
+    answers = epoch is not None
+    return {
+        **{"name": "g1", "host": host, "url": f"http://{host}:6830", "answers": answers, "epoch": epoch},
+        **{"leads_since": 1.0 if answers else None, "problem": "" if answers else "silent"},
+        **{"kept_on": kept_on, "kept_by": by},
+    }
+
+
+def lay_groups(engine: FakeEngine, *leads: dict[str, Any]) -> None:
+    """The answers to `status`, one after the other; the last again and again."""
+    told = iter(leads[:-1])
+    site = {"version": "1", "started": 1.0, "host": "c1", "epoch": 3, "cluster": None}
+    engine.answers["/v1/status"] = lambda query: (200, {**site, "groups": [next(told, leads[-1])]})
+
+
+@pytest.mark.parametrize("words", [(), ("--to", "c2")])
+def test_handover_of_a_group_waits_until_its_engine_answers_there(
+    site: Path, engine: FakeEngine, words: tuple[str, ...]
+) -> None:
+    again = lead("c1", 8, kept_on="c2")  # its engine has been killed just now, and started again
+    stages = (lead("c1", 7), lead("c1", 7, kept_on="c2"), again, lead("c2", None), lead("c2", 7), lead("c2", 9))
+    lay_groups(engine, *stages)
+    engine.lay("/v1/handover", {"to": "c2", "url": "http://c2:6830", "version": "1", "group": "g1"})
+    done = run(site, "handover", "g1", "--json", *words)
+    answer = json.loads(done.stdout)
+    assert {**answer, "seconds": 0} == {"group": "g1", "from": "c1", "to": "c2", "epoch": 9, "seconds": 0}
+    asked = {"to": words[-1] if words else "", "group": "g1"}
+    assert (done.returncode, ("POST", "/v1/handover", asked) in engine.requests) == (0, True)
+    lay_groups(engine, *stages)
+    assert run(site, "handover", "g1").stdout.startswith("group g1 is on c2 with epoch 9, after ")
+
+
+def test_handover_of_a_group_to_where_it_is_waits_for_no_other_engine(site: Path, engine: FakeEngine) -> None:
+    lay_groups(engine, lead("c2", 8))
+    engine.lay("/v1/handover", {"to": "c2", "url": "http://c2:6830", "version": "1", "group": "g1"})
+    assert json.loads(run(site, "handover", "g1", "--to", "c2", "--json").stdout)["epoch"] == 8
+
+
+def test_handover_of_a_group_to_any_waits_for_nothing(site: Path, engine: FakeEngine) -> None:
+    lay_groups(engine, lead("c2", 8))
+    engine.lay("/v1/handover", {"to": "", "url": "", "version": "", "group": "g1"})
+    told = json.loads(run(site, "handover", "g1", "--to", "any", "--json").stdout)
+    assert (told["group"], told["from"], told["to"], told["epoch"]) == ("g1", "c2", "", 8)
+    assert "need not stay" in run(site, "handover", "g1", "--to", "any").stdout
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 2), (409, 2), (403, 1), (503, 1)])
+def test_a_group_that_cannot_be_handed_over_is_wrong_input_unless_it_may_be_tried_again(
+    site: Path, engine: FakeEngine, status: int, code: int
+) -> None:
+    lay_groups(engine, lead("c2", 8))
+    engine.answers["/v1/handover"] = lambda query: (status, {"error": "it is so"})
+    done = run(site, "handover", "g1")
+    assert (done.returncode, done.stderr) == (code, "rmsplugin handover: it is so\n")
+
+
+def test_status_tells_where_groups_are_by_an_operators_word(site: Path, engine: FakeEngine) -> None:
+    lay_groups(engine, lead("c1", 7, kept_on="c1", by="alice"))
+    assert ", by order of alice\n" in run(site, "status").stdout
+    lay_groups(engine, lead("c1", 7, kept_on="c2", by="alice"))
+    assert ", to go to c2 by order of alice\n" in run(site, "status").stdout
+    lay_groups(engine, lead("c1", 7))
+    assert "order" not in run(site, "status").stdout
+    old = {name: value for name, value in lead("c1", 7).items() if not name.startswith("kept")}
+    lay_groups(engine, old)
+    assert "group g1 on c1 with epoch 7" in run(site, "status").stdout, "a manager of a release before"
+
+
 # -- events --------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ import pytest
 from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
-from rmsplugin.cli.simulate.energy_file import read_energy
+from rmsplugin.cli.shared.energy_file import read_energy
 from rmsplugin.energy.daily import Daily
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.errors import WorkloadError

@@ -677,6 +677,8 @@ def test_only_operators_confirm_and_hand_over(served: Served) -> None:
 
 
 def test_an_engine_that_is_alone_hands_over_to_nobody(served: Served) -> None:
+    status, answer = served.ask("POST", "/v1/handover", {"group": "g1"})
+    assert (status, "there are no managers here" in answer["error"]) == (409, True)
     status, answer = served.ask("POST", "/v1/handover")
     assert status == 409 and "this engine is alone" in answer["error"]
     assert served.ask("GET", "/v1/status")[1]["cluster"] is None

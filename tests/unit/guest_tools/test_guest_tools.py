@@ -353,8 +353,8 @@ def test_a_bound_of_a_directory_in_memory_changes_nothing_else_of_it() -> None:
 
 
 _LOADING = """
-mkdir -p /sys/module 2>/dev/null; mount -t tmpfs modules /sys/module && mkdir -p /sys/module/nfs /sys/module/nfsv4
-echo live >/sys/module/nfs/initstate; echo coming >/sys/module/nfsv4/initstate
+mkdir -p /sys/module 2>/dev/null; mount -t tmpfs modules /sys/module && mkdir -p /sys/module/nfs
+echo live >/sys/module/nfs/initstate
 printf 'nodev\tnfs\n' >/tmp/filesystems; mount --bind /tmp/filesystems /proc/filesystems
 printf '#!/bin/sh\nexit 0\n' >/tmp/modprobe
 printf '#!/bin/sh\ncat /sys/module/nfsv4/initstate >>/tmp/seen; exit 1\n' >/tmp/mount.nfs
@@ -365,18 +365,24 @@ done
 """
 
 
+#: As the kernel does it: the module is there for modprobe, then it is in /sys/module, then it is live.
+_APPEARS = """
+(sleep 1; mkdir /sys/module/nfsv4; echo coming >/sys/module/nfsv4/initstate; sleep 1
+echo live >/sys/module/nfsv4/initstate) >/dev/null 2>&1 </dev/null &
+"""
+_MOUNT = GuestMount("127.0.0.9:/x", "/mnt/x", "nfs", "ro")
+
+
 @needs_guests
 def test_a_mount_waits_until_the_module_of_its_version_is_loaded() -> None:
     with guestbox.opened() as box:
         (guest,) = box.boot("busybox", 1)
         with box.entered():
             box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=PATIENCE_S)
-            guest.run(_LOADING)
-            guest.run("(sleep 2; echo live >/sys/module/nfsv4/initstate) >/dev/null 2>&1 </dev/null &")
-            mount = GuestMount("127.0.0.9:/x", "/mnt/x", "nfs", "ro")
+            guest.run(_LOADING + _APPEARS)
             with pytest.raises(OperationFailedError, match="cannot mount"):
                 box.ssh().configure(
-                    guest.vm.address, guest.vm.host_key, box.config(mounts=(mount,)), timeout_s=PATIENCE_S
+                    guest.vm.address, guest.vm.host_key, box.config(mounts=(_MOUNT,)), timeout_s=PATIENCE_S
                 )
         assert guest.run("cat /tmp/seen") == "live\n"
 

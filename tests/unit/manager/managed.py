@@ -16,11 +16,14 @@ from unit.served import ME, Served, answer_of, request_bytes
 from rmsplugin.adapters.coordination.assignments import Assignment
 from rmsplugin.adapters.coordination.members import Member
 from rmsplugin.client import EngineClient
+from rmsplugin.engine.serve.doors import HostNames
 from rmsplugin.engine.serve.front import Front
+from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.errors import RmspluginError
 from rmsplugin.groups.given import Given, Place
 from rmsplugin.manager.entry import Entry
+from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Hands
 from rmsplugin.settings.cluster import Cluster
 
@@ -75,7 +78,11 @@ class Managed:
             ME,
             munge_socket=munge_socket,
         )
-        self.entry = Entry(settings, self.placed, hands, {0, ME}, _own_status)  # type: ignore[arg-type]
+        self.kept: list[tuple[str, str, str]] = []  # where operators want groups
+        self.site.keep_at = lambda *wish: self.kept.append(wish)
+        names = HostNames()
+        handover = GroupHandover(self.site, hands, Rights(frozenset({0, ME}), frozenset()), names, trusted)  # type: ignore[arg-type]
+        self.entry = Entry(settings, self.placed, hands, {0, ME}, _own_status, names, handover=handover)  # type: ignore[arg-type]
         self._turns = Turns("entry")
         self.front = Front(section, {0, ME}, self.entry, self._turns)
         self._loop = asyncio.new_event_loop()

@@ -215,7 +215,16 @@ def test_an_engine_decides_who_may_and_its_words_arrive(manager: Managed, engine
     status, answer = manager.ask("POST", "/v1/jobs/12/suspend?x=1")
     assert (status, "x" in answer["error"]) == (400, True)
     assert manager.ask("GET", "/v1/reports/1000")[0] == 409
+
+
+def test_a_group_is_handed_over_by_the_manager_itself(manager: Managed) -> None:
     assert manager.ask("POST", "/v1/handover", b"{}")[0] == 409
+    assert manager.ask("POST", "/v1/handover", b'{"group": "x"}')[0] == 404
+    assert manager.ask("POST", "/v1/handover", b'{"group": "a b"}')[0] == 400
+    assert manager.kept == []
+    status, answer = manager.ask("POST", "/v1/handover", b'{"group": "a", "to": "any"}')
+    assert (status, answer["to"], answer["group"]) == (200, "", "a")
+    assert [wish[:2] for wish in manager.kept] == [("a", "")]
 
 
 def test_a_report_on_request_is_of_all_groups_whichever_engine_makes_it(

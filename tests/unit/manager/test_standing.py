@@ -21,7 +21,10 @@ def told(replies: dict[str, Any], errors: dict[str, Any], *, children: Any = Non
         leader_since=5.0,
         problem="",
         members={"c1:6830": Member("c1:6830", ABOUT), **others},
-        assignments={"a": Assignment(("n1",), "c1:6830"), "b": Assignment(("n2",), "gone")},
+        assignments={
+            "a": Assignment(("n1",), "c1:6830", kept="c1:6830", kept_by="alice"),
+            "b": Assignment(("n2",), "gone"),
+        },
     )
     placed = SimpleNamespace(given=SimpleNamespace(epoch=9), problem="")
     running = SimpleNamespace(views=lambda: children or {})
@@ -38,6 +41,7 @@ def test_groups_are_told_with_their_hosts_and_why_their_engines_do_not_answer() 
     a, b = found["groups"]
     assert (a["host"], a["answers"], a["epoch"], a["leads_since"], a["problem"]) == ("c1", True, 4, 3.0, "")
     assert (b["host"], b["answers"], b["epoch"], b["problem"]) == ("", False, None, "it is not there")
+    assert [(each["kept_on"], each["kept_by"]) for each in (a, b)] == [("c1", "alice"), ("", "")]
 
 
 def test_what_is_not_as_it_should_be_is_said() -> None:

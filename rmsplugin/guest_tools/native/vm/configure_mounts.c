@@ -76,17 +76,22 @@ static enum module_state state_of_module(const char *module)
 }
 
 /* Small images load no modules by themselves. A guest that has just booted may be loading this one: then the file system is
- * known already, modprobe returns at once, and a mount would fail with "Protocol not supported" until the module is live. */
+ * known already, modprobe returns at once, and a mount would fail with "Protocol not supported" until the module is live.
+ * modprobe looks into /proc/modules, where a module is a moment before it is in /sys/module. */
 static void load_nfs(bool is_version_4)
 {
     const char *module = is_version_4 ? "nfsv4" : "nfsv3";
     bool is_known = has_field(text_of_file("/proc/filesystems").bytes, '\t', 2, "nfs");
     if (state_of_module(module) == LIVE || (is_known && state_of_module("nfs") == ABSENT))
         return;
-    if (!run((const char *const[]){"modprobe", module, NULL}, true))
+    bool is_there = run((const char *const[]){"modprobe", module, NULL}, true);
+    if (!is_there)
         run((const char *const[]){"modprobe", "nfs", NULL}, true);
-    for (int left = 100 * KERNEL_S; left > 0 && state_of_module(module) == LOADING; left--)
+    for (int left = 100 * KERNEL_S; left > 0 && state_of_module(module) != LIVE; left--) {
+        if (!is_there && state_of_module(module) == ABSENT)
+            return;
         usleep(10000);
+    }
 }
 
 /* By the type's own program if the image has one; `mount` would call it, too. */

@@ -1,0 +1,217 @@
+"""Energy: `rmsplugin energy`, the kilowatt-hours of VM hosts, and whose they were."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmsplugin.cli.report.command import add_times, ledgers_of, settings_of
+from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.shared.bar import bar
+from rmsplugin.cli.shared.table import Field, Row, Table, add_table_options, parse_format, text_of
+from rmsplugin.errors import RefusedError, ReportError
+from rmsplugin.latency import uncollected
+
+if TYPE_CHECKING:
+    from rmsplugin.energy.account import Account
+    from rmsplugin.energy.meter import Energy
+    from rmsplugin.engine.ledger.site_ledgers import SiteLedger
+    from rmsplugin.report.document import Job
+    from rmsplugin.settings import Settings
+
+_BY = ("all", "node", "user", "account", "partition")
+#: The name of what is nobody's.
+_NOBODY = "(nobody)"
+
+
+#: The keys of the JSON of those columns that have other names.
+_KEYS = {"carbon": "co2_kg", "oracle": "kwh_oracle"}
+
+
+def _number(name: str, digits: int) -> Field:
+    words = {
+        "kwh": "kilowatt-hours",
+        "cost": "their cost, by the tariff of the file; - where it has none",
+        "carbon": "kilograms of CO2; - where the file tells nothing",
+        "oracle": "kilowatt-hours if nodes had been off in each period in which that saves; - for users and others",
+    }
+
+    def text(row: Row) -> str:
+        value = row.get(_KEYS.get(name, name))
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    return Field(name, words[name], text, right=True)
+
+
+FIELDS = (
+    Field("name", "node, user, account or partition", text_of("name")),
+    _number("kwh", 3),
+    _number("cost", 2),
+    _number("carbon", 3),
+    _number("oracle", 3),
+)
+_COLUMNS = "name,kwh,cost,carbon,oracle"
+
+
+def add_command(commands: options.Commands) -> None:
+    """Add energy to the command line."""
+    parser = options.add_command(
+        commands,
+        "energy",
+        "tell the kilowatt-hours of VM hosts, and whose they were",
+        _energy,
+        """
+        The watts of nodes are those of FILE, the energy file of `rmsplugin simulate`; nothing is measured. A VM takes
+        what the CPUs take that were requested for it, while it runs. What its node takes besides is divided among all
+        VMs there, by their CPUs. What a node takes while it has no VM is nobody's. All nodes count as on all the time.
+        ORACLE tells what would be left if each period without VMs were known beforehand, and nodes were off
+        where that saves: so much may be gained by switching nodes off.
+
+        Whose file the ledger is (root, engine.user) may ask, and everybody of a copy (--ledger). Nodes are asked of
+        Slurm, accounts of its accounting.
+
+        examples:
+          rmsplugin energy --energy energy.toml --since 30d
+          rmsplugin energy --energy energy.toml --since 2025-11-01 --until 2025-12-01 --by user
+          rmsplugin energy --energy energy.toml --by node --json
+          rmsplugin energy --energy energy.toml --ledger copy.sqlite --without-slurm --cpus-per-node 16
+        """,
+    )
+    parser.add_argument("--energy", metavar="FILE", required=True, help="the watts of nodes, tariff and CO2")
+    add_times(parser)
+    parser.add_argument("--by", choices=_BY, default="all", help="what a line stands for (default: all)")
+    parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger")
+    parser.add_argument("--without-slurm", action="store_true", help="do not ask Slurm: nodes are those of the ledger")
+    parser.add_argument(
+        "--cpus-per-node", metavar="C", type=options.positive_number, help="CPUs of each node, with --without-slurm"
+    )
+    add_table_options(parser, FIELDS, _COLUMNS, "all of it as JSON: the whole, and by node, user, account, partition")
+    parser.set_defaults(misused=parser.error)
+
+
+def _energy(arguments: argparse.Namespace) -> int:
+    now = time.time()
+    arguments.until = now if arguments.until is None else arguments.until
+    if arguments.since is not None and arguments.since >= arguments.until:
+        arguments.misused("--since has to be before --until")
+    if arguments.without_slurm != bool(arguments.cpus_per_node):
+        arguments.misused("--without-slurm and --cpus-per-node belong together")
+    columns = parse_format(arguments.format, FIELDS)
+    settings = settings_of(arguments)
+    ledgers = ledgers_of(arguments, settings)
+    if not ledgers:
+        raise RefusedError("the ledger is not yours to read: root and engine.user may, or anybody a copy (--ledger)")
+    with uncollected(), bar() as show:
+        since, jobs = _read(arguments, settings, ledgers, now, show)
+        found = _Accounts(arguments, settings, jobs, since)
+    if arguments.json:
+        print(json.dumps(found.document(), indent=2))
+        return 0
+    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    print("\n".join(table.lines(found.rows(arguments.by))))
+    return 0
+
+
+def _read(
+    arguments: argparse.Namespace, settings: Settings | None, ledgers: list[SiteLedger], now: float, show: Any
+) -> tuple[float, list[Job]]:
+    """The begin of the time, and all jobs with their lives. Raises RmspluginError."""
+    from rmsplugin.engine.ledger.gathering import reading_all
+    from rmsplugin.report.build import Question, Site, build
+    from rmsplugin.report.ledger import LedgerReader
+    from rmsplugin.report.slurm import runs_of
+
+    def runs(since: float) -> Any:
+        if settings is None or arguments.without_slurm:
+            raise ReportError("Slurm was not asked")
+        return runs_of(settings, since, arguments.until, lambda part: show("asking accounting", part))
+
+    with reading_all(ledgers) as connection:
+        reader = LedgerReader(connection, arguments.until)
+        since = reader.begins() if arguments.since is None else arguments.since
+        question = Question(since=since, until=arguments.until, made=round(now, 1), with_lives=True)
+        report = build(reader, question, Site([], "", 0, {}, {}, runs), show)
+        return since, list(report.jobs())
+
+
+class _Accounts:
+    """The energy of the time, added up in each way."""
+
+    def __init__(
+        self, arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job], since: float
+    ) -> None:
+        from rmsplugin.cli.shared.energy_file import read_energy
+        from rmsplugin.energy.shares import Period
+
+        self._since, self._until, self._jobs = since, arguments.until, jobs
+        self._cpus = _cpus(arguments, settings, jobs)
+        self._parameters = read_energy(arguments.energy, list(self._cpus))
+        self._period = Period(since, arguments.until, _midnight(since))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "since": round(self._since, 1),
+            "until": round(self._until, 1),
+            "energy": self.rows("all")[0],
+            **{f"{by}s": self.rows(by) for by in _BY[1:]},
+        }
+
+    def rows(self, by: str) -> list[Row]:
+        """A row for each node, user, ...; or one for all."""
+        from rmsplugin.energy.shares import by_node, by_owner, total
+        from rmsplugin.report.energy import OWNERS, uses_of
+
+        uses = [
+            use
+            for use in uses_of(self._jobs, OWNERS.get(by, OWNERS["user"]), self._since, self._until)
+            if use.node in self._cpus
+        ]
+        if by in OWNERS:
+            found = by_owner(self._parameters, self._cpus, uses, (), self._period)
+            return [_row(name or _NOBODY, energy) for name, energy in found.items()]
+        nodes = by_node(self._parameters, self._cpus, uses, (), self._period)
+        if by == "node":
+            return [_node_row(name, each) for name, each in nodes.items()]
+        whole = _row("all", total(each.switched for each in nodes.values()))
+        oracle = total(each.oracle for each in nodes.values())
+        return [{**whole, "kwh_oracle": round(oracle.kwh, 6)}]
+
+
+def _row(name: str, energy: Energy) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kwh": round(energy.kwh, 6),
+        "cost": None if energy.cost is None else round(energy.cost, 6),
+        "co2_kg": None if energy.co2_kg is None else round(energy.co2_kg, 6),
+    }
+
+
+def _node_row(name: str, account: Account) -> dict[str, Any]:
+    return {**_row(name, account.switched), "kwh_oracle": round(account.oracle.kwh, 6)}
+
+
+def _cpus(arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job]) -> Mapping[str, int]:
+    """The CPUs of each node that counts. Raises RmspluginError."""
+    from rmsplugin.report.slurm import nodes_of
+
+    if not arguments.without_slurm:
+        if settings is None:
+            raise ReportError(
+                "there are no settings to ask Slurm for nodes by: --without-slurm and --cpus-per-node say what they are"
+            )
+        return {node.name: node.cpus for node in nodes_of(settings)[0]}
+    names = sorted({node for job in jobs for each in job.intervals for node in each.nodes if node})
+    if not names:
+        raise ReportError("no VM ran on any node in this time, and Slurm is not asked what nodes there are")
+    return dict.fromkeys(names, arguments.cpus_per_node)
+
+
+def _midnight(moment: float) -> float:
+    """The midnight before, of local time."""
+    return datetime.fromtimestamp(moment).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

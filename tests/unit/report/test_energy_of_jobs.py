@@ -1,0 +1,148 @@
+"""`rmsplugin energy`: whose kilowatt-hours they were, from a ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.reported import NOON, Told
+
+from rmsplugin.cli.main import main
+from rmsplugin.report.document import Node
+
+ENERGY = {
+    "classes": [{"nodes": "*", "idle_w": 120, "busy_w": 300, "off_w": 8, "transition_w": 150, "off_s": 30, "on_s": 120}]
+}
+ALONE = ("--without-slurm", "--cpus-per-node", "4")
+SACCT = """#!/bin/sh
+cat <<END
+1|physics|{0}|{0}|3600|00:00:00|20|COMPLETED
+2|maths|{0}|{0}|1800|00:00:00|30|COMPLETED
+END
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    """In the first hour alice has 3 CPUs of n1, and in its first half bob has the fourth; in the second bob has n2."""
+    told = Told(tmp_path)
+    for job_id, user, cpus in ((1, "alice", 3), (2, "bob", 1)):
+        told.at(-60).start(told.submit(job_id, user=user, cpus=cpus), "n1")
+    told.at(1800).end(2)
+    told.at(3600).end(1)
+    told.start(told.submit(3, user="bob", cpus=4), "n2")
+    told.at(7200)
+    (tmp_path / "energy.json").write_text(json.dumps(ENERGY))
+    return told
+
+
+def run(told: Told, *words: str) -> int:
+    energy = str(told.path.parent / "energy.json")
+    since, until = (
+        f"{name}={value}" for name, value in (("--since", "2025-11-03T12:00:00"), ("--until", "2025-11-03T14:00:00"))
+    )
+    return main(["energy", "--config", str(told.settings), "--energy", energy, since, until, *words])
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+def document(told: Told, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert run(told, *ALONE, "--json", *words) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_energy_is_told_of_all_by_node_and_by_owner(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(told, capsys)
+    kwh = {by: {row["name"]: row["kwh"] for row in found[by]} for by in ("nodes", "users", "partitions")}
+    start_s = 13  # job 1 is cleaned up, and job 3 boots: nobody's
+    n1 = 0.120 * 2 + 0.180 * (3 / 4 + 1 / 4 * 1 / 2)
+    n2 = 0.120 * 2 + 0.180 * (3600 - start_s) / 3600
+    assert kwh["nodes"] == pytest.approx({"n1": n1, "n2": n2}, abs=1e-5)
+    assert found["energy"]["kwh"] == pytest.approx(n1 + n2, abs=1e-5)
+    alice = 0.180 * 3 / 4 + 0.120 * (3 / 4 + 1) / 2
+    bob = 0.180 / 8 + 0.120 / 8 + 0.300 * (3600 - start_s) / 3600
+    assert kwh["users"] == pytest.approx({"(nobody)": n1 + n2 - alice - bob, "alice": alice, "bob": bob}, abs=1e-5)
+    assert sum(kwh["partitions"].values()) == pytest.approx(n1 + n2, abs=1e-5)
+    assert found["energy"]["cost"] is None
+    assert 0.240 < found["energy"]["kwh_oracle"] < n1 + n2
+
+
+def test_a_person_reads_lines_without_empty_cells(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(told, *ALONE, "--by", "user") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == ["NAME", "KWH", "COST", "CARBON", "ORACLE"]
+    assert [line[0] for line in lines[1:]] == ["(nobody)", "alice", "bob"]
+    assert {len(line) for line in lines} == {5}
+
+
+def test_cost_is_by_local_time_of_day(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    path = told.path.parent / "energy.json"
+    tariff = [{"begin": "00:00", "price": 0.1}, {"begin": "13:00", "price": 0.4}]
+    path.write_text(json.dumps({**ENERGY, "tariff": tariff}))
+    found = document(told, capsys)
+    (n1,) = [row for row in found["nodes"] if row["name"] == "n1"]
+    assert n1["cost"] == pytest.approx(0.1 * (0.120 + 0.180 * 7 / 8) + 0.4 * 0.120, abs=1e-5)
+
+
+def test_a_copy_of_the_ledger_needs_no_settings(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(told, capsys)
+    told.settings.unlink()
+    words = ["energy", "--energy", str(told.path.parent / "energy.json"), "--ledger", str(told.path), *ALONE, "--json"]
+    assert main([*words, "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]) == 0
+    assert json.loads(capsys.readouterr().out)["users"] == found["users"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--without-slurm",), "--without-slurm and --cpus-per-node belong together"),
+        (("--cpus-per-node", "4"), "--without-slurm and --cpus-per-node belong together"),
+        ((*ALONE, "--until=2025-11-03T11:00:00"), "--since has to be before --until"),
+        ((*ALONE, "--format", "watts"), "--format: no field 'watts'"),
+        ((*ALONE, "--since=2025-11-01", "--until=2025-11-02"), "no VM ran on any node in this time"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(
+    told: Told, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], complaint: str
+) -> None:
+    try:
+        status = run(told, *words)
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    printed = capsys.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert complaint in printed.err
+
+
+def test_who_may_not_read_the_ledger_is_refused(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert run(told, *ALONE) == 1
+    assert "the ledger is not yours to read" in capsys.readouterr().err
+
+
+def test_nodes_are_slurms_and_accounts_those_of_accounting(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sacct = told.path.parent / "sacct"
+    sacct.write_text(SACCT.format(int(NOON) - 60))
+    sacct.chmod(0o755)
+    nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192), Node("n3", 4, 8192)]
+    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {}))
+    assert run(told, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in found["nodes"]] == ["n1", "n2", "n3"]
+    accounts = {row["name"]: row["kwh"] for row in found["accounts"]}
+    assert accounts["physics"] == pytest.approx(0.180 * 3 / 4 + 0.120 * (3 / 4 + 1) / 2, abs=1e-5)
+    assert accounts["maths"] == pytest.approx(0.180 / 8 + 0.120 / 8, abs=1e-5)
