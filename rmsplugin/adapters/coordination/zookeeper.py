@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two tries to reach a server: at first, and at most.
 _RETRY_S, _RETRY_MOST_S = 0.1, 0.5
+#: Seconds for which a server may be silent to who connects. kazoo would wait for a session, at each one in turn, while
+#: another one serves already: the servers that are left need that time to elect a leader.
+_CONNECT_S = 1.0
 #: Seconds for which a session that is closed waits for the service's answer.
 _CLOSE_S = 2.0
 
@@ -35,7 +38,7 @@ class ZooKeeperTree:
         try:
             from kazoo import exceptions
             from kazoo.client import KazooClient
-            from kazoo.handlers.threading import KazooTimeoutError
+            from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
         except ImportError:
             raise SettingsError(
                 'cluster.coordination is "zookeeper", but the Python package kazoo is not installed: '
@@ -45,7 +48,10 @@ class ZooKeeperTree:
         self._errors, self._timeout_error = exceptions, KazooTimeoutError
         self._servers, self._answer_s = ", ".join(servers), answer_s
         retry = {"max_tries": -1, "delay": _RETRY_S, "backoff": 2, "max_delay": _RETRY_MOST_S}
-        self._client: Any = KazooClient(hosts=",".join(servers), timeout=session_s, connection_retry=retry)
+        handler = _connecting_soon(SequentialThreadingHandler())
+        self._client: Any = KazooClient(
+            hosts=",".join(servers), timeout=session_s, handler=handler, connection_retry=retry
+        )
         self._up = self._client.start_async()
 
     def make(self, path: str, data: bytes) -> None:
@@ -106,3 +112,14 @@ class ZooKeeperTree:
         except errors.KazooException as error:
             what = str(error) or type(error).__name__
             raise UnavailableError(f"ZooKeeper does not answer: {what}: {self._servers}") from None
+
+
+def _connecting_soon(handler: Any) -> Any:
+    """Bound the time that kazoo's handler takes to connect to a server."""
+    connect = handler.create_connection
+
+    def connect_soon(*arguments: Any, timeout: float, **options: Any) -> Any:
+        return connect(*arguments, timeout=min(timeout, _CONNECT_S), **options)
+
+    handler.create_connection = connect_soon
+    return handler
