@@ -22,6 +22,8 @@ from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
 
 #: By these a slurmctld may be lost.
 _FORGET = ("slurmctld", "controller")
+#: By these homes may be lost: the head serves them.
+_HOMELESS = ("nfs", "controller")
 #: What was submitted, or has ended, in the last seconds before it was killed is not in a slurmctld's files.
 _SAVED_S = 6.0
 #: Vjobs count on for so long between two faults.
@@ -69,7 +71,7 @@ class Campaign:
             time.sleep(_SAVED_S)
         hosts, middle = faults.places(self._site, throw), self.work.begin_order(throw)
         self._say(f"{len(self.rounds) + 1}. {throw} on {', '.join(hosts)}" + (f" ({middle})" if middle else ""))
-        recovery, begun = well.Recovery(), time.time()
+        recovery, begun = well.Recovery(decided=well.last_decision(self._site)), time.time()
         with faults.under(self._site, keeper, throw, hosts):
             begun = time.time()
             if throw.submits:
@@ -83,32 +85,32 @@ class Campaign:
             throw.kind,
             throw.way,
             healed - begun,
-            recovery.decides_s,
+            recovery.undecided_s if recovery.well_s is not None else None,
             recovery.slurm_s,
             recovery.well_s,
             len(recovery.resumed),
         )
         self.rounds.append(round_)
         round_.wrong = [f"not well again: {each}" for each in lacks] + self._new(
-            self._judged(forgets=throw.kind in _FORGET)
+            self._judged(forgets=throw.kind in _FORGET, homeless=throw.kind in _HOMELESS)
         )
         for line in recovery.resumed:
             self._say(f"   resumed: {line}")
         for line in round_.wrong:
             self._say(f"   WRONG: {line}")
         self._say(
-            f"   away {round_.held_s:.1f} s, decides {_s(round_.decides_s)}, Slurm {_s(round_.slurm_s)}, "
+            f"   away {round_.held_s:.1f} s, no decision for {_s(round_.undecided_s)}, Slurm {_s(round_.slurm_s)}, "
             f"well {_s(round_.well_s)}"
         )
         if round_.wrong:
             self._keep_evidence(f"round-{len(self.rounds)}")
         return not lacks
 
-    def _judged(self, *, forgets: bool = False) -> list[str]:
-        """What is wrong now; vjobs that have just ended have left nothing. ``forgets``: a slurmctld was lost."""
+    def _judged(self, *, forgets: bool = False, homeless: bool = False) -> list[str]:
+        """What is wrong now; vjobs that have just ended have left nothing. The faults: see ``judge.of_vjob``."""
         site, work = self._site, self.work
         before = work.alive()
-        wrong = [each for vjob in before for each in judge.of_vjob(site, vjob, forgets=forgets)]
+        wrong = [each for vjob in before for each in judge.of_vjob(site, vjob, forgets=forgets, homeless=homeless)]
         wrong += judge.of_vms(site, work.alive())
         wrong += judge.left_over(site, [vjob for vjob in before if vjob.ended])
         if said := well.checks_of_ledger(site):

@@ -13,7 +13,7 @@ class Round:
     kind: str
     way: str
     held_s: float
-    decides_s: float | None
+    undecided_s: float | None
     slurm_s: float | None
     well_s: float | None
     resumed: int = 0
@@ -22,7 +22,7 @@ class Round:
 
 def table(rounds: Sequence[Round]) -> list[str]:
     """A line for each kind and way: how often, how long it was away, and what came back after how long."""
-    rows = [("fault", "times", "away", "decides again", "Slurm answers", "all well after", "wrong")]
+    rows = [("fault", "times", "away", "no decision for", "Slurm answers", "all well after", "wrong")]
     for key in sorted({(each.kind, each.way) for each in rounds}):
         same = [each for each in rounds if (each.kind, each.way) == key]
         rows.append(
@@ -30,7 +30,7 @@ def table(rounds: Sequence[Round]) -> list[str]:
                 " ".join(key),
                 str(len(same)),
                 _span([each.held_s for each in same]),
-                _span([each.decides_s for each in same]),
+                _span([each.undecided_s for each in same]),
                 _span([each.slurm_s for each in same]),
                 _span([each.well_s for each in same]),
                 str(sum(bool(each.wrong) for each in same)),

@@ -21,16 +21,17 @@ FORGOT = "Duplicate jobid"
 class Recovery:
     """What was measured around one fault; seconds, None: not in time."""
 
-    decides_s: float | None = None  # from its beginning until an engine has decided by what it saw since
+    decided: float = 0.0  # by the clock, the last decision of an engine that was seen; 0: none
+    undecided_s: float = 0.0  # the longest time between two decisions
     slurm_s: float | None = None  # from its beginning until Slurm answers
     well_s: float | None = None  # from its end until everything is well
     resumed: list[str] = field(default_factory=list)  # nodes that Slurm had drained for a job that it forgot
 
 
-def decides_since(site: Site, moment: float) -> bool:
-    """Whether an engine has looked and decided since a moment of the clock."""
+def last_decision(site: Site) -> float:
+    """When, by the clock, the engine that leads has looked and decided last; 0 if none says so."""
     status = site.ask("/v1/status")
-    return status is not None and bool(status["last_cycle"]) and status["last_cycle"]["time"] > moment
+    return float(status["last_cycle"]["time"]) if status and status["last_cycle"] else 0.0
 
 
 def slurm_answers(site: Site) -> bool:
@@ -97,7 +98,7 @@ def until_well(site: Site, begun: float, healed: float, recovery: Recovery) -> l
             lacks = missing(site)
         except (AssertionError, MiniclusterError, subprocess.TimeoutExpired) as error:
             lacks = [f"a look failed: {error}"]  # what answered a moment ago does not, or not yet
-        if not lacks and recovery.decides_s is not None and decides_since(site, healed):
+        if not lacks and recovery.decided > healed:
             recovery.well_s = time.time() - healed
             return []
         if time.time() - healed > BOUND_S:
@@ -115,8 +116,10 @@ def watch(site: Site, begun: float, recovery: Recovery) -> None:
     """Take the time of what has come back since the last look."""
     if recovery.slurm_s is None and slurm_answers(site):
         recovery.slurm_s = time.time() - begun
-    if recovery.decides_s is None and decides_since(site, begun):
-        recovery.decides_s = time.time() - begun
+    if (decided := last_decision(site)) > recovery.decided:
+        if recovery.decided:
+            recovery.undecided_s = max(recovery.undecided_s, decided - recovery.decided)
+        recovery.decided = decided
 
 
 def checks_of_ledger(site: Site) -> str:

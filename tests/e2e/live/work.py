@@ -28,6 +28,7 @@ class VJob:
     submitted: float
     ended: float = 0.0
     restarts: int = 0  # so often its job was requeued, for a reason that is known
+    has_begun: bool = False  # its script had begun when it was judged last
 
 
 class Work:
@@ -64,19 +65,43 @@ class Work:
 
     def begin_order(self, throw: Throw) -> str:
         """Give the order of a throw to a vjob that can follow it, and wait until it is under way. Returns which one."""
-        wanted = "sleeping" if throw.order == "resume" else "running"
-        ours = {each.job for each in self.alive()}
-        fit = [str(each["job_id"]) for each in self._site.vjobs() if each["state"] == wanted and each["job_id"] in ours]
+        fit = self._in_state("sleeping" if throw.order == "resume" else "running")
         if not throw.order or not fit:
             return ""
-        job = one_of(sorted(fit), throw.whose)
-        if self.order(throw.order, job).startswith("refused"):
-            return f"{throw.order} {job} refused"
+        job = one_of(fit, throw.whose)
+        fit = fit[fit.index(job) :] + fit[: fit.index(job)]
+        found = self._first_that_follows(throw.order, fit)
+        if not found and throw.order == "migrate" and self._made_room(job):
+            found = self._first_that_follows(throw.order, fit[1:])
+        return self._under_way(throw.order, found) if found else f"{throw.order} refused"
+
+    def _in_state(self, state: str) -> list[str]:
+        """Vjobs of ours that are in it."""
+        ours = {each.job for each in self.alive()}
+        return sorted(
+            str(each["job_id"]) for each in self._site.vjobs() if each["state"] == state and each["job_id"] in ours
+        )
+
+    def _first_that_follows(self, order: str, jobs: list[str]) -> str:
+        """Give the order to one after the other until it is taken. Returns to which; empty: none has taken it."""
+        return next((job for job in jobs if not self.order(order, job).startswith("refused")), "")
+
+    def _made_room(self, job: str) -> bool:
+        """Have a vjob sleep, so that another one can migrate to where it was: mostly all CPUs are taken."""
+        if self.order("suspend", job).startswith("refused"):
+            return False
+        deadline = time.monotonic() + _UNDER_WAY_S
+        while job not in self._in_state("sleeping") and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return job in self._in_state("sleeping")
+
+    def _under_way(self, order: str, job: str) -> str:
+        """Wait until it is under way. Returns what it is about."""
         try:
-            self._site.wait_action(job, throw.order, timeout_s=_UNDER_WAY_S / 4)
+            self._site.wait_action(job, order, timeout_s=_UNDER_WAY_S / 4)
         except AssertionError:
-            return f"{throw.order} {job}, over or not begun"
-        return f"{throw.order} {job}"
+            return f"{order} {job}, over or not begun"
+        return f"{order} {job}"
 
     def order(self, order: str, job: str) -> str:
         """Give an order, as root on a host whose commands find an engine."""

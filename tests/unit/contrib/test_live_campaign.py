@@ -9,13 +9,16 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import islice
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from e2e.live import cut
+from e2e.live import cut, well
 from e2e.live.acts import Acts, Row, fates, turns
-from e2e.live.dice import KINDS, ORDERS, one_of, orders, throws
+from e2e.live.dice import KINDS, ORDERS, Throw, one_of, orders, throws
 from e2e.live.judge import counted
 from e2e.live.verdict import Round, code, sentence, table
+from e2e.live.work import VJob, Work
 from journal.check import check
 
 # --- dice ---
@@ -66,6 +69,79 @@ def test_a_host_that_is_cut_off_still_hears_itself() -> None:
 def test_an_engine_that_is_cut_off_leaves_the_server_of_its_host_in_the_ensemble() -> None:
     assert all(str(port) not in cut.of_engine() for port in cut.PEERS)
     assert "tcp dport 2181" not in cut.of_engine().partition("output")[0], "others may ask the server of its host"
+
+
+# --- orders ---
+
+
+class Ordered:
+    """A minicluster of which two vjobs run and two sleep; there is room to migrate once something was suspended."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.states = {1: "running", 2: "running", 3: "sleeping", 4: "sleeping"}
+        self.room = False
+        self.suspends = True
+
+    def vjobs(self) -> list[dict[str, Any]]:
+        others = [{"job_id": 9, "state": state} for state in ("running", "sleeping")]
+        return [{"job_id": job, "state": state} for job, state in self.states.items()] + others
+
+    def run(self, program: str, order: str, job: str, *_: str, timeout_s: float) -> SimpleNamespace:
+        self.said.append(f"{order} {job}")
+        if order == "suspend" and self.suspends:
+            self.states[int(job)], self.room = "sleeping", True
+        refused = (order == "migrate" and not self.room) or (order == "suspend" and not self.suspends)
+        return SimpleNamespace(code=int(refused), err="no room")
+
+    def wait_action(self, job: str, order: str, timeout_s: float) -> None:
+        assert order != "resume", "it was over at once"
+
+
+def ordered(site: Any, order: str, whose: float = 0.0) -> str:
+    work = Work(site, orders(1))
+    work.all += [VJob(job, next(orders(1)), 0.0) for job in (1, 2, 3, 4)]
+    return work.begin_order(Throw("nfs", "stop", 3.0, 0.0, order, whose, False))
+
+
+def test_an_order_goes_to_the_vjob_that_the_dice_chose_among_those_that_can_follow_it() -> None:
+    assert ordered(Ordered(), "suspend", 0.9) == "suspend 2"
+    assert ordered(Ordered(), "resume", 0.9) == "resume 4, over or not begun"
+    assert ordered(Ordered(), "") == ""
+    site = Ordered()
+    site.states = dict.fromkeys(site.states, "sleeping")
+    assert ordered(site, "suspend") == ""
+
+
+def test_where_there_is_no_room_another_one_makes_some_for_a_migration() -> None:
+    site = Ordered()
+    assert ordered(site, "migrate") == "migrate 2"
+    assert site.said == ["migrate 1", "migrate 2", "suspend 1", "migrate 2"]
+    site = Ordered()
+    site.suspends = False
+    assert ordered(site, "migrate") == "migrate refused" and "suspend 1" in site.said
+    site.said.clear()
+    assert ordered(site, "suspend") == "suspend refused"
+    assert site.said == ["suspend 1", "suspend 2"]
+
+
+# --- how long nobody decided ---
+
+
+def test_the_longest_time_between_two_decisions_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = [103, 103, None, 119, 121, 120]
+    answers = [each and {"last_cycle": {"time": each}} for each in seen] + [{"last_cycle": None}]
+    site: Any = SimpleNamespace(ask=lambda path: answers.pop(0))
+    monkeypatch.setattr(well, "slurm_answers", lambda site: len(answers) < 5)
+    recovery = well.Recovery(decided=100.0)
+    while answers:
+        well.watch(site, 0.0, recovery)
+    assert (recovery.undecided_s, recovery.decided) == (16.0, 121.0)
+    assert recovery.slurm_s is not None
+    first: Any = SimpleNamespace(ask=lambda path: {"last_cycle": {"time": 500}})
+    recovery = well.Recovery()
+    well.watch(first, 0.0, recovery)
+    assert (recovery.undecided_s, recovery.decided) == (0.0, 500.0), "nothing was seen before"
 
 
 # --- acts ---

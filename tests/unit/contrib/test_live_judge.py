@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,6 +84,18 @@ def test_a_job_that_was_requeued_is_wrong_unless_its_slurmctld_was_lost(site: An
     assert of_vjob(site, known) == ["vjob 7: its job was requeued 2 times"]
 
 
+def test_where_homes_were_lost_a_vjob_is_started_again_until_its_script_begins(site: Any, tmp_path: Path) -> None:
+    (tmp_path / "started.7").unlink()
+    site.told, site.text = RUNS.replace("Restarts=0", "Restarts=3"), ""
+    vjob = counting()
+    assert of_vjob(site, vjob, homeless=True) == []
+    (tmp_path / "started.7").write_text("started\n")
+    site.told = RUNS.replace("Restarts=0", "Restarts=4")
+    assert of_vjob(site, vjob, homeless=True) == [], "it began after the last look"
+    site.told = RUNS.replace("Restarts=0", "Restarts=5")
+    assert of_vjob(site, vjob, homeless=True) == ["vjob 7: its job was requeued 5 times"]
+
+
 def test_a_script_that_began_twice_is_wrong_also_where_a_slurmctld_was_lost(site: Any, tmp_path: Path) -> None:
     (tmp_path / "started.7").write_text("started\nstarted\n")
     assert begun(site, counting()) == 2
@@ -145,7 +158,7 @@ def test_a_vjob_that_sleeps_and_whose_vm_runs_is_wrong(site: Any, guests: list[s
 def test_what_is_left_of_a_vjob_is_wrong_once_there_was_time_to_clear_up(
     site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judge.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     site.left = [["QEMU on n1"], []]
     assert left_over(site, [counting()]) == []
     monkeypatch.setattr(judge, "_CLEARED_S", 0.0)
