@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from e2e.cluster import PROGRAM, Cluster
 from e2e.conftest import minicluster
-from e2e.rooms import Machine, count, wait_number
+from e2e.rooms import Machine, count, last_number, wait_number
 from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
 
 __all__ = ["ensemble"]
@@ -195,11 +195,45 @@ def end_well(cluster: Cluster, jobs: list[int]) -> None:
         assert (cluster.home() / f"started.{job}").read_text() == "started\n"
 
 
+def have_both(cluster: Cluster, managers: dict[str, Manager], logs: Path) -> None:
+    """Have a manager on front2 again, where there is none, and an engine of a group on each host."""
+    if managers["front2"].process.poll() is not None:
+        managers["front2"] = Manager(cluster, logs, "front2")
+    wait_shared_out(cluster, managers)
+
+
+def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there(
+    cluster: Cluster, managers: dict[str, Manager], logs: Path
+) -> None:
+    have_both(cluster, managers, logs)
+    there = [count(cluster, "-c", "2") for _ in range(3)]  # a whole node each
+    for job in there:
+        wait_number(cluster, job, 2)
+    (goes,) = (job for job in there if group_of(cluster, job) == "left")
+    told = cluster.plugin("suspend", str(goes))
+    assert told.code == 0, told.err
+    counted = last_number(cluster, goes)
+    stays = count(cluster, "-c", "2")
+    wait_number(cluster, stays, 2)
+    assert group_of(cluster, stays) == "left", explained(cluster, managers)
+    assert "it is resumed when its turn comes" in cluster.plugin("resume", str(goes)).err, "there is no room"
+
+    end_well(cluster, [job for job in there if job != goes])
+    ended = time.monotonic()
+    wait_number(cluster, goes, 2)
+    print(f"\nit goes on in the other group {time.monotonic() - ended:.1f} s after there was room")
+    assert group_of(cluster, goes) == "right" and last_number(cluster, goes) > counted
+    assert {each["host"] for each in groups(cluster).values()} == {"head", "front2"}
+    assert [each.node for each in Machine(cluster).guests() if each.vm == f"vjob{goes}-0"] in (["n2"], ["n3"])
+    end_well(cluster, [goes, stays])
+    for job in (goes, stays):
+        cluster.wait_gone(job)
+
+
 def test_the_host_of_the_manager_that_leads_is_lost_in_the_middle_of_a_switch(
     cluster: Cluster, managers: dict[str, Manager], logs: Path
 ) -> None:
-    managers["front2"] = Manager(cluster, logs, "front2")
-    wait_shared_out(cluster, managers)
+    have_both(cluster, managers, logs)
     managers["head"].signal(signal.SIGTERM)  # the lead goes over
     wait_groups(cluster, managers, {"left": "front2", "right": "front2"})
     managers["head"] = Manager(cluster, logs, "head")
