@@ -15,7 +15,7 @@ from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.priorities import Priorities
 from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.context.cycle_report import CycleReport, Phase
 from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
@@ -123,9 +123,11 @@ class Cycle:
         try:
             self._do_stages(report)
         except RmspluginError as error:
+            report.failed = True
             report.problems.append(str(error))
             # A wrapper that Slurm or the ledger has to vouch for first was refused meanwhile.
             self._hearing.note_deaf(str(error), clock.now())
+        report.enter(None)
         report.seconds = clock.now() - report.time
         self.number, self.seconds = self.number + 1, self.seconds + report.seconds
         for problem in report.problems:
@@ -137,6 +139,7 @@ class Cycle:
         return report
 
     def _do_stages(self, report: CycleReport) -> None:
+        report.enter(Phase.LOOK)
         self._executor.record_ends()
         if self._territory is not None:
             self._territory.hear()
@@ -157,6 +160,7 @@ class Cycle:
         if gate := self.gate.keep(seen.rms):
             report.problems.append(gate)
         ours = [job for job in seen.rms.jobs if job.partition in self._settings.slurm.partitions]
+        report.enter(Phase.FOLLOW)
         self._waiting.note_ended_jobs(seen)
         self._priorities.note_changes(seen)
         with report.alone("the identity of jobs"):
@@ -184,7 +188,9 @@ class Cycle:
         if not observes_only:
             wanted: frozenset[str] = frozenset()
             with report.alone("the decision"):
+                report.enter(Phase.DECIDE)
                 wanted = self._decide(seen, ours, report)
+            report.enter(Phase.CARE)
             with report.alone("rooms"):
                 report.begun += self._borrowing.change_rooms(seen, wanted)
             with report.alone("checkpoints"):

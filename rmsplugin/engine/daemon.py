@@ -34,6 +34,7 @@ from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
 from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.acts import Acts, only_led
 from rmsplugin.engine.context.clock import Clock
@@ -54,6 +55,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.engine.ledger.whereabouts import note_shared, require_taken_back, shared_ledgers
+from rmsplugin.engine.metrics.metrics import open_metrics
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
 from rmsplugin.engine.parted import Parted
 from rmsplugin.engine.periodic import Periodic
@@ -227,6 +229,8 @@ class Daemon:
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)
         self.proposer = Proposers(proposer_limits(settings), most_processes(settings))
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
+        capacities = Capacities(settings, self.context.ledger, self.context.clock, self.context.demanded_cpus)
+        self.metrics = open_metrics(capacities, self.cycle)
         self._programs = Programs(config)
         jobs = jobs_of(self.context, self._programs, self.cycle.gate, lambda: self.cycle.seen)
         runs, clock = Runs(self.context.ledger, self.context.clock), self.context.clock
@@ -300,6 +304,8 @@ class Daemon:
             later = partial(loop.call_later, _ANSWER_S, hand_over)
             self.controllers.on_hand_over(lambda: loop.call_soon_threadsafe(later))
         await self.service.open()
+        if self.metrics is not None:
+            await self.metrics.listener.open()
         self.proposer.warm_up()
         adopted = self.executor.adopt()
         self.timetable.start()
@@ -321,6 +327,8 @@ class Daemon:
         # The next one need not wait for the last connections. No request is answered from here on.
         await asyncio.to_thread(release)
         self.proposer.close()
+        if self.metrics is not None:
+            await self.metrics.listener.close()
         await self.service.close()
 
     async def _let_end(self, told_again: asyncio.Event) -> None:
@@ -365,6 +373,8 @@ class Daemon:
             # Called only now: a cycle that has waited for a preview sees the changes that woke it meanwhile.
             self._cycles.heard()
             self.cycle.run()
+            if self.metrics is not None:
+                self.metrics.cycle_ended()
 
 
 def open_context(

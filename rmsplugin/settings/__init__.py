@@ -20,6 +20,7 @@ from rmsplugin.settings.deciding import Decision, Durations, Memory, Planning, T
 from rmsplugin.settings.engine import Engine
 from rmsplugin.settings.groups import Group, refuse_two_groups
 from rmsplugin.settings.guests import Guest, Image
+from rmsplugin.settings.metrics import Metrics
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.power import Power
 from rmsplugin.settings.schedule import Schedule
@@ -56,6 +57,7 @@ class Settings(Section):
     tokens: Tokens = Tokens()  # type: ignore[call-arg]
     schedule: Schedule = Schedule()  # type: ignore[call-arg]
     power: Power = Power()  # type: ignore[call-arg]
+    metrics: Metrics = Metrics()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
     _territory: str = PrivateAttr("")
@@ -127,6 +129,7 @@ class Settings(Section):
         }
         changes: dict[str, Any] = {
             "engine": self.engine.model_copy(update=engine),
+            "metrics": self.metrics.model_copy(update={"listen": self.metrics.groups.get(name, ""), "groups": {}}),
             "cluster": self.cluster.model_copy(update={"path": f"{self.cluster.path}/{GROUPS_DIR}/{name}"}),
         }
         settings = self.model_copy(update=changes)

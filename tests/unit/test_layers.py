@@ -154,6 +154,7 @@ INSTALLED = {
     "ortools",
     "paramiko",
     "plotext",
+    "prometheus_client",
     "pycdlib",
     "pydantic",
     "pyslurm",
@@ -179,7 +180,7 @@ ORDERS = {
             "decide",
             "upkeep",
         ),
-        *("schedule", "cycle", "controllers", "serve", "periodic", "leadership", "shared_dir", "turn"),
+        *("schedule", "cycle", "controllers", "serve", "metrics", "periodic", "leadership", "shared_dir", "turn"),
         *("parted", "daemon"),
     ),
     "cli": (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import logging
+import time
+from collections import Counter
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -11,15 +14,44 @@ from rmsplugin.errors import RmspluginError
 log = logging.getLogger(__name__)
 
 
+class Phase(enum.StrEnum):
+    """A part of a cycle."""
+
+    LOOK = "look"  # at Slurm and the nodes
+    FOLLOW = "follow"  # meet new jobs, and bring vjobs in line with what was seen
+    DECIDE = "decide"  # assess, propose, check, begin
+    CARE = "care"  # rooms and checkpoints
+
+
 @dataclass
 class CycleReport:
-    """The actions of a cycle, in a sentence, and the problems of the site."""
+    """The actions of a cycle, in a sentence, and the problems of the site.
+
+    Attributes:
+        phases: seconds of each part.
+        proposed_s: seconds that the proposals took, the solver's among them.
+        waits: by code of the reason, how many vjobs wait for it.
+        failed: the cycle ended early, for what it needs did not answer.
+    """
 
     time: float = 0.0
     seconds: float = 0.0
     begun: list[str] = field(default_factory=list)
     waiting: int = 0
     problems: list[str] = field(default_factory=list)
+    phases: dict[Phase, float] = field(default_factory=dict)
+    proposed_s: float = 0.0
+    waits: Counter[str] = field(default_factory=Counter)
+    failed: bool = False
+    _entered: tuple[Phase, float] | None = None
+
+    def enter(self, phase: Phase | None) -> None:
+        """End the part of the cycle that is under way, and begin another; None: begin none."""
+        now = time.monotonic()
+        if self._entered is not None:
+            before, since = self._entered
+            self.phases[before] = self.phases.get(before, 0.0) + now - since
+        self._entered = None if phase is None else (phase, now)
 
     @property
     def sentence(self) -> str:

@@ -185,6 +185,7 @@ class Deciding:
         self._room_ahead.remember(seen, queue, found.left_out)
         self._memory, self.groups = found.memory, found.groups
         report.problems += found.groups.formed.faults if found.groups else ()
+        report.proposed_s = found.seconds
         self._note(found, report)
         self._note_quiet(found.prepared.parameters.quiet)
         proposal = found.prepared.proposal

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping, Sequence
 
-from rmsplugin.decision.result import Decision
+from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.engine.assess.assess import Assessment
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.context.clock import Clock
@@ -18,6 +19,14 @@ _TOLD_PART, _TOLD_S = 0.1, 10.0
 #: So many reasons are recorded in one transaction: tens of thousands may change at once, and requests wait for it.
 _TOLD_AT_ONCE = 500
 _TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
+
+
+class Wait(enum.StrEnum):
+    """Why a vjob waits about which nothing was decided."""
+
+    ROOM = "room-soon"  # a room comes soon where it starts
+    PAUSED = "engine-paused"  # by an operator
+    NOT_DECIDED = "not-decided"  # its sentence says why
 
 
 class Telling:
@@ -55,11 +64,15 @@ class Telling:
         for waiting in queue:
             name = waiting.job.display_id
             reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
+            code: Wait | ReasonCode = Wait.NOT_DECIDED
+            if name in left_out:
+                code = Wait.ROOM if assessment else Wait.PAUSED
             if decision is not None and name in decision.states and not reason:
                 if decision.states[name] is VJobState.RUNNING:
                     continue
-                reason = decision.reasons[name].sentence
+                reason, code = decision.reasons[name].sentence, decision.reasons[name].code
             report.waiting += 1
+            report.waits[code] += 1
             row = rows.get(name)  # elements of an array that were not split off have no row
             if row is None or not reason:
                 continue

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ from rmsplugin.engine.ledger.schedule_book import ScheduleBook
 from rmsplugin.engine.ledger.set_aside import SetAsideStates
 from rmsplugin.engine.ledger.shared_files import hold, let_go
 from rmsplugin.engine.ledger.table import called, insert, update
+from rmsplugin.engine.ledger.tally import Tally
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
 from rmsplugin.model.job_names import JobName, parse
@@ -85,6 +87,9 @@ class Ledger:
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
         self._subscribers: list[Callable[[frozenset[Subject]], None]] = []
+        #: What this process has recorded, counted.
+        self.tally = Tally()
+        self._noted: list[Callable[[], None]] = []  # what the open transaction gives to the tally if it succeeds
         self._changed_vms: set[int] = set()  # ids of the jobs of VMs that the open transaction has changed
         #: The vjobs that have not ended, in order of first submission. A cycle asks often.
         self._current = Kept(self._read_current, lambda job_id, vjob: (vjob.submitted, job_id))
@@ -158,12 +163,19 @@ class Ledger:
         assert not self._reader.only_reads, "something that changes nothing would write to the ledger"
         with self._lock:
             self._depth += 1
+            noted = len(self._noted)
             try:
                 with available(), self._db.atomic():
                     yield self._db
+            except BaseException:
+                del self._noted[noted:]  # it is undone
+                raise
             finally:
                 self._depth -= 1
                 if self._depth == 0:
+                    for note in self._noted:
+                        note()
+                    self._noted.clear()
                     # Subscribers are told of rollbacks too, and read again.
                     changed, self._changed = frozenset(self._changed), set()
                     self._answers.clear()
@@ -402,13 +414,17 @@ class Ledger:
         """
         with self._write() as db:
             vjob = self.vjob(job_id)
+            lost = changes.get("losses", vjob.losses) > vjob.losses
             if vjob.state is not target:
                 check_transition(vjob.display_id, vjob.state, target)
+                self._noted.append(partial(self.tally.entered, vjob.partition, target))
                 changes["state_since"] = self._clock()
                 changes["ran_s"] = records.ran_s(vjob, target, self._clock())
                 changes["paused"] = target is VJobState.PAUSED or (vjob.paused and target is VJobState.SUSPENDING)
             update(db, "vjobs", {"job_id": job_id}, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))
+            if lost:
+                self._noted.append(partial(self.tally.lost, vjob.partition))
             if (vjob.state, vjob.reason) != (target, reason):
                 self._event(f"vjob-{target}", reason, vjob=vjob.display_id)
             return self.vjob(job_id)
@@ -584,8 +600,14 @@ class Ledger:
         """Record how an operation ended; its actions that are still under way end with it."""
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
+            operation = self.operation(operation_id)
             update(db, "operations", {"id": operation_id}, outcome)
             self._changed.add(("operation", operation_id))
+            took_s = self._clock() - operation.created
+            self._noted.append(partial(self.tally.operation_ended, operation.kind, bool(error), took_s))
+            for action in self.actions(operation_id):
+                if action.state is Outcome.RUNNING:
+                    self._note_end(action.id, failed=True)
             db.execute(
                 "update actions set state = 'failed', error = ?, ended = ? "
                 "where operation_id = ? and state = 'running'",
@@ -640,7 +662,9 @@ class Ledger:
         }
         with self._write() as db:
             size = self._rows("select memory_mib from vms where name = ?", [vm])
-            return insert(db, "actions", {**row, "memory_mib": size[0]["memory_mib"] if size else 0})
+            number = insert(db, "actions", {**row, "memory_mib": size[0]["memory_mib"] if size else 0})
+            self._noted.append(partial(self.tally.action_began, number, kind))
+            return number
 
     def action_progress(self, action_id: int, done: int, total: int) -> None:
         """Record how many bytes an action has moved."""
@@ -652,6 +676,14 @@ class Ledger:
         outcome = {"state": "failed" if error else "done", "error": error, "ended": self._clock()}
         with self._write() as db:
             update(db, "actions", {"id": action_id}, outcome)
+            self._note_end(action_id, failed=bool(error))
+
+    def _note_end(self, action_id: int, *, failed: bool) -> None:
+        """Have an action counted that ends now."""
+        for row in self._rows("select kind, created, bytes_done from actions where id = ?", [action_id]):
+            took_s = self._clock() - row["created"]
+            ended = partial(self.tally.action_ended, action_id, row["kind"], failed, took_s, row["bytes_done"])
+            self._noted.append(ended)
 
     def actions(self, operation_id: int) -> list[ActionRow]:
         """Actions of an operation, in the order of their start."""
@@ -676,6 +708,7 @@ class Ledger:
     def _event(self, kind: str, message: str, *, vjob: str = "", vm: str = "", node: str = "") -> None:
         row = {"time": self._clock(), "vjob": vjob, "vm": vm, "node": node, "kind": kind, "message": message}
         insert(self._db, "events", row)
+        self._noted.append(partial(self.tally.happened, kind))
 
     def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
         """The newest ``limit`` events after id ``since``, oldest first; only of ``vjob`` (display id), if given."""

@@ -108,6 +108,7 @@ class Front:
         body_max: int = BODY_MAX,
         behind_a_manager: bool = False,
         unheard: Callable[[str], None] = lambda _why: None,
+        answered: Callable[[str, int], None] = lambda _route, _status: None,
     ) -> None:
         """Listen to nobody yet.
 
@@ -120,7 +121,9 @@ class Front:
             body_max: the most bytes of the body of a request.
             behind_a_manager: whether root and the engine's user say, on the socket, for whom they ask.
             unheard: told what kept a request from being heard, where that is no fault of its sender.
+            answered: told the name of the route and the status of each answer to a caller who is known.
         """
+        self._answered = answered
         self._unheard = unheard
         self._behind_a_manager = behind_a_manager
         self._settings, self._engine_uids, self._answers = settings, engine_uids, answers
@@ -201,7 +204,7 @@ class Front:
                 uid, origin = vouched(request.headers, uid)
         except BadRequestError as error:
             return _plain(400, str(error))
-        status, body = await self._answer(handled, request, data, uid, origin)
+        status, body = await self._counted(handled, request, data, uid, origin)
         text = (
             await self._turns.take((uid, False), lambda: json.dumps(body)) if handled.route.long else json.dumps(body)
         )
@@ -220,7 +223,7 @@ class Front:
             self._rare.warning("a request from %s could not be checked: %s", request.remote, error)
             self._unheard(str(error))
             return _plain(503, "munge does not answer on the controller")
-        status, body = await self._answer(handled, request, data, identity.uid, _origin(request))
+        status, body = await self._counted(handled, request, data, identity.uid, _origin(request))
         try:
             sealed = await self._sealed(identity, status, body)
             # It may have waited for munge meanwhile.
@@ -245,6 +248,13 @@ class Front:
                 return await self._sealing.take(who, work)
         except TimeoutError:
             raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
+
+    async def _counted(
+        self, handled: Handled, request: web.Request, data: bytes, uid: int, origin: Origin
+    ) -> tuple[int, Reply]:
+        status, body = await self._answer(handled, request, data, uid, origin)
+        self._answered(handled.route.name, status)
+        return status, body
 
     async def _answer(
         self, handled: Handled, request: web.Request, data: bytes, uid: int, origin: Origin

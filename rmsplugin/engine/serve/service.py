@@ -66,6 +66,7 @@ class Service:
             leads=leads,
             behind_a_manager=context.territory is not None,
             unheard=lambda why: context.hearing.note_deaf(why, context.clock.now()),
+            answered=context.ledger.tally.answered,
         )
         context.ledger.subscribe(self._waits.changed)
 

@@ -1,0 +1,1 @@
+"""Metrics: what the engine has in memory, as Prometheus reads it."""
