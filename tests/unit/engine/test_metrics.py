@@ -23,6 +23,7 @@ from rmsplugin.engine.metrics import listener as listener_module
 from rmsplugin.engine.metrics.catalogue import METRICS, Kind
 from rmsplugin.engine.metrics.listener import MOST, Listener
 from rmsplugin.engine.metrics.metrics import open_metrics
+from rmsplugin.engine.serve import connections
 from rmsplugin.errors import SettingsError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -218,19 +219,22 @@ def test_many_readers_cost_as_little_as_one(monkeypatch: pytest.MonkeyPatch) -> 
         assert listening.made == 1
 
 
-def test_a_slow_client_harms_nobody_and_clients_are_bounded() -> None:
+def test_a_slow_client_harms_nobody_and_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SILENT_S", 10 * PATIENCE_S)  # only their number ends them
     with Listening(text=b"x" * 4_000_000) as listening:
         slow = [listening.connect() for _ in range(3 * MOST)]
-        for number, connection in enumerate(slow):  # silent, half a request, or an answer that is not read
+        for number, each in enumerate(slow):  # silent, half a request, or an answer that is not read
             told = (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")[number % 3]
             try:
-                connection.sendall(told)
+                each.sendall(told)
             except OSError:
                 assert number < 2 * MOST  # the oldest ones made room
-        until(lambda: listening.listener.connections <= MOST, "no more than so many connections")
+        slow[0].settimeout(10.0)
+        assert slow[0].recv(1) == b"", "the oldest one made room"
+        until(lambda: listening.listener.connections == MOST, "so many connections, and no more")
         assert listening.ask() == (200, b"x" * 4_000_000)
-        for connection in slow:
-            connection.close()
+        for each in slow:
+            each.close()
 
 
 def test_an_address_that_is_taken_is_tried_again(
