@@ -43,6 +43,7 @@ def test_values_follow_vjobs_that_wait_run_are_paused_and_sleep(world: World) ->
     assert value(text, "vjob_sleeps_total", "vjob") == 0
     world.ask(job, OperationKind.SUSPEND)
     world.until(job, VJobState.SLEEPING)
+    world.context.ledger.update_vjob(job, submitted=world.time - 5000)  # its sleep counts, not its wait
     world.pass_time(600)
     text = tick(world, metrics)
     assert (value(text, "vjobs", "vjob", "sleeping"), value(text, "vjob_sleeps_total", "vjob")) == (1, 1)
