@@ -422,6 +422,10 @@ class Node(TypedDict):
         reserved_since: since when; null: it is not reserved.
         guests: VMs that have moved there since.
         pressed: why it has to lose a VM; empty: it has not.
+        power: whether the engine has switched it: on, going-off, off, coming-on; or failed: it did not come on, or
+            somebody else switched it on.
+        power_since: since when; null: it is on.
+        power_why: why; empty: it is on.
         gone_since: since when it is gone; null: it is not.
         gone_by: who said so; null: nobody.
     """
@@ -448,6 +452,9 @@ class Node(TypedDict):
     reserved_since: float | None
     guests: list[str]
     pressed: str
+    power: Literal["on", "going-off", "off", "coming-on", "failed"]
+    power_since: float | None
+    power_why: str
     gone_since: float | None
     gone_by: str | None
 
@@ -903,6 +910,7 @@ class Status(TypedDict):
         cycles: its cycles since its start.
         problems: problems of the site, each a sentence.
         quiet: the quiet hours that have begun; null: none.
+        power: the nodes that are off, that go off or come on, and that failed to, in a sentence; null: all are on.
         held: what is not done because something is not seen.
         paused: the pause; null: the engine is not paused.
         last_plan: the newest context switch; null: there was none.
@@ -918,6 +926,7 @@ class Status(TypedDict):
     cycles: Cycles
     problems: list[str]
     quiet: str | None
+    power: str | None
     held: list[Held]
     paused: Pause | None
     last_plan: Cycle | None

@@ -8,7 +8,7 @@ import threading
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
-from rmsplugin.engine.assess.rooms_wanted import rooms_wanted
+from rmsplugin.engine.assess.rooms_wanted import places_ahead
 from rmsplugin.engine.assess.waiting_vjobs import WaitingVJobs
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.demands import Demands
@@ -25,6 +25,8 @@ from rmsplugin.engine.observe.dead_nodes import clear_left_behind
 from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
+from rmsplugin.engine.power.demand import PowerDemand, needs_of
+from rmsplugin.engine.power.powering import Powering
 from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
 from rmsplugin.engine.reconcile.giving_up import GivingUp
@@ -91,6 +93,7 @@ class Cycle:
         self._priorities = Priorities(context.ledger)
         self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
         self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
+        self.powering = Powering(context.settings, context.ledger, context.clock, context.rms, context.power, placing)
         self._checkpointing = Checkpointing(
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
         )
@@ -153,7 +156,9 @@ class Cycle:
         self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
             self.memory_care.set_bounds(seen)
-        report.problems += [f"{node} is unreachable: {why}" for node, why in seen.unreachable.items()]
+        switched = self._ledger.power.switches()
+        silent = {node: why for node, why in seen.unreachable.items() if node not in switched}
+        report.problems += [f"{node} is unreachable: {why}" for node, why in silent.items()]
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
@@ -186,13 +191,15 @@ class Cycle:
                 self._settings, self._ledger, self._hypervisor, self._nodes, self._stores, seen
             ) + self.fencing.fence_silent(seen)
         if not observes_only:
-            wanted: frozenset[str] = frozenset()
+            demand, before_off = PowerDemand(), frozenset[str]()
             with report.alone("the decision"):
                 report.enter(Phase.DECIDE)
-                wanted = self._decide(seen, ours, report)
+                demand = self._decide(seen, ours, report)
             report.enter(Phase.CARE)
+            with report.alone("the power of nodes"):
+                before_off = self.powering.switch_nodes(seen, demand, report)
             with report.alone("rooms"):
-                report.begun += self._borrowing.change_rooms(seen, wanted)
+                report.begun += self._borrowing.change_rooms(seen, demand.wanted | before_off)
             with report.alone("checkpoints"):
                 busy = self._executor.busy() | self._executor.held_back.now()
                 report.begun += self._checkpointing.begin_due(seen, busy)
@@ -203,14 +210,17 @@ class Cycle:
         what = "which is not in slurm.partitions: they are kept as they are, and none is started or resumed there"
         return [f"there are vjobs in partition {name}, {what}" for name in sorted(found)]
 
-    def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> frozenset[str]:
+    def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> PowerDemand:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
         queue, silent = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
-        return rooms_wanted(self._capacities, seen, left, after)
+        ahead = places_ahead(self._capacities, seen, left, after)
+        if ahead.unplaced is None or not self._settings.power.switch:
+            return PowerDemand(ahead.wanted, ahead.kept)
+        return PowerDemand(ahead.wanted, ahead.kept, needs_of(self._capacities, seen, ahead.unplaced, after))
 
     def preview(self) -> Found:
         """The decision of the next cycle, if it began now. Changes nothing. Waits for a cycle that runs.

@@ -33,6 +33,7 @@ from rmsplugin.adapters.nodes.passages import passages_of
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
+from rmsplugin.adapters.power.factory import open_power
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
@@ -453,6 +454,7 @@ def open_context(
         nodes=agents,
         guests=guests,
         root_public_key=public,
+        power=open_power(settings.power, permit=acts.one if may_lose else nullcontext),
         epoch=epoch,
         acts=acts,
         territory=territory,

@@ -194,6 +194,7 @@ def status(replies: Replies, own: Reply) -> Reply:
             *(f"group {group}: {each}" for group, reply in replies.items() for each in reply["problems"]),
         ],
         "quiet": next((reply["quiet"] for reply in replies.values() if reply["quiet"]), None),
+        "power": "; ".join(reply["power"] for reply in replies.values() if reply.get("power")) or None,
         "held": [each for reply in replies.values() for each in reply["held"]],
         "paused": next((reply["paused"] for reply in replies.values() if reply["paused"]), None),
         "last_plan": max(plans, key=lambda each: each["time"], default=None),

@@ -197,6 +197,12 @@ PowerDriverSettings = Annotated[CommandDriver | RedfishDriver, Field(discriminat
 class Power(Section):
     """The power of nodes: when idle ones are switched off; their BMCs and watts are in sections of their own."""
 
+    switch: bool = Field(
+        False,
+        description="whether the engine switches nodes off that nobody uses, and on when they are needed; of nodes "
+        'with a class and a BMC, in partitions with rooms = "elastic"',
+    )
+    at_once: int = Field(8, ge=1, le=1000, description="the most nodes that are being switched at a time")
     predict: float = Field(
         0.5, ge=0, le=1, description="weight of the latest idle period in the prediction of the next (c of equation 9)"
     )

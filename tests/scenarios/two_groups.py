@@ -48,7 +48,7 @@ class GroupEngine(World):
         self.jumped_s = 0.0
         self._time_lock, self._ledger_path = world._time_lock, ledger
         self.files, self.hypervisor, self.rms, self.nodes = world.files, world.hypervisor, world.rms, world.nodes
-        self.guests = world.guests
+        self.guests, self.power = world.guests, world.power
         self.neighbours = Recorded(world.neighbours, lambda: self.time, self._asks)
         self.settled, self.wrappers_answer, self._wakes = 0, True, threading.Event()
         self._dead_nodes, self.ended_by_epilog = world._dead_nodes, world.ended_by_epilog

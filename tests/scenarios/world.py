@@ -19,6 +19,7 @@ from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
+from rmsplugin.adapters.simulated.power import SimulatedPower
 from rmsplugin.adapters.simulated.rms.slurm import SimulatedRms
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
@@ -73,7 +74,9 @@ class KilledError(BaseException):
 
 
 #: Calls that change nothing. All of the RMS change something: it moves on by the clock whenever it is asked.
-_LOOKS = frozenset({"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "marker", "free_bytes"})
+_LOOKS = frozenset(
+    {"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "marker", "free_bytes", "drives", "reading"}
+)
 
 
 def spread(instants: int, most: int) -> list[int]:
@@ -292,6 +295,7 @@ class World:
         self.rms.preempt_type = "preempt/partition_prio"
         self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         self.guests = AnsweringGuests()
+        self.power = SimulatedPower(self.sizes, clock=self.wall, when_off=self._lost_power, when_booted=self._booted)
         self.neighbours = Neighbours(self.hypervisor, lambda: self.time)
         self.settled = 0
         self.wrappers_answer = True
@@ -318,6 +322,7 @@ class World:
         with self._time_lock:
             self.time += seconds
         self.life.changed()
+        self.power.settle()
         self._settle_broken_off()
 
     def _wait(self, event: threading.Event, seconds: float) -> bool:
@@ -343,6 +348,7 @@ class World:
             nodes=Mortal("agent", self.nodes, life, self.neighbours),
             guests=Mortal("guests", self.guests, life, self.neighbours),
             root_public_key="ssh-ed25519 AAAA",
+            power=Mortal("power", self.power, life, self.neighbours),
             clock=Clock(steady.now, self.pass_time, self._wait, steady.ahead_s, steady.problem),
             territory=self.make_territory(),
         )
@@ -351,6 +357,7 @@ class World:
         self.placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = ComparingSwitch(self.context, self.executor, self.placing, self.memory_care)
         self.cycle = Cycle(self.context, self.memory_care, self.executor, self.placing, self.switch, self)
+        self.cycle.powering.orders.start = lambda act, name: self.alive(act)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
@@ -444,6 +451,17 @@ class World:
         self.hypervisor.set_reachable(name, True)
         self.nodes.set_reachable(name, True)
         self.rms.set_node(name, up=True, state="IDLE")
+
+    def _lost_power(self, name: str) -> None:
+        """A node that was switched off: nothing runs there, and nothing there answers."""
+        self.hypervisor.crash_node(name)
+        self.nodes.set_reachable(name, False)
+
+    def _booted(self, name: str, boot_time: float) -> None:
+        """A node that has booted: its daemons answer, and slurmd says when that was."""
+        self.hypervisor.set_reachable(name, True)
+        self.nodes.set_reachable(name, True)
+        self.rms.register(name, boot_time)
 
     def _settle_broken_off(self) -> None:
         """What a hypervisor went on with after the connection broke ends after a while."""

@@ -36,7 +36,7 @@ ALLOWED = {
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
         *("api", "groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
-        *("child_process", "presence", "left_out"),
+        *("child_process", "presence", "left_out", "energy"),
     },
     "manager": {
         *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
@@ -179,6 +179,7 @@ ORDERS = {
             "reconcile",
             "decide",
             "upkeep",
+            "power",
         ),
         *("schedule", "cycle", "controllers", "serve", "metrics", "periodic", "leadership", "shared_dir", "turn"),
         *("parted", "daemon"),

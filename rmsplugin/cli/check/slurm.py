@@ -14,6 +14,7 @@ from rmsplugin.cli.check.gate import judge_gate
 from rmsplugin.cli.check.memory import judge_partitions
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
 from rmsplugin.cli.check.submission import judge_submission
+from rmsplugin.cli.check.switching import judge_switching
 from rmsplugin.engine.observe.site import time_slices
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
@@ -47,6 +48,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from judge_gate(settings, facts)
     yield from judge_fronts(settings, facts)
     yield from judge_rooms(settings, facts)
+    yield from judge_switching(settings, facts)
     needed = {"PrologSlurmctld"}
     if any(native_use(settings, facts, name)[0] for name in settings.hosts_partitions):
         needed.add("Epilog")  # it is the proof that no VM is left on a node that Slurm gives to somebody else

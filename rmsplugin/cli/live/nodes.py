@@ -25,9 +25,18 @@ FIELDS = (
     Field("node", "name, as in Slurm", text_of("name")),
     Field(
         "state",
-        "Slurm's word for its state; `unreachable` when its libvirt does not answer; `gone` when somebody said so",
+        "Slurm's word for its state; `unreachable` when its libvirt does not answer; `gone` when somebody said so; "
+        "or `power` where that is not on",
         text_of("state"),
     ),
+    Field(
+        "power",
+        "whether the engine has switched it: on, going-off, off, coming-on, or failed: it did not come on, or somebody "
+        "else switched it on",
+        text_of("power"),
+    ),
+    Field("powersince", "since when it is off, going off or coming on", time_of("power_since")),
+    Field("powerwhy", "why it was switched", text_of("power_why")),
     Field("gonesince", "since when the node is gone, by an operator's word or by fencing", time_of("gone_since")),
     Field("goneby", "who said that the node is gone", text_of("gone_by")),
     Field("vms", "number of VMs on it", text_of("vms"), right=True),

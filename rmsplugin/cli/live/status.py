@@ -62,6 +62,8 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(f"{pause_sentence(pause)}; `rmsplugin unpause` has it decide again"))
     if quiet := answer.get("quiet"):
         print(printable(quiet))
+    if power := answer.get("power"):
+        print(printable(power))
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     return 0

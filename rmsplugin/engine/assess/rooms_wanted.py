@@ -6,13 +6,15 @@ Also the vjobs for which no other makes way meanwhile, since a room on an idle n
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from rmsplugin.assessment.promises import promises
 from rmsplugin.decision.traits import NEVER_SUSPENDS
-from rmsplugin.decision.wanted import nodes_wanted, places_beyond
+from rmsplugin.decision.wanted import places_beyond
 from rmsplugin.engine.assess.queue import Waiting, candidate
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.power_book import can_come_on, comes_on
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle, vm_hosts
 from rmsplugin.model.configuration import Configuration
@@ -20,25 +22,44 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
 
-def rooms_wanted(
-    capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration
-) -> frozenset[str]:
-    """The nodes whose rooms the vjobs left waiting need, besides coming rooms and the nodes free after a decision."""
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The places that vjobs left waiting would have.
+
+    Attributes:
+        wanted: nodes whose rooms they need, besides coming rooms and the nodes free after a decision; those that are
+            off, or going off, are among them.
+        kept: all nodes on which they would be.
+        unplaced: the first one that finds no place at all; None: each finds one.
+    """
+
+    wanted: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    unplaced: Waiting | None = None
+
+
+def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration) -> Ahead:
+    """Place the vjobs that a decision left waiting; nodes that are on are tried first."""
     rooms = seen.rooms.by_node
-    idle = {name for name in vm_hosts(capacities.settings, seen.rms) if name not in rooms and _idle(seen, name)}
-    if not idle:
-        return frozenset()
+    switches = capacities.ledger.power.switches()
+    idle = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in rooms and _idle(seen, name)]
+    others_first = [*(name for name in idle if name not in switches), *can_come_on(switches, seen.taken)]
+    if not others_first or not left:
+        return Ahead(unplaced=next(iter(left), None))
     hosts = capacities.hosts(seen)
     reserved = capacities.ledger.reservations.read().nodes
     soon = {
-        name: host.free if is_coming(rooms.get(name)) else after.free(name)
+        name: host.free if is_coming(rooms.get(name)) or comes_on(switches, name) else after.free(name)
         for name, host in hosts.items()
-        if name not in reserved and (not host.why_not or is_coming(rooms.get(name)))
+        if name not in reserved
+        and (not host.why_not or comes_on(switches, name) or (is_coming(rooms.get(name)) and name not in switches))
     }
-    others = {name: host.capacity for name, host in hosts.items() if name in idle}
+    others = {name: hosts[name].capacity for name in others_first if name in hosts}
     resting = capacities.ledger.failures.resting()
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
-    return nodes_wanted(candidates, soon, others)
+    found = places_beyond(candidates, {}, {**soon, **others})
+    kept = frozenset().union(*found.values())
+    return Ahead(kept & others.keys(), kept, next((each for each in left if each.job.display_id not in found), None))
 
 
 def _idle(seen: Observation, name: str) -> bool:

@@ -104,8 +104,10 @@ class Capacities:
         found = {}
         unclean = {node for node, _ in self.ledger.nodes.left_behind()}
         strange = stray_nodes(self.ledger, seen, among)
+        switches = self.ledger.power.switches()
         for name in vm_hosts(self.settings, seen.rms, among):
-            why_not = _why_not(seen, name) or ("VMs that were left behind there are removed first" * (name in unclean))
+            why_not = switches[name].sentence if name in switches else _why_not(seen, name)
+            why_not = why_not or ("VMs that were left behind there are removed first" * (name in unclean))
             why_not = why_not or (
                 "VMs run there that the ledger does not know; see `rmsplugin confirm`" * (name in strange)
             )

@@ -8,6 +8,8 @@ from functools import cached_property, partial
 from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
+from rmsplugin.adapters.power.base import PowerDriver
+from rmsplugin.adapters.power.none import NoPower
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.context.bounds import Bounds
@@ -43,6 +45,7 @@ class Context:
     epoch: int = FIRST_EPOCH  # of this engine
     acts: Acts = field(default_factory=Acts)  # at neighbours
     territory: Territory | None = None  # of the engine of one group; None: all is this engine's
+    power: PowerDriver = field(default_factory=NoPower)  # the nodes' BMCs
     clock: Clock = field(default_factory=Clock)
     signs: SignsOfLife = field(default_factory=SignsOfLife)
     hearing: Hearing = field(default_factory=Hearing)

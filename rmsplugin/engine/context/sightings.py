@@ -31,7 +31,7 @@ class Sightings:
 
     def has_left(self, node: str, vm: VMRow) -> bool:
         """Whether it is proved that the VM does not exist on the node, although the node cannot be asked."""
-        if node in self._ledger.nodes.gone():
+        if node in self._ledger.nodes.gone() or self._ledger.power.is_off(node):
             return True
         arrived = self._ledger.last_arrival(vm.name, node)
         if not arrived:

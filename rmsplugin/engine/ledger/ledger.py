@@ -33,6 +33,7 @@ from rmsplugin.engine.ledger.markers import Markers
 from rmsplugin.engine.ledger.node_book import NodeBook
 from rmsplugin.engine.ledger.parcel_book import ParcelBook
 from rmsplugin.engine.ledger.plans import Plans
+from rmsplugin.engine.ledger.power_book import PowerBook
 from rmsplugin.engine.ledger.reservation_book import ReservationBook
 from rmsplugin.engine.ledger.room_reports import RoomReports
 from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow, by_job
@@ -133,6 +134,8 @@ class Ledger:
         self.given = GivenBook(self._write, self._rows, clock)
         #: Vjobs on their way to other groups, and from them.
         self.parcels = ParcelBook(self._write, self._rows, clock)
+        #: The nodes that are switched off and on.
+        self.power = PowerBook(self._write, self._rows, clock)
         #: Takes vjobs out, and puts them in.
         self.handed = HandedVJobs(self._write, self._rows, clock, self._handed)
         #: Whose the addresses of VMs are.
@@ -383,6 +386,7 @@ class Ledger:
             self.checkpoints.forget_before(before)
             self.schedule.forget_before(before)
             self.parcels.forget_before(before)
+            self.power.prune(before)
             db.execute("delete from samples where time < ?", [before])
             db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)

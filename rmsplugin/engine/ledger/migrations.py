@@ -355,6 +355,25 @@ def m025_parcels(db: Database) -> None:
     )
 
 
+@migrations()
+def m026_power(db: Database) -> None:
+    """The nodes that the engine switches off and on, and their idle periods."""
+    db.execute(
+        """create table power_switches (
+            node text primary key, state text not null, since real not null, why text not null, checked real not null,
+            told real not null, ordered real not null, proved real not null, boot_before integer not null,
+            failures integer not null, not_before real not null, error text not null,
+            action integer not null) without rowid"""
+    )
+    db.execute(
+        """create table power_acts (
+            id integer primary key, node text not null, kind text not null, began real not null, ended real not null,
+            error text not null)"""
+    )
+    db.execute("create table power_idle (node text primary key, since real not null) without rowid")
+    db.execute("create table power_averages (class text primary key, expected_s real not null) without rowid")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -28,7 +28,10 @@ _MEMORY = ("events", "decisions")
 #: The tables with rows of vjobs, by job id.
 _OF_VJOBS = ("vms", "operations", "vjob_failures", "usage", "checkpoints", "asides", "vjobs")
 #: The tables with rows of nodes, and the column with their names.
-_OF_NODES = (("left_behind", "node"), ("nodes", "name"), ("node_failures", "node"), ("reservations", "node"))
+_OF_NODES = (
+    *(("left_behind", "node"), ("nodes", "name"), ("node_failures", "node"), ("reservations", "node")),
+    *(("power_switches", "node"), ("power_acts", "node"), ("power_idle", "node")),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,9 @@ def joined_again(groups: Mapping[str, Sequence[str]], parted: Iterable[str]) -> 
         ended = _ids(db, "select job_id from vjobs where state = ?", [str(VJobState.TERMINATED)])
         homes = _homes(db, group_of)
         _remove_all_but(db, {job for job in ended | homes.keys() if homes.get(job, "") not in gone})
+        # Groups have switched nodes since: what is known of them from before proves nothing any more.
+        db.execute("delete from power_switches")
+        db.execute("delete from power_idle")
 
     return adapt
 

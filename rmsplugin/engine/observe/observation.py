@@ -138,9 +138,11 @@ class Observer:
         # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
         left = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
         names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
-        found = self._look_at_all(names)
+        off = {each.node: each.sentence for each in self._ledger.power.switches().values() if each.answers_nothing}
+        found = self._look_at_all([name for name in names if name not in off])
         answers = {name: each for name, each in found.items() if isinstance(each, _Node)}
-        unreachable = {name: each for name, each in found.items() if isinstance(each, str)}
+        silent = {name: each for name, each in found.items() if isinstance(each, str)}
+        unreachable = {name: off.get(name) or silent[name] for name in names if name in off or name in silent}
         rooms = find_rooms(self._settings, rms, taken)
         reports = self._ledger.room_reports.of(room.job_id for room in rooms.by_node.values())
         faults = {report.node: report.problem for report in reports if report.hook == "prolog" and report.problem}

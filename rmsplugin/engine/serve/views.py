@@ -14,6 +14,7 @@ from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.failures import NodeRest
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.node_book import FenceFailures, Gone
+from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
 from rmsplugin.engine.ledger.rows import Operation, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.brake import Held
@@ -23,6 +24,14 @@ from rmsplugin.model.vm_phase import VMPhase
 
 #: The most ended vjobs, or other vjobs, or VMs, or saved states in one answer.
 MOST_AT_ONCE = 1000
+#: The most nodes that a sentence names.
+_NODES_TOLD = 8
+_POWER_WORDS = {
+    SwitchState.OFF: "switched off",
+    SwitchState.GOING_OFF: "that go off",
+    SwitchState.COMING_ON: "that come on",
+    SwitchState.FAILED: "that did not come on",
+}
 
 
 def vjob_view(
@@ -182,7 +191,7 @@ def node_views(
     rests: dict[str, list[NodeRest]] = {}
     for rest in ledger.failures.node_rests():
         rests.setdefault(rest.node, []).append(rest)
-    gone, unfenced = ledger.nodes.gone(), ledger.nodes.fence_failures()
+    gone, unfenced, switches = ledger.nodes.gone(), ledger.nodes.fence_failures(), ledger.power.switches()
     reserved = {each.node: each for each in ledger.reservations.read().held}
     views = []
     for name, host in capacities.hosts(seen).items():
@@ -191,7 +200,7 @@ def node_views(
             **_reservation_view(reserved.get(name), pressed.get(name)),
         }
         view["reason"] = view["reason"] or _reserved_sentence(view)
-        views.append(view | _standing(gone.get(name), unfenced.get(name)))
+        views.append(view | _power_view(switches.get(name)) | _standing(gone.get(name), unfenced.get(name)))
     return views
 
 
@@ -210,6 +219,28 @@ def _reserved_sentence(view: Mapping[str, Any]) -> str:
         until = f"until {', '.join(view['guests'])} has ended" if view["guests"] else "waits for room"
         return f"reserved for {view['reserved_for']}: {until}"
     return f"has to lose a VM: {view['pressed']}" if view["pressed"] else ""
+
+
+def _power_view(switch: NodeSwitch | None) -> dict[str, Any]:
+    """Whether the engine has switched the node, since when, and why."""
+    if switch is None:
+        return {"power": "on", "power_since": None, "power_why": ""}
+    told = {"power": str(switch.state), "power_since": switch.since, "power_why": switch.why}
+    return told | {"state": str(switch.state), "reason": switch.sentence}
+
+
+def _some(nodes: Sequence[str]) -> str:
+    more = len(nodes) - _NODES_TOLD
+    return ", ".join(nodes[:_NODES_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def power_sentence(ledger: Ledger) -> str | None:
+    """The nodes that are not simply on, in a sentence; None: all are."""
+    nodes: dict[SwitchState, list[str]] = {}
+    for switch in ledger.power.switches().values():
+        nodes.setdefault(switch.state, []).append(switch.node)
+    told = [f"{words}: {_some(nodes[state])}" for state, words in _POWER_WORDS.items() if state in nodes]
+    return f"nodes {'; '.join(told)}" if told else None
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Power: nodes that nobody uses are switched off, and on again when they are needed."""

@@ -1,0 +1,301 @@
+"""Powering: in each cycle, goes on with the nodes that are being switched, and decides which are switched now.
+
+Off: the intent; the BMC answers; Slurm is told while the engine has its room there; once nothing has the node any more,
+its BMC gets the order; the BMC says that it is off. On: the intent; Slurm is told, since it counts a node as back only
+if it booted after that; the BMC gets the order; Slurm has the node with a newer boot time, and the node answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rmsplugin.adapters.power.base import PowerDriver
+from rmsplugin.adapters.rms.base import NodePower, Rms, RmsNode
+from rmsplugin.energy.power import PowerClass
+from rmsplugin.energy.prediction import Average
+from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.execute.placing import Placing
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import RoomState, is_busy, next_reservation
+from rmsplugin.engine.power.bmc_orders import BmcOrders, back_off_s, patience_on_s
+from rmsplugin.engine.power.demand import PowerDemand
+from rmsplugin.engine.power.idle import class_of, is_used, stays_on, switchable, used_first, with_something
+from rmsplugin.model.node_action import NodeActionKind
+from rmsplugin.settings import Settings
+
+_OFF, _ON = NodeActionKind.POWER_OFF, NodeActionKind.POWER_ON
+_S = SwitchState
+_DAY_S = 86400.0
+#: A node that did not come on so often in a row is tried again only if a vjob would start there.
+_TRIES = 6
+#: A node that is off is asked for its power once in so many seconds: somebody may have switched it on.
+_WATCH_S = 60.0
+#: For so many seconds a node that is to go off waits for the engine's room there; then it stays on.
+_ROOM_S = 600.0
+
+
+class Powering:
+    """Switches nodes, once a cycle."""
+
+    def __init__(
+        self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms, driver: PowerDriver, placing: Placing
+    ) -> None:
+        """Act by these; ``placing`` closes a node to VMs."""
+        self._settings = settings
+        self._ledger = ledger
+        self._book = ledger.power
+        self._clock = clock
+        self._rms = rms
+        self._driver = driver
+        self._placing = placing
+        self._said: list[str] = []
+        self.orders = BmcOrders(ledger, clock, driver)
+
+    def switch_nodes(self, seen: Observation, demand: PowerDemand, report: CycleReport) -> frozenset[str]:
+        """Go on with what is under way, and begin what is due; ``report`` receives what was begun, and what fails.
+
+        Returns:
+            The nodes on which the engine needs its room, so that they can go off.
+        """
+        self._said = report.begun
+        switches = self._book.switches()
+        if not self._settings.power.switch and not switches:
+            return frozenset()
+        something = with_something(self._ledger, seen)
+        for switch in switches.values():
+            if switch.node in seen.rms.nodes and switch.node not in self.orders.under_way:
+                with report.alone(f"the power of {switch.node}"):
+                    self._go_on(seen, switch, demand, something)
+        self._decide(seen, demand, something, switches.keys() | demand.kept)
+        left = self._book.switches().values()
+        report.problems += [f"{each.node}: {each.sentence}" for each in left if each.error]
+        return frozenset(each.node for each in left if each.state is _S.GOING_OFF and not each.told)
+
+    # -- what is under way ---------------------------------------------------------------------------------------
+
+    def _go_on(self, seen: Observation, switch: NodeSwitch, demand: PowerDemand, something: frozenset[str]) -> None:
+        if switch.state is _S.COMING_ON:
+            self._come_on(seen, switch)
+        elif switch.state is _S.GOING_OFF and not switch.told:
+            self._prepare_off(seen, switch, demand, something)
+        elif switch.state is _S.GOING_OFF:
+            self._go_off(seen, switch)
+        elif why := self._needed(seen, switch, demand):
+            self._switch_on(seen, switch, why)
+        elif switch.state is _S.OFF and seen.taken - switch.checked > _WATCH_S:
+            self.orders.watch(switch)
+        elif switch.state is _S.FAILED and _is_back(seen, switch):
+            self._is_on(switch)
+
+    def _prepare_off(
+        self, seen: Observation, switch: NodeSwitch, demand: PowerDemand, something: frozenset[str]
+    ) -> None:
+        """Tell Slurm, in the room; until then the node may stay on."""
+        node, room = switch.node, seen.rooms.by_node.get(switch.node)
+        if seen.rms.nodes[node].power is not NodePower.ON:
+            self._book.change(node, told=self._clock.now())
+        elif why := self._stays_after_all(seen, switch, demand, something):
+            self._book.forget(switch, why)
+            self._said.append(f"keep {node} on: {why}")
+        elif not switch.checked:
+            self.orders.check(switch)
+        elif room is not None and room.state is RoomState.HELD:
+            self._rms.power_down(node, "rmsplugin: nobody uses it")
+            self._book.change(node, told=self._clock.now())
+
+    def _stays_after_all(
+        self, seen: Observation, switch: NodeSwitch, demand: PowerDemand, something: frozenset[str]
+    ) -> str:
+        if not self._settings.power.switch:
+            return "power.switch is not set"
+        if switch.node in demand.wanted:
+            return "a vjob needs it"
+        if is_used(seen, switch.node, something):
+            return "it is used"
+        late = seen.taken - switch.since > _ROOM_S
+        return "Slurm gives the engine no room there" if late else ""
+
+    def _go_off(self, seen: Observation, switch: NodeSwitch) -> None:
+        """Order it off once nothing has it: Slurm starts nothing there since it was told."""
+        node = seen.rms.nodes[switch.node]
+        if node.power in (NodePower.ON, NodePower.COMING_ON):  # it may be off or not: no order may hit what comes
+            self._switch_on(seen, switch, "Slurm needs it for a job")
+            return
+        has_job = is_busy(node) or "COMPLETING" in node.state or switch.node in seen.rooms.by_node
+        if not has_job and seen.taken > switch.told:
+            self._when_due(seen, switch, lambda: self.orders.switch_off(switch, self._power(switch)))
+
+    def _come_on(self, seen: Observation, switch: NodeSwitch) -> None:
+        node = seen.rms.nodes[switch.node]
+        if _is_back(seen, switch):
+            self._is_on(switch)
+        elif not switch.told and self._may_hang(switch, node):
+            self._when_due(seen, switch, lambda: self.orders.make_sure_it_is_off(switch, self._power(switch)))
+        elif not switch.told:
+            self._tell_on(switch, node)
+        elif switch.told < seen.taken and self._is_late(seen, switch, node):
+            self._did_not_come(switch, node)
+        else:
+            self._when_due(seen, switch, lambda: self.orders.switch_on(switch))
+
+    def _may_hang(self, switch: NodeSwitch, node: RmsNode) -> bool:
+        """Whether it may be on since long ago. One that Slurm waits for may just boot; one that it has is used."""
+        known_off = switch.checked or (switch.proved and not switch.failures)
+        return not known_off and node.power is NodePower.OFF
+
+    def _tell_on(self, switch: NodeSwitch, node: RmsNode) -> None:
+        """Tell Slurm; a node that it still powers down is told later."""
+        if node.power is NodePower.GOING_OFF:
+            return
+        if "DOWN" in node.flags:
+            self._rms.repair_node(node.name)
+        self._rms.power_up(node.name)
+        self._book.change(node.name, told=self._clock.now())
+        self.orders.switch_on(self._book.switches()[node.name])
+
+    def _is_late(self, seen: Observation, switch: NodeSwitch, node: RmsNode) -> bool:
+        since = max(switch.told, switch.ordered)
+        return "DOWN" in node.flags or seen.taken - since > patience_on_s(self._power(switch))
+
+    def _did_not_come(self, switch: NodeSwitch, node: RmsNode) -> None:
+        """Leave it alone for a while; another one is chosen meanwhile."""
+        failures = switch.failures + 1
+        boots = node.boot_time <= switch.boot_before and node.power is NodePower.ON
+        error = "Slurm has it with the boot time from before" if boots else f"Slurm says that it is {node.state}"
+        until = self._clock.now() + back_off_s(failures)
+        with self._ledger.transaction():
+            self._book.enter(switch, _S.FAILED, failures=failures, error=error, not_before=until, ordered=0.0, told=0.0)
+            self._ledger.event("power-failed", f"{node.name} did not come on: {error}", node=node.name)
+
+    def _is_on(self, switch: NodeSwitch) -> None:
+        with self._ledger.transaction():
+            self._book.forget(switch)
+            self._ledger.event("power-on", f"{switch.node} is on: {switch.why}", node=switch.node)
+
+    def _when_due(self, seen: Observation, switch: NodeSwitch, act: object) -> None:
+        if switch.not_before <= seen.taken and callable(act):
+            act()
+
+    def _power(self, switch: NodeSwitch) -> PowerClass:
+        return class_of(self._settings, switch.node)[1]
+
+    # -- needs of nodes that are off -----------------------------------------------------------------------------
+
+    def _needed(self, seen: Observation, switch: NodeSwitch, demand: PowerDemand) -> str:
+        """Why a node that is off has to come on, in a sentence; empty: it need not."""
+        node = seen.rms.nodes[switch.node]
+        if node.power is NodePower.ON:
+            return ""  # it has jobs, or may have some any time: nothing is to be done for it
+        if node.power is NodePower.COMING_ON:
+            return "Slurm needs it for a job"
+        if switch.node in demand.wanted:
+            return "a vjob needs it"
+        if switch.state is _S.FAILED:
+            again = 0 < switch.failures < _TRIES and switch.not_before <= seen.taken
+            return "it is tried again" if again else ""
+        if not self._settings.power.switch:
+            return "power.switch is not set"
+        begins_s = next_reservation(self._settings, seen.rms, switch.node, seen.taken) - seen.taken
+        return "a reservation needs it" if begins_s <= 2 * self._power(switch).on_s else ""
+
+    def _switch_on(self, seen: Observation, switch: NodeSwitch, why: str) -> None:
+        boot = switch.boot_before
+        with self._ledger.transaction():
+            self._book.begin(switch.node, _ON, why, boot_before=boot, failures=switch.failures, proved=switch.proved)
+            self._ledger.event("power-intended", f"{switch.node} comes on: {why}", node=switch.node)
+        self._said.append(f"power-on {switch.node}: {why}")
+        self._come_on(seen, self._book.switches()[switch.node])
+
+    # -- the decision --------------------------------------------------------------------------------------------
+
+    def _decide(self, seen: Observation, demand: PowerDemand, something: frozenset[str], stay: Collection[str]) -> None:
+        """Switch nodes; those that ``stay`` as they are, or were just now switched, are left alone."""
+        if not self._settings.power.switch or self._ledger.plans.pause is not None:
+            return
+        switches = self._book.switches()
+        nodes = switchable(self._settings, self._driver, seen)
+        since = self._note_idle(seen, nodes, switches, something)
+        idle = self._idle_nodes(seen, [node for node in nodes if node in since and node not in stay], since)
+        off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
+        choice = self._choose(idle, off, demand, seen.taken)
+        going = sum(bool(each.action) for each in switches.values())
+        for node in choice.off[: max(0, self._settings.power.at_once - going)]:
+            self._switch_off(seen, node, seen.taken - since[node])
+        for node in choice.on:
+            if node in switches and switches[node].not_before <= seen.taken:
+                self._switch_on(seen, switches[node], "it will be needed soon")
+
+    def _choose(self, idle: list[IdleNode], off: list[NodeSwitch], demand: PowerDemand, now: float) -> Choice:
+        known = self._book.averages()
+        averages: dict[PowerClass, Average] = {}
+        for node in (*(each.name for each in idle), *(each.node for each in off)):
+            name, power = class_of(self._settings, node)
+            averages[power] = Average(self._settings.power.predict, known.get(name))
+        asleep = [OffNode(each.node, self._power(each), each.since) for each in off]
+        return choose(idle, asleep, demand.needs, averages, self._settings.power.reserve, now)
+
+    def _idle_nodes(self, seen: Observation, nodes: list[str], since: Mapping[str, float]) -> list[IdleNode]:
+        """Those that may go off, in the order in which they would be used."""
+        came_on = self._book.came_on()
+        today, given_up = self._offs(seen.taken)
+        found = []
+        for node in used_first(seen, dict.fromkeys(nodes)):
+            power = class_of(self._settings, node)[1]
+            acts = given_up.get(node, [])
+            rests = acts and seen.taken < acts[-1] + back_off_s(len(acts))
+            if not rests and not stays_on(self._settings, self._ledger, seen, node, power.threshold_s + power.on_s):
+                on_s = came_on.get(node, 0.0)
+                found.append(IdleNode(node, power, since[node], on_s, tuple(today.get(node, ()))))
+        return found
+
+    def _offs(self, now: float) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+        """By node, when within a day it was switched off, and when that was given up."""
+        done: dict[str, list[float]] = {}
+        given_up: dict[str, list[float]] = {}
+        for act in self._book.acts(now - _DAY_S):
+            if act.kind is _OFF:
+                (given_up if act.error else done).setdefault(act.node, []).append(act.ended if act.error else act.began)
+        return done, given_up
+
+    def _note_idle(
+        self, seen: Observation, nodes: list[str], switches: Mapping[str, NodeSwitch], something: frozenset[str]
+    ) -> Mapping[str, float]:
+        """Keep since when nodes have nothing, and what periods were; returns the former."""
+        known = self._book.idle_since()
+        used = {node for node in nodes if is_used(seen, node, something)}
+        ended = [node for node in known if node in used or node not in nodes]
+        begun = {node: seen.taken for node in nodes if node not in used and node not in known}
+        averages: dict[str, float] = {}
+        before = self._book.averages() if ended else {}
+        for node in (each for each in ended if each in used):
+            name, _ = class_of(self._settings, node)
+            average = Average(self._settings.power.predict, averages.get(name, before.get(name)))
+            average.see(seen.taken - known[node])
+            averages[name] = average.expected_s or 0.0
+        if ended or begun:
+            self._book.note_idle(begun, ended, averages)
+        return {**{node: at for node, at in known.items() if node not in ended}, **begun}
+
+    def _switch_off(self, seen: Observation, node: str, idle_s: float) -> None:
+        def occupied() -> bool:
+            return is_used(seen, node, with_something(self._ledger, seen))
+
+        if not self._placing.close(node, occupied):
+            return
+        why = f"nobody has used it for {idle_s:.0f} s"
+        with self._ledger.transaction():
+            self._book.begin(node, _OFF, why, boot_before=seen.rms.nodes[node].boot_time)
+            self._ledger.event("power-intended", f"{node} goes off: {why}", node=node)
+        self._said.append(f"power-off {node}: {why}")
+        self.orders.check(self._book.switches()[node])
+
+
+def _is_back(seen: Observation, switch: NodeSwitch) -> bool:
+    """Whether Slurm has the node with a newer boot time, and the node answers."""
+    node = seen.rms.nodes[switch.node]
+    newer = node.boot_time > switch.boot_before
+    return node.up and node.power is NodePower.ON and newer and switch.node in seen.vms
