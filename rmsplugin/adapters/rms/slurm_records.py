@@ -26,7 +26,7 @@ _NODE_DRAINING = {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
 _REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|\s*$)|\s*$)")
 _NONE = ("", "(null)", "N/A", "n/a")
 _RECORDS = ("NodeName=", "PartitionName=", "ReservationName=")
-_PROMPT = re.compile(r"^(?:scontrol: )+", re.MULTILINE)
+_PROMPT = "scontrol: "
 
 
 def answers(text: str) -> str:
@@ -34,7 +34,13 @@ def answers(text: str) -> str:
 
     Built with readline, as usual, it repeats each question behind its prompt.
     """
-    return _PROMPT.sub("", text)
+    return "\n".join(map(_without_prompts, text.split("\n")))  # no other thread has a turn during one long substitution
+
+
+def _without_prompts(line: str) -> str:
+    while line.startswith(_PROMPT):
+        line = line.removeprefix(_PROMPT)
+    return line
 
 
 def nodes(text: str) -> dict[str, RmsNode]:

@@ -208,3 +208,8 @@ def test_limit(text: str, seconds: float) -> None:
 def test_codes_for_which_slurm_queues_a_job_again(exits: str, holds: str, codes: set[int]) -> None:
     found = slurm_records.configuration(f"RequeueExit             = {exits}\nRequeueExitHold         = {holds}\n")
     assert slurm_records.requeue_exits(found) == codes
+
+
+def test_answers_to_questions_from_a_pipe_have_no_prompts() -> None:
+    said = "scontrol: show node\nNodeName=n1\nscontrol: scontrol: show config\nComment=scontrol: x\nscontrol: "
+    assert slurm_records.answers(said) == "show node\nNodeName=n1\nshow config\nComment=scontrol: x\n"
