@@ -16,6 +16,7 @@ MAX_NAMES = 65536
 _RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
 _TERM = re.compile(rf"(?:[^\[\],;=\s]|\[{_RANGE}(?:,{_RANGE})*\])+")
 _PIECE = re.compile(r"\[([0-9,-]*)\]|([^\[\],]+)")
+_MARK = re.compile(r"[\[\],]")
 _DIGITS = re.compile(r"[0-9]*")
 
 #: The pieces of a part: text, or the numbers that may stand in its place, range by range, with the width of each.
@@ -31,11 +32,24 @@ def split(text: str) -> tuple[str, ...]:
     """
     if text in _NO_NODES:
         return ()
-    parts = tuple(re.split(r",(?![^\[]*\])", text))
+    parts = _parts(text)
     for part in parts:
         if not _TERM.fullmatch(part):
             raise ValueError(f"not a list of nodes: {text!r}")
     return parts
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """The parts between commas after which no bracket closes, in one pass: a list may have ten thousand names."""
+    found, end, closes = [], len(text), False
+    for mark in reversed([*_MARK.finditer(text)]):
+        at = mark.start()
+        if mark[0] != ",":
+            closes = mark[0] == "]"
+        elif not closes:
+            found.append(text[at + 1 : end])
+            end = at
+    return (text[:end], *reversed(found))
 
 
 class HostList:
