@@ -156,20 +156,23 @@ def test_batch_script(world: World) -> None:
 def test_pulse(world: World) -> None:
     """What has happened shows some seconds later at the latest."""
 
-    def changes(act: Callable[[], object], partition: str = "plain") -> bool:
-        world.stays(lambda: True)
-        before = world.rms.pulse([partition])
+    def stays(partition: str, pulse: str, seconds: float = 4) -> bool:
+        return world.stays(lambda: world.rms.pulse([partition]) == pulse, seconds)
+
+    def changes(act: Callable[[], object], partition: str = "plain", seconds: float = 60) -> bool:
+        while not stays(partition, before := world.rms.pulse([partition])):
+            pass
         act()
-        return not world.stays(lambda: world.rms.pulse([partition]) == before)
+        return not stays(partition, before, seconds)
 
     first = world.submit()
-    assert not changes(lambda: None)
+    assert not changes(lambda: None, seconds=4)
     second = world.started()
     assert changes(world.submit)
     assert changes(lambda: world.hold_as_user(first))
     assert changes(lambda: world.release_as_user(first))
     assert changes(lambda: world.rms.suspend(second))
-    assert not changes(lambda: world.rms.cancel(second), "vmhosts")
+    assert not changes(lambda: world.rms.cancel(second), "vmhosts", seconds=4)
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,9 @@ class QueueFeed:
     def latest(self, partitions: tuple[str, ...]) -> str:
         """The pulse (``Rms.pulse``) as squeue told it last; waits only for a first answer. Raises UnavailableError."""
         with self._changed:
-            if self._process is not None and self._partitions != partitions:
+            if self._partitions != partitions:
                 self._end()
+                self._rests_until = 0.0  # what is known is of others
             if self._process is None and self._monotonic() >= self._rests_until:
                 self._start(partitions)
                 self._changed.wait_for(lambda: self._pulse is not None, self._timeout_s)

@@ -96,6 +96,14 @@ def test_a_busy_slurm_is_asked_for_a_tenth_of_the_time(squeue: Squeue) -> None:
     assert len(squeue.starts) == 2
 
 
+def test_a_rest_is_no_reason_to_tell_of_other_partitions(squeue: Squeue) -> None:
+    squeue.is_("sleep 0.2", TELLS)
+    assert squeue.pulse() == RUNS
+    squeue.queue.write_text("")
+    assert squeue.pulse("urgent") == ""
+    assert len(squeue.starts) == 2
+
+
 def test_a_squeue_that_has_stayed_for_long_is_replaced(squeue: Squeue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_queue_feed, "_LONGEST_S", 0.2)
     assert eventually(lambda: squeue.pulse() == RUNS and len(squeue.starts) == 2)
