@@ -68,7 +68,10 @@ class Hosts(Section):
         description="`hold`: a room on every node, always; `elastic`: as many as the waiting and running vjobs need",
     )
     room_idle_s: float = Field(
-        300.0, ge=0, le=86400 * 7, description="time after which an elastic room without VMs is given back"
+        300.0,
+        ge=0,
+        le=86400 * 7,
+        description="time after which an elastic room that is held and has no VMs is given back",
     )
     room_time_limit: str = Field(
         "1-00:00:00",

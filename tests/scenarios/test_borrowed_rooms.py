@@ -81,6 +81,35 @@ def test_an_elastic_partition_borrows_what_vjobs_need_and_gives_it_back(elastic:
     tick_until(elastic, lambda: rooms(elastic) == {})
 
 
+@pytest.mark.parametrize(("pending_s", "boot_s"), [(0.1, 40.0), (40.0, 0.0), (20.0, 20.0)])
+def test_a_room_that_comes_later_than_an_idle_one_is_given_back_serves_the_vjob_that_waits_for_it(
+    elastic: World, monkeypatch: pytest.MonkeyPatch, pending_s: float, boot_s: float
+) -> None:
+    monkeypatch.setattr(elastic.rms, "_boot_s", boot_s)
+    monkeypatch.setattr(elastic.rms, "_start_delay_s", pending_s)
+    job = elastic.running()
+    assert set(rooms(elastic)) == {elastic.host(job)}
+    kinds = [event.kind for event in elastic.context.ledger.events()]
+    assert kinds.count("room-requested") == 1
+    assert "room-given-back" not in kinds
+
+
+@pytest.mark.parametrize(("pending_s", "boot_s"), [(0.1, 40.0), (40.0, 0.0)])
+def test_the_idle_time_of_a_room_counts_from_when_it_is_held(
+    elastic: World, monkeypatch: pytest.MonkeyPatch, pending_s: float, boot_s: float
+) -> None:
+    monkeypatch.setattr(elastic.rms, "_boot_s", boot_s)
+    monkeypatch.setattr(elastic.rms, "_start_delay_s", pending_s)
+    job = elastic.submit(vms=1)
+    tick_until(elastic, lambda: rooms(elastic) != {})
+    elastic.rms.cancel(job)
+    tick_until(elastic, lambda: [room.state for room in rooms(elastic).values()] == [JobState.RUNNING])
+    for _ in range(8):
+        elastic.tick()
+        assert len(rooms(elastic)) == 1, "another vjob may use what took so long to have"
+    tick_until(elastic, lambda: rooms(elastic) == {})
+
+
 def test_no_vm_starts_on_a_node_without_a_room(elastic: World) -> None:
     blockers = native(elastic, *NODES)
     job = elastic.submit(vms=1)

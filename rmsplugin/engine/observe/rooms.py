@@ -14,6 +14,8 @@ from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, Rm
 from rmsplugin.settings import Settings
 from rmsplugin.settings.slurm import Hosts
 
+#: A request for a room that Slurm leaves pending on an idle node is withdrawn after so many seconds at the soonest.
+_LEAST_PENDING_S = 300.0
 #: The VMs begin to leave a node at least so many seconds before it has to be free (a reservation, the end of a room).
 _EVACUATION_S = 300.0
 
@@ -162,7 +164,7 @@ class HostUse:
 
     node: RmsNode
     occupied: bool  # VMs are on it or about to be, or saved states that may not stay
-    idle_s: float  # for how long it has not been occupied
+    idle_s: float  # for how long it could have been occupied, and has not been
     wanted: bool  # waiting vjobs would start on it
     resting: bool  # a moment ago a request failed, or Slurm took the room back
     fault: str = ""  # why no VM can run there, as the prolog of its room says
@@ -223,9 +225,16 @@ def _surplus(hosts: Hosts, rooms: Mapping[str, Room], uses: Mapping[str, HostUse
         and name in uses
         and not uses[name].occupied
         and not uses[name].wanted
-        and uses[name].idle_s >= hosts.room_idle_s
+        and uses[name].idle_s >= _longest_idle_s(hosts, rooms[name])
     ]
     return overtaken + sorted(idle, key=lambda name: -uses[name].idle_s)
+
+
+def _longest_idle_s(hosts: Hosts, room: Room) -> float:
+    """How long a room may be idle; what it takes to have it is not idle time."""
+    if room.state is RoomState.STARTING:
+        return math.inf
+    return max(hosts.room_idle_s, _LEAST_PENDING_S) if room.state is RoomState.REQUESTED else hosts.room_idle_s
 
 
 def is_busy(node: RmsNode) -> bool:

@@ -122,9 +122,12 @@ class Borrowing:
 
     def _use(self, seen: Observation, node: str, occupied: bool, wanted: bool) -> HostUse:
         now = seen.taken
+        room = seen.rooms.by_node.get(node)
         since = self._idle_since.setdefault(node, now)
-        if occupied or wanted:
+        if occupied or wanted or (room is not None and room.state is RoomState.STARTING):
             since = self._idle_since[node] = now
+        elif room is not None:
+            since = max(since, room.since)
         resting, fault = self._is_resting(node, now), seen.faults.get(node, "")
         return HostUse(seen.rms.nodes[node], occupied, now - since, wanted, resting, fault)
 

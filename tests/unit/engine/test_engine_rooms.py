@@ -193,6 +193,15 @@ def test_a_room_without_vms_is_given_back_after_its_time_unless_it_is_one_of_the
     assert plan_rooms(HOLD, rooms, uses).give_back == {}
 
 
+def test_a_room_that_is_still_coming_is_not_idle_but_one_that_slurm_leaves_pending_is_withdrawn() -> None:
+    rooms = {"n1": held("n1", RoomState.STARTING), "n2": held("n2", RoomState.REQUESTED)}
+    soon = {name: use(idle_s=299.0) for name in rooms}
+    assert plan_rooms(elastic(), rooms, soon).give_back == {}
+    late = {name: use(idle_s=301.0) for name in rooms}
+    assert set(plan_rooms(elastic(), rooms, late).give_back) == {"n2"}
+    assert plan_rooms(elastic(room_idle_s=600), rooms, late).give_back == {}
+
+
 @pytest.mark.parametrize("hosts", [HOLD, elastic(rooms_min=1)], ids=["hold", "elastic"])
 def test_a_leaving_room_is_given_back_as_soon_as_nothing_is_there(hosts: Hosts) -> None:
     rooms = {"n1": held("n1", RoomState.LEAVING, "it is being drained: x")}
