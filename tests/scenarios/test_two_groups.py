@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from scenarios.two_groups import HOSTS, Site
 
+from rmsplugin.adapters.power.base import PowerState
 from rmsplugin.adapters.rms.base import ROOM_NAME
 from rmsplugin.engine.ledger.rows import OperationKind, StepState
 from rmsplugin.engine.schedule.jobs import jobs_of
@@ -91,6 +93,23 @@ def test_an_engine_refuses_to_ask_for_what_is_not_its_own(site: Site) -> None:
     with pytest.raises(UnavailableError, match="n1 is not a host of group right"):
         context.nodes.drop_state("n1", "vjob1-0")
     context.rms.cancel(rooms["n3"])
+
+
+def test_an_engine_refuses_to_switch_what_is_not_its_own(site: Site) -> None:
+    context = site.engines["right"].context
+    for act in (partial(context.rms.power_down, reason="idle"), context.rms.power_up, context.rms.repair_node):
+        with pytest.raises(RefusedError, match="node n1 is not of group right"):
+            act("n1")
+    for order in (context.power.off, context.power.on, context.power.reading):
+        with pytest.raises(UnavailableError, match="n1 is not a host of group right"):
+            order("n1")
+    assert not context.power.drives("n1")
+    assert site.world.power.calls == []
+    assert [call for call in site.world.rms.calls if "power" in call[0]] == []
+    assert context.power.drives("n3")
+    assert context.power.reading("n3").state is PowerState.ON
+    context.rms.power_up("n3")
+    assert ("power_up", "n3") in site.world.rms.calls
 
 
 def test_the_elements_of_an_array_are_one_groups(site: Site) -> None:

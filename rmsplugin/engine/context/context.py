@@ -24,6 +24,7 @@ from rmsplugin.engine.context.slurm_facts import SeenSlurm
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.context.suspensions import Suspensions
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.territory.own_power import own_power
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.model.capabilities import Capabilities
@@ -64,6 +65,7 @@ class Context:
         if self.territory is not None:
             self.territory.remember_in(self.ledger)
             object.__setattr__(self, "rms", own_rms(self.rms, self.territory, self.settings))
+            object.__setattr__(self, "power", own_power(self.power, self.territory))
             shield = partial(shield, refuse=self.territory.require_host)
         object.__setattr__(self, "hypervisor", shield(self.hypervisor))
         object.__setattr__(self, "nodes", shield(self.nodes))

@@ -19,6 +19,8 @@ from rmsplugin.settings import Settings
 _ACTS = frozenset(
     {"open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel", "extend_room", "batch_script"}
 )
+#: Acts on the node whose name is the first argument.
+_ON_NODES = frozenset({"power_down", "power_up", "repair_node"})
 
 
 def own_rms(rms: Rms, territory: Territory, settings: Settings) -> Rms:
@@ -36,12 +38,13 @@ class _OwnRms:
 
     def __getattr__(self, name: str) -> Any:
         method: Callable[..., Any] = getattr(self._rms, name)
-        if name not in _ACTS:
+        require = self._require_job if name in _ACTS else self._require_node if name in _ON_NODES else None
+        if require is None:
             return method
 
-        def act(job_id: int, *arguments: Any, **options: Any) -> Any:
-            self._require_job(job_id)
-            return method(job_id, *arguments, **options)
+        def act(of: Any, *arguments: Any, **options: Any) -> Any:
+            require(of)
+            return method(of, *arguments, **options)
 
         return act
 
@@ -85,8 +88,7 @@ class _OwnRms:
 
     def request_room(self, node: str, partition: str, *, time_limit_s: float, time_min_s: float) -> int:
         """See ``Rms``."""
-        if node not in self._territory.hosts:
-            raise self._not_mine(f"node {node}")
+        self._require_node(node)
         job_id = self._rms.request_room(node, partition, time_limit_s=time_limit_s, time_min_s=time_min_s)
         with self._lock:
             self._jobs |= {job_id}
@@ -108,6 +110,10 @@ class _OwnRms:
     def _require_job(self, job_id: int) -> None:
         if job_id not in self._jobs and not self._territory.knows(job_id):
             raise self._not_mine(f"job {job_id}")
+
+    def _require_node(self, node: str) -> None:
+        if node not in self._territory.hosts:
+            raise self._not_mine(f"node {node}")
 
     def _not_mine(self, what: str) -> RefusedError:
         return RefusedError(f"{what} is not of group {self._territory.group}: this engine does not act on it")
