@@ -10,3 +10,4 @@ USER = "slurm"
 PROLOG_WAIT_S = 120.0
 STORE = "/var/lib/rmsplugin/store"
 PLATFORM = "libvirt"
+GROUPS_DIR = "groups"

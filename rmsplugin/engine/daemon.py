@@ -473,7 +473,9 @@ def open_territory(settings: Settings) -> Territory | None:
 
 def _agents(settings: Settings, epoch: int) -> Nodes:
     nodes = settings.nodes
-    return NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch)
+    # Where nothing is shared, agents need not know of groups.
+    group = settings.territory if nodes.shared else ""
+    return NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch, group=group)
 
 
 def shared_root_keys(settings: Settings, state_dir: Path) -> tuple[str, str]:

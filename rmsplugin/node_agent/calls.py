@@ -41,7 +41,8 @@ _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _MAC = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 _ADDRESS = r"[0-9]{1,3}(\.[0-9]{1,3}){3}"
 _MIB = r"[0-9]{1,9}"
-_PATTERNS = (_NODE, _BLAKE2B, _MARKER, _NUMBER, _EPOCH, _BYTES, _KEY, _UUID, _MAC, _ADDRESS, _MIB)
+_GROUP = r"(?!\.{1,2}$)[A-Za-z0-9_.+-]{1,64}"
+_PATTERNS = (_NODE, _BLAKE2B, _MARKER, _NUMBER, _EPOCH, _BYTES, _KEY, _UUID, _MAC, _ADDRESS, _MIB, _GROUP)
 
 
 def answer_once(arguments: list[str]) -> int:
@@ -125,20 +126,23 @@ def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply | N
     shared = rest[-1:] == ["--shared"]
     if shared:
         del rest[-1]
+    group = _take_group(rest)
     epoch = _take_epoch(rest)
     guard = _take_guard(rest)
     checkpoint = _take_checkpoint(rest)
-    if peer and (shared or epoch is not None or (verb, len(rest)) not in _PEER_CALLS):
+    if peer and (shared or group or epoch is not None or (verb, len(rest)) not in _PEER_CALLS):
         raise AgentError("failed", f"not for the key of a node, which may bring copies only: {shlex.join(words)[:200]}")
     call = _CALLS.get((verb, len(rest)))
     if (
         call is None
         or (shared and verb not in _SHARED)
+        or (group and not (shared or verb == "obey"))
+        or (verb in _OF_GROUPS and not (shared and group))
         or (checkpoint and verb not in _OF_CHECKPOINTS)
         or (guard and verb not in _GUARDED)
     ):
         raise AgentError("failed", f"not a command of the node agent: {shlex.join(words)[:200]}")
-    config = load(config_path)
+    config = load(config_path)._replace(group=group)
     agent = Agent(config, platform_on_node(config.platform))
     # Another node brings copies for an engine whose epoch its own agent has checked.
     if not (peer or _is_look(verb, rest)):
@@ -166,6 +170,15 @@ def _take_epoch(rest: list[str]) -> int | None:
     epoch = int(_matching(_EPOCH, rest[-1], "an epoch"))
     del rest[-2:]
     return epoch
+
+
+def _take_group(rest: list[str]) -> str:
+    """The group whose part of a shared store is meant; empty: the whole of it."""
+    if rest[-2:-1] != ["--group"]:
+        return ""
+    group = _matching(_GROUP, rest[-1], "the name of a group")
+    del rest[-2:]
+    return group
 
 
 def _take_guard(rest: list[str]) -> Guard | None:
@@ -255,6 +268,10 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ("use-checkpoint", 2): lambda agent, rest, options: agent.use_checkpoint(
         VMName(rest[0]), int(_matching(_NUMBER, rest[1], "the number of a checkpoint")), options.shared
     ),
+    ("adopt", 0): lambda agent, rest, options: agent.adopt(standard_input(CONFIG_LIMIT_BYTES)),
+    ("lend", 3): lambda agent, rest, options: agent.lend(
+        VMName(rest[0]), _matching(_GROUP, rest[1], "the name of a group"), _size(rest[2])
+    ),
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
     ("bound-memory", 1): lambda agent, rest, options: _bound_memory(agent, rest),
@@ -279,6 +296,8 @@ _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", 
 _LOOKS |= {"look-at-platform"}
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
+_OF_GROUPS = frozenset({"adopt", "lend"})
+_SHARED |= _OF_GROUPS
 _GUARDED = frozenset({"put-config", "use-template"})
 _OF_CHECKPOINTS = frozenset({"stat", "seal", "verify", "send", "receive", "drop-state"})
 

@@ -25,7 +25,7 @@ class AgentConfig(NamedTuple):
 
     store_path: str
     vm_path: str
-    shared_path: str | None
+    shared_path: str | None  # the whole of it: each group has a directory of its own there
     node_key: str
     known_hosts: str
     agent_user: str
@@ -39,6 +39,7 @@ class AgentConfig(NamedTuple):
     filters_path: str
     platform: str = defaults.PLATFORM
     lets_through: bool = False  # engines reach the platform through the agent
+    group: str = ""  # the group whose engine asks about the shared store; empty: an engine of all groups
 
     @property
     def store(self) -> Path:
@@ -52,7 +53,17 @@ class AgentConfig(NamedTuple):
 
     @property
     def shared_store(self) -> Path | None:
-        """The directory of the saved states that all nodes mount, if there is one."""
+        """The directory of the saved states that all nodes mount, if there is one: that of the asking engine."""
+        return self.part_of(self.group) if self.group else self.whole_store
+
+    def part_of(self, group: str) -> Path | None:
+        """The part of the shared store that is a group's own."""
+        whole = self.whole_store
+        return None if whole is None else whole / defaults.GROUPS_DIR / group
+
+    @property
+    def whole_store(self) -> Path | None:
+        """The same for an engine of all groups."""
         return None if self.shared_path is None else _path(self.shared_path)
 
     @property

@@ -58,6 +58,14 @@ def obey(path: str, epoch: int) -> None:
         )
 
 
+def remember(path: str, epoch: int) -> None:
+    """Refuse engines of lower epochs here from now on; one of a higher epoch may have acted here before."""
+    if epoch > highest(path):
+        with _locked(path, fcntl.LOCK_EX) as descriptor:
+            if epoch > _read(descriptor, path):
+                _write(descriptor, path, epoch)
+
+
 def highest(path: str) -> int:
     """The highest epoch that has acted here; the first epoch if none is recorded."""
     try:

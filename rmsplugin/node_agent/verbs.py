@@ -15,7 +15,7 @@ from rmsplugin import __version__
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
-from rmsplugin.node_agent import epoch, files, store
+from rmsplugin.node_agent import epoch, files, group_store, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
@@ -66,8 +66,16 @@ class Agent:
         self._turn = of_engine, on_shared_store
         vm_dir = self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir()
         epoch.obey(epoch.of_node(vm_dir), of_engine)
-        if on_shared_store and (directory := self._config.shared_store) and store.marker_of(directory) is not None:
+        if on_shared_store:
+            self._obey_on_shared_store(of_engine)
+
+    def _obey_on_shared_store(self, of_engine: int) -> None:
+        directory, whole = self._config.shared_store, self._config.whole_store
+        if directory is not None and store.marker_of(directory) is not None:
             epoch.obey(epoch.of_store(directory), of_engine)
+        if whole is not None and whole != directory and store.marker_of(whole) is not None:
+            # The engine of all groups before it takes no state away any more. Groups do not refuse each other.
+            epoch.remember(epoch.of_store(whole), of_engine)
 
     def let_through(self, report: Report, *, look: bool) -> None:
         """Pass on, between standard streams and the platform, what an engine says that is obeyed, until it is not.
@@ -101,13 +109,21 @@ class Agent:
 
     def init_store(self, identity: str, expected: VMName | None, shared: bool) -> Reply:
         """Set up the store; one that has a marker keeps it. ``expected``: a VM whose state must be visible there."""
-        directory = self._config.store_of(shared)
-        if shared and not directory.is_dir():
-            raise AgentError("no_store", f"{directory} is not there: is it mounted?")
-        if expected is not None and files.size_of(directory / f"{expected.name}.state") is None:
+        directory, whole = self._config.store_of(shared), self._config.whole_store
+        if shared and whole is not None and not whole.is_dir():
+            raise AgentError("no_store", f"{whole} is not there: is it mounted?")
+        if expected is not None and not self._is_there(directory, f"{expected.name}.state", shared):
             raise AgentError("no_store", f"{directory} has no state of {expected.name}, which was saved there")
+        if shared and whole is not None and whole != directory:
+            files.make_private(whole, _STORE_MODE)
+            files.make_private(directory.parent, _STORE_MODE)
         files.make_private(directory, _STORE_MODE)
         return {"marker": store.mark(directory, identity)}
+
+    def _is_there(self, directory: Path, name: str, shared: bool) -> bool:
+        """Whether the store has a file, or the whole of a shared store has it for this group."""
+        places = [directory, *([self._config.whole_store] if shared and self._config.whole_store else [])]
+        return any(files.size_of(place / name) is not None for place in places)
 
     def _vm_dir(self) -> Path:
         files.make_private(self._config.vm_dir, _VM_DIR_MODE)
@@ -261,6 +277,37 @@ class Agent:
                 return {}
             final.hardlink_to(source)
             files.sync_directory(final.parent)
+        return {}
+
+    def adopt(self, names: bytes) -> Reply:
+        """Move all states of these VMs, one a line, that an engine of all groups has left in the whole store."""
+        vms = {VMName(name).name for name in names.decode("ascii", "replace").split()}
+        directory, whole = self.store(True), self._config.whole_store
+        if whole is None or whole == directory:
+            raise AgentError("failed", "adopt needs the name of a group")
+        return {"adopted": group_store.adopt(whole, directory, vms)}
+
+    def lend(self, vm: VMName, group: str, size: int) -> Reply:
+        """Give another group the VM's state, by a second name of the same file in its part of the shared store."""
+        final, _ = self.state_paths(vm, True)
+        there = self._config.part_of(group)
+        assert there is not None  # state_paths has asked for a shared store
+        if there == final.parent:
+            raise AgentError("failed", f"{vm.name} is of group {group} already")
+        if store.marker_of(there) is None:
+            raise AgentError("failed", f"{there} shows no {store.MARKER}: the engine of group {group} sets it up")
+        with lock_state(final, vm, self.still_wanted, shared=True):
+            found = files.size_of(final)
+            if found is None:
+                raise AgentError("not_found", f"no state of {vm.name}")
+            if found != size:
+                raise AgentError("corrupt", f"the state of {vm.name} has {found} bytes, not {size}")
+            name = there / final.name
+            if files.size_of(name) is None:
+                name.hardlink_to(final)
+            elif not name.samefile(final):
+                raise AgentError("exists", f"another state of {vm.name} is there")
+            files.sync_directory(there)
         return {}
 
     def list_files(self, shared: bool) -> Reply:

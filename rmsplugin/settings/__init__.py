@@ -117,10 +117,10 @@ class Settings(Section):
                 'the engine of a group needs cluster.coordination = "zookeeper" and cluster.shared_dir; without them, '
                 "one engine has all groups: start it without --group"
             )
-        if self.nodes.shared or self.nodes.vm_dir_shared:
+        if self.nodes.vm_dir_shared:
             raise SettingsError(
-                "the engine of a group needs directories of the nodes' own: nodes of two groups would refuse each "
-                "other's engines on nodes.shared_store, or with nodes.vm_dir_shared"
+                "the engine of a group needs VMs' directories of the nodes' own: nodes of two groups would refuse each "
+                "other's engines with nodes.vm_dir_shared"
             )
         engine = {
             "state_dir": self.engine.state_dir / GROUPS_DIR / name,
@@ -132,6 +132,9 @@ class Settings(Section):
             "metrics": self.metrics.model_copy(update={"listen": self.metrics.groups.get(name, ""), "groups": {}}),
             "cluster": self.cluster.model_copy(update={"path": f"{self.cluster.path}/{GROUPS_DIR}/{name}"}),
         }
+        if self.nodes.shared_store is not None:
+            own_store = self.nodes.shared_store / GROUPS_DIR / name
+            changes["nodes"] = self.nodes.model_copy(update={"shared_store": own_store})
         settings = self.model_copy(update=changes)
         settings._territory, settings._managers_listen = name, self.engine.listen
         return settings

@@ -80,7 +80,7 @@ class Nodes(Section):
         description="all nodes mount vm_dir. Only then may VMs of qcow2 images change nodes: their disks lie there",
     )
     shared_store: Path | None = Field(
-        None, description="a directory that all nodes mount: states are saved there instead"
+        None, description="a directory that all nodes mount: states are saved there instead, each group's in a part"
     )
     copy_timeout_s: Seconds = Field(3600.0, description="bound of the copy of one state between two nodes")
     fence: tuple[str, ...] = Field(

@@ -33,8 +33,8 @@ WRONG = Digest(5, "0" * 128)
 class LocalAgents(NodeAgents):
     """The agent of a node as a process of ours; sshd does no more than start it."""
 
-    def __init__(self, config: Path, epoch: int = FIRST_EPOCH) -> None:
-        super().__init__("root", "", "", epoch=epoch)
+    def __init__(self, config: Path, epoch: int = FIRST_EPOCH, group: str = "") -> None:
+        super().__init__("root", "", "", epoch=epoch, group=group)
         self._config = config
 
     def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
@@ -52,8 +52,8 @@ class LocalAgents(NodeAgents):
 class ServedAgents(LocalAgents):
     """An agent that serves, on a socket of ours; another one when it was let go."""
 
-    def __init__(self, config: Path, epoch: int = FIRST_EPOCH) -> None:
-        super().__init__(config, epoch)
+    def __init__(self, config: Path, epoch: int = FIRST_EPOCH, group: str = "") -> None:
+        super().__init__(config, epoch, group)
         self._begin()
 
     def _begin(self) -> None:
@@ -92,10 +92,14 @@ class World:
         wipe: Callable[[bool], None],
         of_epoch: Callable[[int], Nodes],
         far: Callable[[int], Nodes],
+        of_group: Callable[[str, str, int], Nodes],
+        save_shared: Callable[[str, bytes], None],
     ) -> None:
         self.nodes = nodes
         self.of_epoch = of_epoch  # the nodes as an engine of this epoch sees them
         self.far = far  # the agents of FAR, likewise: a node that has the shared store, and nothing else of NODE's
+        self.of_group = of_group  # a node as the engine of a group sees it, of this epoch
+        self.save_shared = save_shared  # as `save`, in the shared store
         self.save = save  # a sealed or partial state of this name, of this content
         self.wipe = wipe  # a store loses its marker
 
@@ -114,7 +118,16 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
             files.put(NODE, f"/store/{name}", SimulatedState(VM, len(content), content[0]))
 
         nodes = SimulatedNodes(files)
-        return World(nodes, simulate, lambda shared: files._markers.clear(), nodes.of_epoch, nodes.of_epoch)
+
+        def simulate_shared(name: str, content: bytes) -> None:
+            files.put(NODE, f"/shared/{name}", SimulatedState(VM, len(content), content[0]))
+
+        def simulated_group(node: str, group: str, epoch: int) -> Nodes:
+            return nodes.of_group(group).of_epoch(epoch)
+
+        of_epoch = nodes.of_epoch
+        wipe_simulated: Callable[[bool], None] = lambda shared: files._markers.clear()  # noqa: E731
+        return World(nodes, simulate, wipe_simulated, of_epoch, of_epoch, simulated_group, simulate_shared)
     stores = {False: tmp_path / "store", True: tmp_path / "shared"}
     stores[True].mkdir()
     config, far = tmp_path / "rmsplugin.toml", tmp_path / "far.toml"
@@ -129,12 +142,18 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def wipe(shared: bool) -> None:
         (stores[shared] / ".rmsplugin-store").unlink()
 
-    def agents(epoch: int = FIRST_EPOCH, node: Path = config) -> Nodes:
-        made = (ServedAgents if request.param == "served" else LocalAgents)(node, epoch)
+    def save_shared(name: str, content: bytes) -> None:
+        (stores[True] / name).write_bytes(STATE_MAGIC + content)
+
+    def agents(epoch: int = FIRST_EPOCH, node: Path = config, group: str = "") -> Nodes:
+        made = (ServedAgents if request.param == "served" else LocalAgents)(node, epoch, group)
         request.addfinalizer(made.close)
         return made
 
-    return World(agents(), save, wipe, agents, lambda epoch: agents(epoch, far))
+    def of_group(node: str, group: str, epoch: int) -> Nodes:
+        return agents(epoch, {NODE: config, FAR: far}[node], group)
+
+    return World(agents(), save, wipe, agents, lambda epoch: agents(epoch, far), of_group, save_shared)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -302,6 +321,20 @@ def test_a_node_that_is_told_to_obey_an_engine_obeys_none_before_it(world: World
     assert world.nodes.list_files(NODE).configs == set()
 
 
+def acts_on_shared(nodes: Nodes, node: str) -> list[Callable[[], object]]:
+    """All that changes something in a shared store."""
+    return [
+        lambda: nodes.drop_state(node, VM, shared=True),
+        lambda: nodes.drop_state(node, VM, shared=True, checkpoint=1),
+        lambda: nodes.put_aside(node, VM, 7, shared=True),
+        lambda: nodes.take_back(node, VM, 7, shared=True),
+        lambda: nodes.drop_aside(node, VM, 7, shared=True),
+        lambda: nodes.use_checkpoint(node, VM, 1, shared=True),
+        lambda: nodes.seal(node, VM, shared=True),
+        lambda: nodes.init_store(node, OTHER, shared=True),
+    ]
+
+
 def test_a_node_that_has_not_heard_of_an_engine_takes_nothing_from_the_shared_store_for_one_before_it(
     world: World,
 ) -> None:
@@ -309,21 +342,115 @@ def test_a_node_that_has_not_heard_of_an_engine_takes_nothing_from_the_shared_st
     deposed = world.far(4)
     deposed.drop_state(FAR, VM, shared=True)
     world.of_epoch(5).obey(NODE)
-    for act in (
-        lambda: deposed.drop_state(FAR, VM, shared=True),
-        lambda: deposed.drop_state(FAR, VM, shared=True, checkpoint=1),
-        lambda: deposed.put_aside(FAR, VM, 7, shared=True),
-        lambda: deposed.take_back(FAR, VM, 7, shared=True),
-        lambda: deposed.drop_aside(FAR, VM, 7, shared=True),
-        lambda: deposed.use_checkpoint(FAR, VM, 1, shared=True),
-        lambda: deposed.seal(FAR, VM, shared=True),
-        lambda: deposed.init_store(FAR, OTHER, shared=True),
-    ):
+    for act in acts_on_shared(deposed, FAR):
         with pytest.raises(DeposedError, match=r"turn of this engine \(epoch 4\) is over"):
             act()
     assert deposed.list_files(FAR, shared=True).states == set()
     deposed.put_config(FAR, VM, b"the node itself has not heard")
     world.far(5).drop_state(FAR, VM, shared=True)
+
+
+def test_the_deposed_engine_of_a_group_takes_nothing_from_the_shared_store_on_a_node_that_has_not_heard(
+    world: World,
+) -> None:
+    world.save_shared(f"{VM}.state", b"a")
+    deposed, present = world.of_group(FAR, "left", 4), world.of_group(NODE, "left", 6)
+    deposed.init_store(FAR, MARKER, expected=VM, shared=True)
+    deposed.adopt(FAR, [VM])
+    digest = deposed.seal(FAR, VM, shared=True)
+    present.obey(NODE)
+    of_groups = [lambda: deposed.adopt(FAR, [VM]), lambda: deposed.lend(FAR, VM, "right", digest)]
+    for act in (*acts_on_shared(deposed, FAR), *of_groups):
+        with pytest.raises(DeposedError, match=r"turn of this engine \(epoch 4\) is over"):
+            act()
+    assert deposed.list_files(FAR, shared=True).states == {VM}
+    deposed.put_config(FAR, VM, b"the node itself has not heard")
+    present.verify(NODE, VM, digest, timeout_s=10, shared=True)
+
+
+def test_groups_with_one_store_refuse_nothing_of_each_other_whatever_their_epochs(world: World) -> None:
+    left, right = world.of_group(NODE, "left", 4), world.of_group(FAR, "right", 9)
+    for node, nodes in ((FAR, right), (NODE, left)):
+        assert nodes.marker(node, shared=True) is None
+        nodes.init_store(node, MARKER, shared=True)
+        nodes.obey(node)
+    for node, nodes in ((FAR, right), (NODE, left)):
+        nodes.drop_state(node, VM, shared=True)
+        assert nodes.marker(node, shared=True) == MARKER
+    assert world.nodes.marker(NODE, shared=True) is None, "the whole store is another one"
+
+
+def test_an_engine_of_all_groups_takes_nothing_away_once_a_groups_has_begun(world: World) -> None:
+    before = world.of_epoch(3)
+    before.init_store(NODE, MARKER, shared=True)
+    world.save_shared(f"{VM}.state", b"a")
+    digest = before.seal(NODE, VM, shared=True)
+    world.of_group(FAR, "right", 9).obey(FAR)
+    with pytest.raises(DeposedError):
+        before.drop_state(NODE, VM, shared=True)
+    left = world.of_group(NODE, "left", 4)
+    left.init_store(NODE, MARKER, expected=VM, shared=True)
+    left.adopt(NODE, [VM, "vjob13-0"])
+    left.adopt(NODE, [VM])
+    left.verify(NODE, VM, digest, timeout_s=10, shared=True)
+    assert before.list_files(NODE, shared=True).states == set()
+
+
+def test_a_group_has_all_states_of_its_vms_that_the_engine_before_has_left_and_no_others(world: World) -> None:
+    world.nodes.init_store(NODE, MARKER, shared=True)
+    for name in (f"{VM}.state", f"checkpoint-7.{VM}.state", f"aside-8.{VM}.state", "vjob12-1.state", "vjob2-0.state"):
+        world.save_shared(name, b"a")
+    digest = world.nodes.seal(NODE, VM, shared=True)
+    left = world.of_group(NODE, "left", 4)
+    with pytest.raises(NoStoreError):
+        left.adopt(NODE, [VM])
+    with pytest.raises(NoStoreError):
+        left.init_store(NODE, OTHER, expected="vjob99-0", shared=True)
+    left.init_store(NODE, OTHER, expected=VM, shared=True)
+    left.adopt(NODE, [VM])
+    left.verify(NODE, VM, digest, timeout_s=10, shared=True)
+    left.verify(NODE, VM, digest, timeout_s=10, shared=True, checkpoint=7)
+    left.verify_aside(NODE, VM, 8, digest, timeout_s=10, shared=True)
+    assert left.list_files(NODE, shared=True).states == {VM}
+    assert world.nodes.list_files(NODE, shared=True).states == {"vjob12-1", "vjob2-0"}
+    with pytest.raises(OperationFailedError):
+        world.of_epoch(9).adopt(NODE, ["vjob2-0"])
+
+
+def test_a_state_that_another_group_gets_is_one_file_which_each_drops_for_itself(world: World) -> None:
+    left, right = world.of_group(NODE, "left", 4), world.of_group(FAR, "right", 9)
+    left.init_store(NODE, MARKER, shared=True)
+    world.save_shared(f"{VM}.state", b"a")
+    left.adopt(NODE, [VM])
+    digest = left.seal(NODE, VM, shared=True)
+    with pytest.raises(OperationFailedError):
+        left.lend(NODE, VM, "right", digest)  # it has not set up its store
+    right.init_store(FAR, MARKER, shared=True)
+    for wrong in (lambda: left.lend(NODE, VM, "left", digest), lambda: left.lend(NODE, VM, "right", WRONG)):
+        with pytest.raises((OperationFailedError, CorruptStateError)):
+            wrong()
+    with pytest.raises(NotFoundError):
+        left.lend(NODE, "vjob13-0", "right", digest)
+    left.lend(NODE, VM, "right", digest)
+    left.lend(NODE, VM, "right", digest)
+    left.drop_state(NODE, VM, shared=True)
+    right.verify(FAR, VM, digest, timeout_s=10, shared=True)
+    right.lend(FAR, VM, "left", digest)
+    right.drop_state(FAR, VM, shared=True)
+    left.verify(NODE, VM, digest, timeout_s=10, shared=True)
+
+
+def test_a_state_that_another_group_gets_takes_no_other_ones_place(world: World) -> None:
+    left, right = world.of_group(NODE, "left", 4), world.of_group(FAR, "right", 9)
+    for content, node, nodes in ((b"a", FAR, right), (b"b", NODE, left)):
+        nodes.init_store(node, MARKER, shared=True)
+        world.save_shared(f"{VM}.state", content)
+        nodes.adopt(node, [VM])
+    digest = left.seal(NODE, VM, shared=True)
+    with pytest.raises(OperationFailedError):
+        left.lend(NODE, VM, "right", digest)
+    with pytest.raises(CorruptStateError):
+        right.verify(FAR, VM, digest, timeout_s=10, shared=True)
 
 
 def test_a_look_is_no_turn(world: World) -> None:

@@ -14,7 +14,10 @@ from scenarios.two_groups import HOSTS, Site
 from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble
+from rmsplugin.engine.ledger.checkpoints import CheckpointVM
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.engine.parted import Parted
@@ -31,9 +34,9 @@ PATH = "/rmsplugin"
 class Parting:
     """A site with one engine, whose groups are to have engines of their own; and an ensemble."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, one_store: bool = False) -> None:
         self.shared = directory
-        self.site = Site(directory, is_parted=False)
+        self.site = Site(directory, is_parted=False, shared=one_store)
         self.ensemble = SimulatedEnsemble(lambda: 0.0)
         self.tree = self.ensemble.open(4.0)
         self.waited: list[float] = []
@@ -129,6 +132,56 @@ def test_vjobs_go_to_the_group_whose_hosts_have_them_and_run_on(parting: Parting
         world.rms.finish(job)
     site.until(lambda: all({*site.where(job).values()} == {S.TERMINATED} for job in (*running, sleeper, waiting)))
     assert world.leftovers() == []
+    for engine in site.engines.values():
+        engine.close()
+
+
+def test_states_in_a_store_that_all_nodes_mount_become_those_of_the_group_that_had_the_vm_last(directory: Path) -> None:
+    parting = Parting(directory, one_store=True)
+    site, world = parting.site, parting.site.world
+    sleepers = [world.running(vms=1, cpus=2) for _ in range(4)]
+    hosts = {job: world.host(job) for job in sleepers}
+    for job in sleepers:
+        world.ask(job, OperationKind.SUSPEND)
+        world.until(job, S.SLEEPING)
+    parting.stop_all()
+    parting.begin()
+    homes = {job: next(iter(site.where(job))) for job in sleepers}
+    assert {job: hosts[job] in HOSTS[group] for job, group in homes.items()} == dict.fromkeys(sleepers, True)
+    assert {*homes.values()} == {*HOSTS}
+    for job, group in homes.items():
+        site.give(job, group)
+        site.engines[group].context.ledger.update_vjob(job, resumes=True)
+    site.until(lambda: all(site.where(job) == {homes[job]: S.RUNNING} for job in sleepers))
+    assert [path for path in world.files.paths("n1") if path.count("/") == 2] == [], "the whole store has no state left"
+    assert [len(site.booted(job)) for job in sleepers] == [1, 1, 1, 1]
+    for engine in site.engines.values():
+        assert engine.cycle.report.problems == []
+        engine.close()
+    assert world.hypervisor.violations == []
+
+
+@pytest.mark.parametrize("kind", ["aside", "checkpoint"])
+def test_checkpoints_and_states_put_aside_in_such_a_store_go_with_their_vjob(directory: Path, kind: str) -> None:
+    parting = Parting(directory, one_store=True)
+    site, world = parting.site, parting.site.world
+    job = world.sleeping(vms=1)
+    ledger, (vm,) = world.context.ledger, world.context.ledger.vms(job)
+    state = world.files.get("n1", f"/shared/{vm.name}.state")
+    assert state is not None
+    if kind == "aside":
+        ledger.set_aside.open(ledger.vjob(job), [vm], "it was damaged")
+    else:
+        ledger.checkpoints.intend(job, [CheckpointVM(vm.name, (SHARED,))], [])
+        ledger._db.execute("update vjobs set state = 'terminated'")
+    ledger._db.execute("delete from vms")
+    world.files.put("n1", f"/shared/{kind}-1.{vm.name}.state", state)
+    parting.stop_all()
+    parting.begin()
+    (group,) = site.where(job)
+    site.engines[group].context.stores.ensure(HOSTS[group][0])
+    names = [f"{begin}{vm.name}.state" for begin in ("", f"{kind}-1.")]
+    assert {*site.states_in(group, job)} == {f"/shared/groups/{group}/{name}" for name in names}
     for engine in site.engines.values():
         engine.close()
 

@@ -12,6 +12,7 @@ from scenarios.two_groups import HOSTS, Site
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedState
 from rmsplugin.engine.ledger.checkpoints import CheckpointState, CheckpointVM
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.parcel_book import ParcelKind
 from rmsplugin.engine.ledger.parting import known_in
 from rmsplugin.engine.ledger.rows import OperationKind, StepState
@@ -27,9 +28,9 @@ from rmsplugin.settings.guests import Qcow2Image
 S = VJobState
 
 
-@pytest.fixture
-def site(directory: Path) -> Iterator[Site]:
-    site = Site(directory)
+@pytest.fixture(params=[False, True], ids=["own stores", "one store"])
+def site(directory: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    site = Site(directory, shared=request.param)
     yield site
     site.close()
 
@@ -90,6 +91,15 @@ def test_a_sleeping_vjob_goes_on_in_the_other_group(site: Site) -> None:
     assert len(site.booted(job)) == 1
 
 
+def test_its_state_is_known_to_be_where_all_nodes_see_it_or_on_the_node_that_has_the_copy(site: Site) -> None:
+    job = asleep(site)
+    pack(site, job)
+    site.engines["right"].territory.hear()
+    site.engines["right"].territory.collect()
+    (vm,) = site.engines["right"].context.ledger.vms(job)
+    assert vm.image_node in (HOSTS["right"] if site.store is None else [SHARED])
+
+
 def test_nothing_of_it_is_left_in_the_group_that_it_came_from(site: Site) -> None:
     job = asleep(site)
     left, right = (site.engines[name].context.ledger for name in HOSTS)
@@ -98,7 +108,7 @@ def test_nothing_of_it_is_left_in_the_group_that_it_came_from(site: Site) -> Non
     site.wish(job, "right")
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
     site.until(lambda: not left.nodes.left_behind() and not left.parcels.packed())
-    assert [path for node in HOSTS["left"] for path in site.world.files.paths(node) if f"vjob{job}-" in path] == []
+    assert site.states_in("left", job) == []
     assert vm.address in right.claims.mine()
     assert vm.address in left.claims.others()
     assert left.parcels.copies() == [] and left.checkpoints.whole(job) is None
@@ -130,7 +140,7 @@ def test_a_wish_that_is_taken_back_brings_it_back_and_the_copies_go(site: Site) 
     job = asleep(site)
     left = site.engines["left"].context.ledger
     pack(site, job, give=False)
-    assert [path for node in HOSTS["right"] for path in site.world.files.paths(node)] != []
+    assert site.states_in("right", job) != []
     site.wish(job, None)
     site.tick("left")
     assert site.where(job) == {"left": S.SLEEPING}
@@ -139,7 +149,7 @@ def test_a_wish_that_is_taken_back_brings_it_back_and_the_copies_go(site: Site) 
     assert site.where(job) == {"left": S.SLEEPING} and left.parcels.copies() == [], "the old copy is still there"
     site.wish(job, None)
     site.tick()
-    assert [path for node in HOSTS["right"] for path in site.world.files.paths(node) if f"vjob{job}-" in path] == []
+    assert site.states_in("right", job) == []
     site.until(lambda: parcels(site) == [])
     assert left.parcels.packed() == []
     site.wish(job, "right")
@@ -150,7 +160,7 @@ def test_copies_of_a_state_that_is_used_are_removed_and_it_stays(site: Site) -> 
     job = asleep(site)
     engine = site.engines["left"]
     for _ in range(4):
-        site.world.nodes.fail_next("send", OperationFailedError("its store is full"))
+        site.world.nodes.fail_next(site.sending, OperationFailedError("its store is full"))
     site.wish(job, "right")
     site.tick("left")
     site.tick("left")
@@ -161,7 +171,7 @@ def test_copies_of_a_state_that_is_used_are_removed_and_it_stays(site: Site) -> 
     site.wish(job, "right")
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
     sent = [call[3] for call in site.world.nodes.calls if call[0] == "send"]
-    assert len({*sent}) == 2, "the next one was sent to another node"
+    assert len({*sent}) == (2 if site.store is None else 0), "the next one was sent to another node"
 
 
 def summary(site: Site, group: str) -> tuple[int, Heard]:
@@ -283,7 +293,7 @@ def test_states_that_have_changed_since_they_were_copied_are_copied_again(site: 
     assert ledger.parcels.copies() == [] and ledger.parcels.ordered() == {job}
     site.wish(job, None)
     site.until(lambda: parcels(site) == [])
-    assert [path for path in site.world.files.paths(copy.node) if f"vjob{job}-" in path] == []
+    assert copy.node in HOSTS["right"] and site.states_in("right", job) == []
 
 
 def test_no_vm_gets_the_address_of_one_that_is_on_its_way(site: Site) -> None:
@@ -345,7 +355,7 @@ def test_another_state_of_it_on_a_node_of_the_other_group_is_left_alone(site: Si
     site.tick("right")
     name = f"vjob{job}-0"
     files, ledger = site.world.files, site.engines["left"].context.ledger
-    path, other = f"/store/{name}.state", SimulatedState(name, 1, 99)
+    path, other = f"{site.store_of('right')}/{name}.state", SimulatedState(name, 1, 99)
     for node in HOSTS["right"]:
         files.put(node, path, other)
     site.tick("left")

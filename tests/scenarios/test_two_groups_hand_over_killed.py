@@ -52,15 +52,17 @@ def move(site: Site, killed: str, kill_at: int | None, *, back: bool) -> int:
     return instants
 
 
-@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    ("back", "one_store"), [(False, False), (True, False), (True, True)], ids=["once", "back", "back, one store"]
+)
 @pytest.mark.parametrize("killed", list(HOSTS))
 @pytest.mark.timeout(600)
 def test_killed_at_any_instant_while_a_sleeping_vjob_moves(
-    directory: Path, whole: bool, killed: str, back: bool
+    directory: Path, whole: bool, killed: str, back: bool, one_store: bool
 ) -> None:
     def run(name: str, kill_at: int | None) -> int:
         (directory / name).mkdir()
-        site = Site(directory / name)
+        site = Site(directory / name, shared=one_store)
         try:
             return move(site, killed, kill_at, back=back)
         except AssertionError as error:

@@ -13,6 +13,7 @@ from scenarios.world import Life, World
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState
+from rmsplugin.defaults import GROUPS_DIR
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.groups.given import Given, Place, read, text_of
@@ -45,9 +46,15 @@ class GroupEngine(World):
         world = site.world
         ledger.parent.mkdir(exist_ok=True)
         self.sizes, self.settings, self.workers = world.sizes, world.settings, world.workers
+        self.nodes = world.nodes
+        if world.settings.nodes.shared_store is not None:  # as Settings.of_group
+            part = {"shared_store": world.settings.nodes.shared_store / GROUPS_DIR / group}
+            nodes = world.settings.nodes.model_copy(update=part)
+            self.settings = world.settings.model_copy(update={"nodes": nodes})
+            self.nodes = world.nodes.of_group(group)
         self.jumped_s = 0.0
         self._time_lock, self._ledger_path = world._time_lock, ledger
-        self.files, self.hypervisor, self.rms, self.nodes = world.files, world.hypervisor, world.rms, world.nodes
+        self.files, self.hypervisor, self.rms = world.files, world.hypervisor, world.rms
         self.guests, self.power = world.guests, world.power
         self.neighbours = Recorded(world.neighbours, lambda: self.time, self._asks)
         self.settled, self.wrappers_answer, self._wakes = 0, True, threading.Event()
@@ -159,6 +166,28 @@ class Site:
                 place = self.given.vjobs[job]
                 if (place.group, place.to) == (name, to) and engine.territory.version == self.given.version:
                     self.say(job, Place(to, parcel=parcel))
+
+    # -- where saved states are ----------------------------------------------------------------------------------
+
+    @property
+    def store(self) -> Path | None:
+        """The store that all nodes mount, if there is one."""
+        return self.world.settings.nodes.shared_store
+
+    @property
+    def sending(self) -> str:
+        """What an engine asks of its node to give another group a state."""
+        return "send" if self.store is None else "lend"
+
+    def store_of(self, group: str) -> str:
+        """The directory in which the states of a group are, on each of its nodes or for all."""
+        return "/store" if self.store is None else f"{self.store}/{GROUPS_DIR}/{group}"
+
+    def states_in(self, group: str, job: int) -> list[str]:
+        """The files with states of a vjob that the nodes of a group have for it."""
+        begin = f"{self.store_of(group)}/"
+        paths = (path for node in HOSTS[group] for path in self.world.files.paths(node))
+        return [path for path in paths if path.startswith(begin) and f"vjob{job}-" in path]
 
     # -- what is checked -----------------------------------------------------------------------------------------
 

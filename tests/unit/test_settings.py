@@ -379,12 +379,18 @@ def test_a_name_that_is_no_groups_is_refused(tmp_path: Path, name: str) -> None:
         of_all(tmp_path).of_group(name)
 
 
+def test_a_group_has_a_part_of_a_shared_store_of_its_own(tmp_path: Path) -> None:
+    settings = of_all(tmp_path, VALID.replace("[nodes]", '[nodes]\nshared_store = "/states"') + SHARING)
+    assert settings.of_group("left").nodes.states == "/states/groups/left"
+    assert settings.nodes.states == "/states"
+    assert of_all(tmp_path).of_group("left").nodes.shared_store is None
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (VALID, 'needs cluster.coordination = "zookeeper" and cluster.shared_dir'),
         (VALID + SHARING.replace('shared_dir = "/shared"', ""), "and cluster.shared_dir"),
-        (VALID.replace("[nodes]", '[nodes]\nshared_store = "/states"') + SHARING, "directories of the nodes' own"),
         (VALID.replace("[nodes]", "[nodes]\nvm_dir_shared = true") + SHARING, "directories of the nodes' own"),
     ],
 )

@@ -20,7 +20,7 @@ Contract of ``Nodes``, for every implementation:
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -223,6 +223,34 @@ class SavedStates(Protocol):
         ...
 
 
+class GroupStores(Protocol):
+    """The parts of a shared store that are groups' own."""
+
+    def adopt(self, node: str, vms: Collection[str]) -> None:
+        """Move the states of these VMs, and their checkpoints, to the engine's own part of the shared store.
+
+        The engine of all groups before has left them in the whole store. Those that are there already stay. It can be
+        called again.
+
+        Raises:
+            NoStoreError: the node does not see the engine's part.
+            OperationFailedError: the engine has no part of its own. Also the error of an older agent.
+        """
+        ...
+
+    def lend(self, node: str, vm: str, group: str, digest: Digest) -> None:
+        """Give another group a second name of the VM's state in its part of the shared store; nothing is copied.
+
+        The state has this engine's name still, and each of the two is dropped for itself. It can be called again.
+
+        Raises:
+            NotFoundError: there is no state.
+            CorruptStateError: it has another size. Its content is not read.
+            OperationFailedError: the other group has no store yet, or another state of this VM is there.
+        """
+        ...
+
+
 class AsideStates(Protocol):
     """Saved states that were put aside, under names that nothing else uses."""
 
@@ -379,7 +407,9 @@ class NodeLooks(Protocol):
         ...
 
 
-class Nodes(VMFiles, SavedStates, AsideStates, StateStores, Templates, MemoryBounds, Turns, NodeLooks, Protocol):
+class Nodes(
+    VMFiles, SavedStates, GroupStores, AsideStates, StateStores, Templates, MemoryBounds, Turns, NodeLooks, Protocol
+):
     """The node agents of all nodes of the cluster."""
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -30,6 +30,8 @@ from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import TimedOutError, UnavailableError
 from rmsplugin.model.epochs import FIRST_EPOCH
 
+#: The VMs of one call: their names are shorter than the content of a call can be.
+_ADOPTED = 1000
 _LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send", "await-guest"})
 
 
@@ -45,6 +47,7 @@ class NodeAgents:
         connect_timeout_s: float = 10.0,
         call_timeout_s: float = 30.0,
         epoch: int = FIRST_EPOCH,
+        group: str = "",
     ) -> None:
         """Connect to nothing yet.
 
@@ -55,12 +58,13 @@ class NodeAgents:
             connect_timeout_s: bound of a connection; twice that if it turns out to have broken unnoticed.
             call_timeout_s: bound of the verbs that take no ``timeout_s``, and of a node's silence in a seal.
             epoch: the epoch of the asking engine.
+            group: its group, which has a part of its own of the shared store; empty: all of it is the engine's.
         """
         self.key_path = key_path
         self.known_hosts_path = known_hosts_path
         self._target = Target(user, key_path, known_hosts_path, connect_timeout_s)
         self._call_timeout_s = call_timeout_s
-        self._epoch = epoch
+        self._epoch, self._group = epoch, group
         self._links: dict[str, ServedLink] = {}
         self._lock = threading.Lock()
 
@@ -151,6 +155,17 @@ class NodeAgents:
     def use_checkpoint(self, node: str, vm: str, number: int, *, shared: bool = False) -> None:
         """See ``Nodes``."""
         self._call(node, ["use-checkpoint", vm, str(number)], shared=shared)
+
+    def adopt(self, node: str, vms: Collection[str]) -> None:
+        """See ``Nodes``."""
+        names = sorted(vms)
+        for first in range(0, len(names), _ADOPTED):
+            content = "".join(f"{vm}\n" for vm in names[first : first + _ADOPTED])
+            self._call(node, ["adopt"], shared=True, content=content.encode("ascii"))
+
+    def lend(self, node: str, vm: str, group: str, digest: Digest) -> None:
+        """See ``Nodes``."""
+        self._call(node, ["lend", vm, group, str(digest.size_bytes)], shared=True)
 
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
         """See ``Nodes``."""
@@ -301,7 +316,9 @@ class NodeAgents:
         return answer
 
     def _in_full(self, words: list[str], shared: bool) -> list[str]:
-        return [*words, *with_epoch(self._epoch), *(["--shared"] if shared else [])]
+        # An agent of an older release knows no groups: it is told none where nothing is shared.
+        group = ["--group", self._group] if self._group and (shared or words[0] == "obey") else []
+        return [*words, *with_epoch(self._epoch), *group, *(["--shared"] if shared else [])]
 
     @staticmethod
     def _ask(

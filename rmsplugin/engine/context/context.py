@@ -83,4 +83,5 @@ class Context:
     @cached_property
     def stores(self) -> Stores:
         """The stores of saved states, each proved by its marker."""
-        return Stores(self.ledger, self.nodes, shared=self.settings.nodes.shared)
+        shared = self.settings.nodes.shared
+        return Stores(self.ledger, self.nodes, shared=shared, is_part=shared and self.territory is not None)

@@ -12,23 +12,29 @@ import uuid
 from collections.abc import Sequence
 
 from rmsplugin.adapters.nodes.base import Nodes
+from rmsplugin.engine.ledger.checkpoints import CheckpointState
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import NodeGoneError, NoStoreError, UnavailableError
-
-#: The name of the shared store, in the place of a node's name.
-SHARED = "shared"
 
 
 class Stores:
     """All stores. Several threads may call."""
 
-    def __init__(self, ledger: Ledger, nodes: Nodes, *, shared: bool) -> None:
-        """``shared``: all nodes have one and the same store."""
+    def __init__(self, ledger: Ledger, nodes: Nodes, *, shared: bool, is_part: bool = False) -> None:
+        """Know nothing of a node yet.
+
+        Args:
+            ledger: remembers the markers.
+            nodes: the node agents.
+            shared: all nodes have one and the same store.
+            is_part: it is the part of one group; the engine of all groups before may have left states in the whole.
+        """
         self._ledger = ledger
         self._nodes = nodes
-        self._shared = shared
+        self._shared, self._is_part = shared, is_part
         self._ready: set[str] = set()  # nodes whose stores were seen in this life of the engine
         self._setting_up = threading.Lock()
 
@@ -84,8 +90,7 @@ class Stores:
 
     def _drop_shared(self, nodes: Sequence[str], vm: VMRow) -> None:
         failures: list[UnavailableError] = []
-        # Any node will do: the nodes that the VM was on may all be gone.
-        for node in [*nodes, *sorted(self._ready - {*nodes})]:
+        for node in self.first_of(nodes):
             try:
                 self.ensure(node)
                 self._nodes.drop_state(node, vm.name, shared=True)
@@ -95,6 +100,13 @@ class Stores:
         for failure in failures:
             if vm.image_node or not isinstance(failure, NoStoreError | NodeGoneError):
                 raise failure
+
+    def first_of(self, nodes: Sequence[str]) -> list[str]:
+        """The nodes to ask about a shared store, one after the other: these, and then any other one that was seen.
+
+        Any will do: the nodes that a VM was on may all be gone.
+        """
+        return [*nodes, *sorted(self._ready - {*nodes})]
 
     def renew(self, name: str) -> None:
         """Take an operator's word that this store ("shared", or a node's) is new: it is set up at its next use."""
@@ -108,6 +120,16 @@ class Stores:
         if self._ledger.markers.of(name) is None:
             expected = next((vm.name for vm in self._ledger.vms() if vm.image_node == name), "")
         marker = self._nodes.init_store(node, uuid.uuid4().hex, expected=expected, shared=self._shared)
+        if self._is_part and (vms := self._with_states()):
+            self._nodes.adopt(node, vms)
         self._ledger.markers.set(name, marker)
         self._ledger.event("store-set-up", f"the store {name} of saved states is set up", node=node)
         return marker
+
+    def _with_states(self) -> list[str]:
+        """All VMs of which the ledger may know states: saved ones, checkpoints, and those that were put aside."""
+        names = {vm.name for vm in self._ledger.vms()}
+        names |= {vm.name for aside in self._ledger.set_aside.all() for vm in aside.vms}
+        for state in CheckpointState:
+            names |= {vm.name for each in self._ledger.checkpoints.in_state(state) for vm in each.vms}
+        return sorted(names)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmsplugin.adapters.nodes.base import Nodes
-from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointState
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.errors import RmspluginError
 from rmsplugin.settings import Settings
 

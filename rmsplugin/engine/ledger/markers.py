@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rmsplugin.engine.ledger.table import LedgerTable
 
+#: The name of the shared store, in the place of a node's name.
+SHARED = "shared"
+
 
 class Markers(LedgerTable):
     """The ledger's table of stores: one for each node, or the one named "shared"."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import sqlite_utils
 
 from rmsplugin.engine.ledger.ledger_file import read_only
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.shared_files import ledgers_in
 from rmsplugin.errors import LedgerError
 from rmsplugin.model.vjob import VJobState
@@ -75,6 +76,8 @@ def own_part(
         hosts = [host for host, name in group_of.items() if name == group]
         for table, column in _OF_NODES:
             _delete_where_not(db, table, column, hosts)
+        # Its part of a store that all nodes mount is another one, and is set up when it is used first.
+        db.execute("delete from stores where name = ?", [SHARED])
 
     return adapt
 
@@ -130,9 +133,10 @@ def _homes(db: sqlite_utils.Database, group_of: Mapping[str, str]) -> dict[int, 
     places: dict[int, set[str]] = {}
     for job, touched, *nodes in db.execute("select job_id, touched, host, destination, image_node from vms").fetchall():
         # Of a VM that is lost there may be files left where it was.
-        places.setdefault(job, set()).update({*nodes} - {""} or json.loads(touched))
+        places.setdefault(job, set()).update(_hosts({*nodes} - {""}, json.loads(touched)) or json.loads(touched))
     for job, vms in db.execute("select job_id, vms from asides").fetchall():
-        places.setdefault(job, set()).update(vm["image_node"] for vm in json.loads(vms))
+        for vm in json.loads(vms):
+            places.setdefault(job, set()).update(_hosts({vm["image_node"]}, json.loads(vm["touched"])))
     homes, faults = {}, []
     for job, nodes in places.items():
         found = {group_of.get(node, "") for node in nodes}
@@ -148,6 +152,13 @@ def _homes(db: sqlite_utils.Database, group_of: Mapping[str, str]) -> dict[int, 
             "suspend and resume --to), or let them end"
         )
     return homes
+
+
+def _hosts(nodes: set[str], touched: Sequence[str]) -> set[str]:
+    """The nodes that say whose a VM is: where it is, or, with its state where all nodes see it, where it was last."""
+    if SHARED not in nodes:
+        return nodes
+    return nodes - {SHARED} or {*touched[-1:]} or {SHARED}
 
 
 def _addresses(db: sqlite_utils.Database, homes: Mapping[int, str]) -> list[tuple[str, str]]:

@@ -12,8 +12,9 @@ from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform, VMInfo
 from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.context.sightings import Sightings
-from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.observation import Observation

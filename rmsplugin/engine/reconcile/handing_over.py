@@ -1,6 +1,7 @@
 """Handing over: vjobs that sleep go to another group when the leader wishes it.
 
-Their saved states are copied to nodes of that group first; then all that the ledger has of a vjob is packed, in one
+Their saved states are copied to nodes of that group first, or, on a store that all nodes mount, get a name in that
+group's part of it; then all that the ledger has of a vjob is packed, in one
 transaction (``engine.territory.post`` sends it). Copies that nobody needs are removed by the group that has the nodes.
 """
 
@@ -14,6 +15,7 @@ from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.parcel_book import Copy, ParcelKind
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
@@ -48,8 +50,6 @@ class HandingOver:
 
     def can_go(self, vjobs: Sequence[VJobRow]) -> frozenset[int]:
         """Those that sleep until there is room, and that this engine can hand over."""
-        if self._settings.nodes.shared:
-            return frozenset()
         return frozenset(vjob.job_id for vjob in vjobs if self._may_go(vjob))
 
     def _may_go(self, vjob: VJobRow) -> bool:
@@ -113,7 +113,11 @@ class HandingOver:
             if any(step.vjob == vjob.display_id for step in ledger.plans.open_steps()):
                 return False
             ledger.event("handed-over", f"it goes to group {to}, which has room", vjob=vjob.display_id)
-            places = {vm: {"image_node": copy.node, "touched": [copy.node]} for vm, copy in copies.items()}
+            shared = self._settings.nodes.shared
+            places = {
+                vm: {"image_node": SHARED if shared else copy.node, "touched": [copy.node]}
+                for vm, copy in copies.items()
+            }
             left = {vm.name: list(vm.touched) for vm in vms}
             content = {"places": places, "left": left, "rows": ledger.handed.take_out(number)}
             ledger.parcels.pack(ParcelKind.VJOB, number, to, content, [vm.address for vm in vms])
@@ -128,11 +132,14 @@ class HandingOver:
 
         A group that never had to save a VM has none. A few are set up in each cycle, first those that come first.
         """
-        coming = self._territory.coming()
+        coming, known = self._territory.coming(), self._ledger.markers.of
         hosts = dict.fromkeys(host for number in coming for host in self._territory.hosts_from(number))
-        missing = [host for host in hosts if host in seen.vms and not self._ledger.markers.of(host)]
+        if self._settings.nodes.shared:
+            missing = [] if known(SHARED) else [host for host in hosts if host in seen.vms][:1]
+        else:
+            missing = [host for host in hosts if host in seen.vms and not known(host)][:_STORES]
         problems = []
-        for host in missing[:_STORES]:
+        for host in missing:
             try:
                 self._stores.ensure(host)
             except RmspluginError as error:
@@ -174,7 +181,7 @@ class HandingOver:
                 for vm, node in order.content["files"]:
                     if not self._is_in_use(vm):
                         self._stores.ensure(node)
-                        self._nodes.drop_state(node, vm)
+                        self._nodes.drop_state(node, vm, shared=self._settings.nodes.shared)
             except RmspluginError as error:
                 problems.append(f"a copy of a saved state of vjob {order.number} cannot be removed: {error}")
             else:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.engine.context.clock import Clock
-from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import CheckpointState
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState

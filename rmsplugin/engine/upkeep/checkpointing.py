@@ -9,12 +9,13 @@ from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.machines import has_disk
-from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.checkpoint_rules import COPIES, Covered, due
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointState, CheckpointVM
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes

@@ -94,7 +94,7 @@ def test_without_slurm_nodes_learn_it_one_by_one(cluster: Cluster, caplog: pytes
 # -- the engine of a host among several ----------------------------------------------------------------------------
 
 
-def on_several_hosts(directory: Path) -> Settings:
+def on_several_hosts(directory: Path, **sections: Any) -> Settings:
     (directory / "shared").mkdir(exist_ok=True)
     several = {"coordination": "zookeeper", "servers": ["head:2181"], "shared_dir": directory / "shared"}
     return Settings.model_validate(
@@ -104,6 +104,7 @@ def on_several_hosts(directory: Path) -> Settings:
             "partition": {"vjob": {"hosts": "vmhosts"}},
             "network": {"pool": "10.0.0.10-10.0.0.20", "prefix_length": 24},
             "image": {"default": {"kind": "kernel", "kernel": "/k", "initrd": "/i"}},
+            **sections,
         }
     )
 
@@ -141,9 +142,20 @@ def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     (tmp_path / "state").mkdir()
     context = daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led()))
     assert order == ["n1 obeys", "n2 obeys", "copy"]
-    assert context.epoch == 7 and agents == [{"epoch": 7}]
+    assert context.epoch == 7 and agents == [{"epoch": 7, "group": ""}]
     assert context.ledger.path == tmp_path / "shared" / "groups" / "all" / name_of(7)
     context.ledger.close()
+
+
+@pytest.mark.parametrize(("nodes", "group"), [({"shared_store": "/states"}, "left"), ({}, "")])
+def test_agents_are_told_the_group_where_nodes_share_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: dict[str, str], group: str
+) -> None:
+    agents: list[dict[str, Any]] = []
+    monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: agents.append(options))
+    settings = on_several_hosts(tmp_path, nodes=nodes).of_group("left")
+    daemon._agents(settings, 7)
+    assert agents == [{"epoch": 7, "group": group}]
 
 
 def test_the_key_of_the_first_host_in_guests_becomes_that_of_all(tmp_path: Path) -> None:

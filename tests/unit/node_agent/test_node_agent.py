@@ -640,6 +640,9 @@ PEER = ("--peer",)
         f"settle-template vjob12-0 {'0' * 32} default",
         f"refuse-template vjob12-0 {'0' * 32} default",
         "space --shared",
+        "space --group left",
+        "adopt --group left --shared",
+        f"lend {VM} right 1 --group left --shared",
         "",
     ],
 )
@@ -913,7 +916,7 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
     """A verb that is new is an act, unless it is said to be a look: an engine whose turn is over must not call it."""
     acts = {"put-config", "put-seed", "make-overlay", "drop-config", "seal", "send", "receive", "init-store"}
     acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
-    acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform"}
+    acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform", "adopt", "lend"}
     assert {verb for verb, _ in calls._CALLS} == acts | calls._LOOKS
     assert not acts & calls._LOOKS
 
@@ -949,6 +952,67 @@ def test_a_call_that_waits_while_an_engine_takes_over_does_nothing(node: Node, s
     output, _ = waiting.communicate(timeout=30)
     assert json.loads(output)["kind"] == "deposed"
     assert state.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "list --group .. --shared",
+        "list --group . --shared",
+        "list --group a/b --shared",
+        f"list --group {'x' * 65} --shared",
+        "list --group '' --shared",
+        "list --group left",
+        f"drop-state {VM} --group left",
+        "list --shared --group left",
+        "adopt --shared",
+        "adopt --group left",
+        "adopt",
+        f"lend {VM} right 1",
+        f"lend {VM} right 1 --shared",
+        f"lend {VM} right 1 --group left",
+        f"lend {VM} .. 1 --group left --shared",
+        f"lend {VM} ../right 1 --group left --shared",
+        f"lend ../{VM} right 1 --group left --shared",
+    ],
+)
+def test_a_part_of_a_shared_store_is_named_by_a_group_where_there_can_be_one(node: Node, words: str) -> None:
+    before = node.files()
+    answer = node.call(words, f"{VM}\n".encode())
+    assert answer["kind"] == "failed" and answer["error"].startswith("not "), answer
+    assert node.files() == before and not (node.shared / "groups").exists()
+
+
+def test_no_file_of_another_name_is_adopted(node: Node) -> None:
+    assert "error" not in node.call(f"init-store {MARKER} - --group left --shared")
+    others = (f"x{VM}.state", f"a.b.{VM}.state", f"{VM}.other", f"{VM}", ".lock")
+    for name in (f"{VM}.state", *others):
+        (node.shared / name).touch()
+    assert node.call("adopt --group left --shared", b"../x\n")["kind"] == "failed"
+    assert node.call("adopt --group left --shared", f"{VM}\n".encode()) == {"adopted": 1}
+    part = node.shared / "groups" / "left"
+    assert [path.name for path in part.iterdir() if not path.name.startswith(".")] == [f"{VM}.state"]
+    assert all((node.shared / name).exists() for name in (*others, ".rmsplugin-store"))
+    assert mode(part) == mode(part.parent) == mode(node.shared) == 0o700
+
+
+def test_a_call_for_a_group_that_waits_for_a_lock_does_nothing_once_the_next_engine_of_the_group_has_begun(
+    node: Node,
+) -> None:
+    words = "--group left --shared"
+    assert "error" not in node.call(f"init-store {MARKER} - --epoch 3 {words}")
+    state = node.shared / "groups" / "left" / f"{VM}.state"
+    state.write_bytes(CONTENT)
+    far = Node(node.root / "far")
+    far.config.write_text(far.config.read_text().replace(str(far.shared), str(node.shared)))
+    with files.lock(state.parent, VMName(VM).identity, still=files.require_listener):
+        call = node.start(f"drop-state {VM} --epoch 4 {words}")
+        last = state.with_name(".rmsplugin-epoch")
+        wait_for(lambda: last.exists() and last.read_text() == "4\n")
+        assert "error" not in far.call("obey --epoch 9 --group right")
+        assert "error" not in far.call("obey --epoch 10 --group left")
+    answer = json.loads(call.communicate(timeout=30)[0].splitlines()[-1])
+    assert answer["kind"] == "deposed" and state.exists()
 
 
 def test_a_store_that_is_not_mounted_gets_no_epoch(tmp_path: Path) -> None:

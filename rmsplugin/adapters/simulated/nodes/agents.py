@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from dataclasses import replace
 
 from rmsplugin.adapters.nodes.base import (
@@ -22,6 +23,7 @@ from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, Simula
 from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
 from rmsplugin.adapters.simulated.nodes.bounds import SimulatedBounds
 from rmsplugin.adapters.simulated.nodes.templates import SimulatedTemplates
+from rmsplugin.defaults import GROUPS_DIR
 from rmsplugin.errors import (
     CorruptStateError,
     DeposedError,
@@ -55,6 +57,7 @@ class SimulatedNodes:
         self.templates = SimulatedTemplates(files, vm_dir)
         self._files = files
         self._stores = {False: store, True: shared_store}
+        self._whole = shared_store
         self._configs: dict[tuple[str, str], bytes] = {}
         self.guards: dict[tuple[str, str], Guard] = {}  # by node and VM
         self._unreachable: set[str] = set()
@@ -67,6 +70,12 @@ class SimulatedNodes:
         """The same nodes as seen by an engine of this epoch."""
         other = copy.copy(self)
         other._epoch = epoch
+        return other
+
+    def of_group(self, group: str) -> SimulatedNodes:
+        """The same nodes as seen by the engine of a group, which has a part of the shared store of its own."""
+        other = copy.copy(self)
+        other._stores = {**self._stores, True: f"{self._whole}/{GROUPS_DIR}/{group}"}
         return other
 
     def set_reachable(self, node: str, reachable: bool) -> None:
@@ -116,7 +125,7 @@ class SimulatedNodes:
     def obey(self, node: str) -> None:
         """See ``Nodes``."""
         self._enter("obey", node)
-        self._obey("obey", self._stores[True])
+        self._obey_on_shared("obey")
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""
@@ -195,6 +204,37 @@ class SimulatedNodes:
             raise OperationFailedError(f"{node} has another state of {vm}")
         self._files.link(node, self._path(vm, shared, number), self._path(vm, shared))
 
+    def adopt(self, node: str, vms: Collection[str]) -> None:
+        """See ``Nodes``."""
+        self._enter_store("adopt", node, True, *vms)
+        if self._stores[True] == self._whole:
+            raise OperationFailedError("adopt needs the name of a group")
+        prefix = f"{self._whole}/"
+        for path in self._files.paths(node):
+            name = path.removeprefix(prefix)
+            there = f"{self._stores[True]}/{name}"
+            is_own = path.startswith(prefix) and not {*name.split(".")[:2]}.isdisjoint(vms)
+            if is_own and self._files.get(node, there) is None:
+                self._files.link(node, path, there)
+                self._files.drop(node, path)
+
+    def lend(self, node: str, vm: str, group: str, digest: Digest) -> None:
+        """See ``Nodes``."""
+        self._enter_store("lend", node, True, vm, group)
+        store = f"{self._whole}/{GROUPS_DIR}/{group}"
+        if store == self._stores[True]:
+            raise OperationFailedError(f"{vm} is of group {group} already")
+        if self._files.marker(node, store) is None:
+            raise OperationFailedError(f"{store} shows no marker")
+        state, there = self._final(node, vm, True), self._files.get(node, f"{store}/{vm}.state")
+        if state is None:
+            raise NotFoundError(f"{node} has no state of {vm}")
+        if state.size_bytes != digest.size_bytes:
+            raise CorruptStateError(f"the state of {vm} on {node} is not what was saved")
+        if there not in (None, state):
+            raise OperationFailedError(f"another state of {vm} is there")
+        self._files.link(node, self._path(vm, True), f"{store}/{vm}.state")
+
     def put_aside(self, node: str, vm: str, number: int, *, shared: bool = False) -> bool:
         """See ``Nodes``. Disks are not simulated."""
         self._enter_store("put_aside", node, shared, vm)
@@ -221,8 +261,9 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("init_store", node)
         if shared:
-            self._obey("init_store", self._stores[True])
-        if expected and self._final(node, expected, shared) is None:
+            self._obey_on_shared("init_store")
+        places = {self._stores[shared], *([self._whole] if shared else [])}
+        if expected and all(self._files.get(node, f"{place}/{expected}.state") is None for place in places):
             raise NoStoreError(f"the store of {node} has no state of {expected}, which was saved there")
         return self._files.mark(node, self._stores[shared], marker)
 
@@ -336,7 +377,7 @@ class SimulatedNodes:
     def _enter_store(self, method: str, node: str, shared: bool, *words: str) -> None:
         self._enter(method, node, *words)
         if shared:
-            self._obey(method, self._stores[True])
+            self._obey_on_shared(method)
         if self._files.marker(node, self._stores[shared]) is None:
             raise NoStoreError(f"the store of {node} shows no marker: is it mounted?")
 
@@ -349,6 +390,11 @@ class SimulatedNodes:
             if failure[0] == method:
                 self._failures.remove(failure)
                 raise failure[1]
+
+    def _obey_on_shared(self, method: str) -> None:
+        self._obey(method, self._stores[True])
+        if method not in _LOOKS:
+            self._highest[self._whole] = max(self._highest.get(self._whole, FIRST_EPOCH), self._epoch)
 
     def _obey(self, method: str, place: str) -> None:
         """Remember the epoch of an act at a node, or on the shared store. Raises DeposedError for one that is lower."""

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from rmsplugin.adapters.nodes.base import Digest, Nodes
 from rmsplugin.engine.context.machines import has_disk
-from rmsplugin.engine.context.stores import SHARED, Stores
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import SetAsideState, VMRow
 from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import NotFoundError, RefusedError, UnavailableError

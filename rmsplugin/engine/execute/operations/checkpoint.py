@@ -15,13 +15,13 @@ from typing import TypeVar
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.engine.context.machines import checkpoint_path
-from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.checkpoint_rules import choose_targets, room_needed
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.execute.operations.resume import let_run
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import CancelledError, Task, combined, sentence_of
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointVM
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import (
     NoSpaceError,

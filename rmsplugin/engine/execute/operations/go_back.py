@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.operations.allocation import current_job, suspend_job
 from rmsplugin.engine.execute.operations.aside import put_aside
 from rmsplugin.engine.execute.operations.stop import remove_all
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointVM
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.errors import (
     CorruptStateError,
     NodeGoneError,

@@ -1,15 +1,20 @@
 """Relocate: the saved states of a sleeping vjob move to other nodes' stores, off nodes that keep nothing.
 
 The vjob stays *sleeping*. A state is dropped from its old node only after its copy was checked on the new one (I2).
-States that are copied to another group stay where they are, until that group has the vjob.
+States that are copied to another group stay where they are, until that group has the vjob. On a store that all nodes
+mount nothing is copied: the other group's part of it gets a second name of the same file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from rmsplugin.engine.execute.operations.resume import digest_of
 from rmsplugin.engine.execute.task import Task
+from rmsplugin.engine.ledger.markers import SHARED
+from rmsplugin.engine.ledger.parcel_book import Copy
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.errors import OperationFailedError
+from rmsplugin.errors import OperationFailedError, UnavailableError
 from rmsplugin.model.vm_phase import VMPhase
 
 #: The argument with the group to which states are copied.
@@ -49,7 +54,46 @@ def _copy_all(task: Task) -> None:
     """Copy the states to the nodes of another group that the ledger names."""
     copies = {each.vm: each for each in task.context.ledger.parcels.copies() if each.number == task.job_id}
     vms = [vm for vm in task.vms() if vm.name in copies and not copies[vm.name].arrived]
-    task.all(vms, lambda vm: _copy(task, vm, copies[vm.name].node))
+    if task.shared:
+        task.all(vms, lambda vm: _lend(task, vm, copies[vm.name]))
+    else:
+        task.all(vms, lambda vm: _copy(task, vm, copies[vm.name].node))
+
+
+def _lend(task: Task, vm: VMRow, copy: Copy) -> None:
+    """Give the state a second name in the other group's part of the store that all nodes mount."""
+    context = task.context
+
+    def lend(node: str) -> None:
+        context.stores.ensure(node)
+        context.nodes.lend(node, vm.name, copy.to, digest_of(vm))
+
+    nodes = context.stores.first_of(vm.touched)
+    with task.action("copy", vm, source=SHARED, destination=copy.node) as progress:
+        _until_it_is_set_up(task, lambda: _at_first(nodes, lend))
+        progress(vm.image_bytes, vm.image_bytes)
+    context.ledger.parcels.has_arrived(vm.name, copy.node)
+
+
+def _at_first(nodes: Sequence[str], act: Callable[[str], None]) -> None:
+    """Act on the first of these nodes that can be reached."""
+    failure = UnavailableError("no node that sees the shared store is known")
+    for node in nodes:
+        try:
+            return act(node)
+        except UnavailableError as error:
+            failure = error
+    raise failure
+
+
+def _until_it_is_set_up(task: Task, act: Callable[[], None]) -> None:
+    """Try some times: the other group may be about to set up its store."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return act()
+        except OperationFailedError:
+            task.pause(_PAUSE_S)
+    return act()
 
 
 def _copy(task: Task, vm: VMRow, node: str) -> None:
@@ -57,17 +101,13 @@ def _copy(task: Task, vm: VMRow, node: str) -> None:
     bound = context.settings.nodes.copy_timeout_s
     context.stores.ensure(vm.image_node)
     with task.action("copy", vm, source=vm.image_node, destination=node) as progress:
-        for attempt in range(_ATTEMPTS):
-            try:
-                # Another state there is for its own group to remove.
-                context.nodes.send(
-                    vm.image_node, node, vm.name, digest_of(vm), timeout_s=bound, progress=progress, replaces=False
-                )
-                break
-            except OperationFailedError:
-                # That group may be about to set up the store there.
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                task.pause(_PAUSE_S)
+
+        def send() -> None:
+            # Another state there is for its own group to remove.
+            context.nodes.send(
+                vm.image_node, node, vm.name, digest_of(vm), timeout_s=bound, progress=progress, replaces=False
+            )
+
+        _until_it_is_set_up(task, send)
         progress(vm.image_bytes, vm.image_bytes)
     context.ledger.parcels.has_arrived(vm.name, node)

@@ -10,12 +10,12 @@ from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.machines import has_disk, state_path
-from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute.operations.allocation import await_allocation, current_job, resume_job
 from rmsplugin.engine.execute.operations.gone_for_good import require_gone
 from rmsplugin.engine.execute.operations.guest_file import put_config
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task, combined, sentence_of
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.absence import nowhere
 from rmsplugin.engine.observe.dead_nodes import end_vm

@@ -13,7 +13,6 @@ from contextlib import suppress
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.machines import partial_path, state_path
-from rmsplugin.engine.context.stores import SHARED
 from rmsplugin.engine.execute import usage
 from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
 from rmsplugin.engine.execute.operations.gone_for_good import require_gone
@@ -26,6 +25,7 @@ from rmsplugin.engine.execute.operations.resume import (
 )
 from rmsplugin.engine.execute.operations.settle import settle_jobs
 from rmsplugin.engine.execute.task import Task, combined, sentence_of
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.dead_nodes import end_vm
 from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
