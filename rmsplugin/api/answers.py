@@ -712,7 +712,7 @@ class Cycle(TypedDict):
         number: its number.
         time: when it decided.
         state: running, done or failed; or nothing was begun: rejected, stale or none.
-        policy: the policy; by hand; or forced.
+        policy: the policy; by hand; forced; or energy: a node is emptied.
         sentence: the decision.
         cost_mib: the cost of the plan.
         lower_bound_mib: the proven least cost of any plan.

@@ -23,6 +23,7 @@ class ReasonCode(enum.StrEnum):
     IN_TRANSIT = "in-transit"  # an operation on it is under way: it keeps its holdings
     AWAITS = "awaits"  # it shares its CPUs until one behind it has arrived and makes way, or has gone
     EXEMPT = "exempt"  # it was started or resumed so recently that it is not suspended
+    EMPTIED = "emptied"  # it runs, and moves off a node that is emptied to save energy
     QUIET = "quiet"  # quiet hours: it stays as it is
     OVERDUE = "overdue"  # it has waited longer than its bound, and runs until it ends
     RESERVED_IN_PLACE = "reserved-in-place"  # it must run, and no placement of all that must is found

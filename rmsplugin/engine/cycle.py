@@ -25,7 +25,9 @@ from rmsplugin.engine.observe.dead_nodes import clear_left_behind
 from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
+from rmsplugin.engine.power.clearing import Clearing
 from rmsplugin.engine.power.demand import PowerDemand, needs_of
+from rmsplugin.engine.power.emptying import Emptier
 from rmsplugin.engine.power.powering import Powering
 from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
@@ -81,6 +83,7 @@ class Cycle:
             switch,
             proposes,
             context.rms.leaf_switches,
+            Emptier(context.settings, context.ledger, context.clock, context.power),
         )
         self._executor = executor
         self._first_sight = FirstSight(context.settings, context.ledger, context.clock, context.rms)
@@ -94,6 +97,9 @@ class Cycle:
         self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
         self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
         self.powering = Powering(context.settings, context.ledger, context.clock, context.rms, context.power, placing)
+        self._clearing = Clearing(
+            context.settings, context.ledger, context.hypervisor, context.nodes, context.power, executor, placing
+        )
         self._checkpointing = Checkpointing(
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
         )
@@ -197,6 +203,7 @@ class Cycle:
                 demand = self._decide(seen, ours, report)
             report.enter(Phase.CARE)
             with report.alone("the power of nodes"):
+                self._clearing.clear(seen)
                 before_off = self.powering.switch_nodes(seen, demand, report)
             with report.alone("rooms"):
                 report.begun += self._borrowing.change_rooms(seen, demand.wanted | before_off)

@@ -40,7 +40,15 @@ class Terms:
     idle_s: Mapping[str, float]
 
 
-def empty_one(source: Configuration, terms: Terms, parameters: ProposalParameters) -> Prepared | None:
+@dataclass(frozen=True, slots=True)
+class EmptiedNode:
+    """A node that is worth to be emptied, and the checked plan that does so."""
+
+    node: str
+    prepared: Prepared
+
+
+def empty_one(source: Configuration, terms: Terms, parameters: ProposalParameters) -> EmptiedNode | None:
     """Empty the node with which most is saved, and of several the one with the least memory to move.
 
     Its VMs migrate to other nodes that have VMs already.
@@ -59,7 +67,7 @@ def empty_one(source: Configuration, terms: Terms, parameters: ProposalParameter
     for name in sorted(worth, key=lambda name: (-worth[name], source.used[name].memory_mib))[:_LOOKED_AT]:
         for prepared in _prepared(source, fit, name, parameters):
             if _pays(prepared.proposal, name, source, terms, parameters.durations):
-                return prepared
+                return EmptiedNode(name, prepared)
     return None
 
 

@@ -75,9 +75,9 @@ def _emptied(
             rests_s.setdefault(str(node), []).append(rest_s)
     idle_s = {name: idle_after_s(rests, None, 0.0) for name, rests in rests_s.items()}
     found = empty_one(source, Terms(emptying, energy.classes, idle_s), parameters)
-    if found is None or found.proposal is None:
+    if found is None or found.prepared.proposal is None:
         return proposal
-    own = found.proposal
+    own = found.prepared.proposal
     return replace(own, decision=_told(proposal.decision, own.decision), remedy=proposal.remedy)
 
 

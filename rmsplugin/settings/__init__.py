@@ -88,6 +88,14 @@ class Settings(Section):
         refuse_two_groups(self.group)
         return self
 
+    @model_validator(mode="after")
+    def _switches_what_it_empties(self) -> Settings:
+        if self.planning.objective == "energy" and not self.power.switch:
+            raise ValueError(
+                'planning.objective = "energy" needs power.switch = true: it empties nodes to switch them off'
+            )
+        return self
+
     @property
     def territory(self) -> str:
         """The group whose engine has these settings; empty: an engine of all groups."""

@@ -132,8 +132,11 @@ class Planning(Section):
         description="the most proposing processes: several groups of VM hosts are proposed for at the same time; "
         "0: as many as the controller has CPUs. With one group there is one process",
     )
-    objective: Literal["cost", "nodes"] = Field(
-        "cost", description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on as many"
+    objective: Literal["cost", "nodes", "energy"] = Field(
+        "cost",
+        description="`cost`: the cheapest plan; `nodes`: the fewest nodes, then the cheapest plan on as many; "
+        "`energy`: the cheapest plan, and while nothing else is to be done a node that is little used is emptied by "
+        "migrations, where that saves energy, so that it can be switched off (needs power.switch)",
     )
 
 

@@ -207,6 +207,19 @@ class Power(Section):
         0.5, ge=0, le=1, description="weight of the latest idle period in the prediction of the next (c of equation 9)"
     )
     reserve: int = Field(0, ge=0, le=1_000_000, description="so many idle nodes always stay on")
+    underload: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description='with planning.objective = "energy" a node may be emptied if neither of its CPUs nor of its memory '
+        "more than this share is used",
+    )
+    repaid_s: float = Field(
+        1800.0,
+        gt=0,
+        le=86400,
+        description="the longest time with nothing after which an emptied node has saved what emptying it costs",
+    )
     classes: tuple[PowerWatts, ...] = Field((), description="what nodes take; a node without a class is never switched")
     driver: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], PowerDriverSettings] = Field(
         default_factory=dict, description="the BMCs, by a name; the first one that names a node counts"

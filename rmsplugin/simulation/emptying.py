@@ -56,7 +56,7 @@ class Emptier:
         self.emptied += found is not None
         if found is None:
             self._rests_s *= 2
-        return found
+        return None if found is None else found.prepared
 
     @property
     def again_s(self) -> float:

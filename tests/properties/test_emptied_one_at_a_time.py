@@ -37,15 +37,16 @@ def test_one_node_has_nothing_afterwards_and_no_other_one_comes_into_use(
     found = empty_one(source, terms, ProposalParameters("rjsp"))
     if found is None:
         return
-    assert found.proposal is not None
+    assert found.prepared.proposal is not None
     after = source
-    for action in found.proposal.plan.actions():
+    for action in found.prepared.proposal.plan.actions():
         assert action.kind is ActionKind.MIGRATE
         after = action.apply(after)
     assert len(used(source) - used(after)) == 1
     assert not used(after) - used(source)
     assert set(after.overloaded()) <= set(source.overloaded())
     (emptied,) = used(source) - used(after)
+    assert emptied == found.node
     assert all(at.node != emptied for at in after.locations.values())
     allowed = {vm.name: vjob.allows for vjob in source.vjobs for vm in vjob.vms}
     moved = {name: at.node for name, at in after.locations.items() if at != source.locations[name]}

@@ -124,7 +124,7 @@ def test_settings_do_not_change_once_read(tmp_path: Path) -> None:
         ("patience_s = 0", "demand_window_s = 0", "decision.demand_window_s", "greater than 0"),
         ("limit_s = 5", "limit_s = 0.1", "planning.limit_s", "greater than or equal to 1"),
         ("limit_s = 5", "memory_limit_mib = 100", "planning.memory_limit_mib", "greater than or equal to 512"),
-        ("limit_s = 5", 'objective = "speed"', "planning.objective", "'cost' or 'nodes'"),
+        ("limit_s = 5", 'objective = "speed"', "planning.objective", "'cost', 'nodes' or 'energy'"),
         ('target = "/home"', 'target = "/my home"', "guest.mounts.0.target", "pattern"),
         ('target = "/home"', 'target = "/home"\nwhere = 1', "guest.mounts.0.where", "unknown key"),
         ('kernel = "/k"', 'kernel = "/k"\nbase = "/b"', "image.default.base", "unknown key"),
@@ -397,3 +397,11 @@ def test_a_group_has_a_part_of_a_shared_store_of_its_own(tmp_path: Path) -> None
 def test_a_site_whose_groups_cannot_have_engines_is_told_why(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         of_all(tmp_path, text).of_group("left")
+
+
+def test_nodes_are_emptied_only_where_they_are_switched_off(tmp_path: Path) -> None:
+    text = VALID.replace("limit_s = 5", 'objective = "energy"')
+    assert text != VALID
+    with pytest.raises(SettingsError, match=r"power\.switch = true"):
+        load(written(tmp_path, text))
+    assert load(written(tmp_path, text + "[power]\nswitch = true\n")).planning.objective == "energy"

@@ -60,7 +60,8 @@ FIELDS = (
     ),
     Field(
         "policy",
-        "a policy; by hand; or forced: VMs have to leave a node, or scontrol suspended or resumed a job",
+        "a policy; by hand; forced: VMs have to leave a node, or scontrol suspended or resumed a job; or energy: a "
+        "node is emptied to be switched off",
         text_of("policy"),
     ),
     Field("steps", "steps that are done, of all", _progress, right=True),

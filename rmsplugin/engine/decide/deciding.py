@@ -14,6 +14,7 @@ from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.emptying import ENERGY, Emptied, Empties
 from rmsplugin.engine.decide.grouping import Asking, Grouping, Switches
 from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
@@ -71,6 +72,7 @@ class Found:
         seconds: how long the proposals took.
         memory: what the next cycle has to know of the groups to which vjobs went.
         groups: the groups, and the group of each vjob.
+        emptied: the node that it empties to save energy; None: it empties none.
     """
 
     assessment: Assessment
@@ -80,6 +82,7 @@ class Found:
     seconds: float = 0.0
     memory: Memory = field(default_factory=Memory)
     groups: DecidedGroups | None = None
+    emptied: Emptied | None = None
 
 
 class Deciding:
@@ -96,6 +99,7 @@ class Deciding:
         switch: Switch,
         proposes: Proposes,
         switches: Callable[[], Switches],
+        empties: Empties,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -103,6 +107,7 @@ class Deciding:
         self._capabilities = capabilities
         self._switch = switch
         self._proposes = proposes
+        self._empties = empties
         self._relief = Relief(settings, ledger, clock, memory_care)
         self._quiet_hours = QuietHours(settings.schedule)
         self._quiet = ""  # what was last told of them
@@ -139,7 +144,11 @@ class Deciding:
         asking = Asking(self._grouping.of(seen.rms), self._settings, self._proposes.propose, self._memory)
         prepared = prepare(source, parameters, asking.ask)
         groups = DecidedGroups(asking.formed, source, asking.assignment)
-        return Found(assessment, source, prepared, left_out, asking.seconds, asking.memory, groups)
+        emptied = None
+        if not left_out:
+            emptied = self._empties.find(seen, source, prepared, asking.formed, asking.assignment)
+            prepared = prepared if emptied is None else emptied.prepared
+        return Found(assessment, source, prepared, left_out, asking.seconds, asking.memory, groups, emptied)
 
     def _assess(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
@@ -184,6 +193,7 @@ class Deciding:
         found = self.find(seen, queue, lendable)
         self._room_ahead.remember(seen, queue, found.left_out)
         self._memory, self.groups = found.memory, found.groups
+        self._empties.looked(found.source, found.emptied)
         report.problems += found.groups.formed.faults if found.groups else ()
         report.proposed_s = found.seconds
         self._note(found, report)
@@ -210,6 +220,8 @@ class Deciding:
             self._ledger.plans.add(replace(plan, state=PlanState.STALE, error=str(error), ended=plan.time))
             report.problems.append(f"a context switch was not begun: {error}; the next cycle decides anew")
             return
+        if found.emptied is not None:
+            self._ledger.event("node-emptied", found.emptied.why, node=found.emptied.node)
         report.begun += self._switch.advance()
 
     def _note(self, found: Found, report: CycleReport) -> None:
@@ -237,7 +249,7 @@ class Deciding:
         return Plan(
             id=0,
             time=self._clock.now(),
-            policy=found.prepared.parameters.policy,
+            policy=ENERGY if found.emptied else found.prepared.parameters.policy,
             sentence=_sentence(proposal) if proposal else "",
             fallback=(proposal.fallback or found.prepared.fault) if proposal else "",
             cost_mib=proposal.plan.cost if proposal else 0,

@@ -47,7 +47,7 @@ def proposal_parameters(
                 user_share_s=settings.decision.user_share_s,
             ),
         ),
-        objective=settings.planning.objective,
+        objective="nodes" if settings.planning.objective == "nodes" else "cost",
         search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),
         durations=Durations.from_values(durations),
         shared_store=settings.nodes.shared,

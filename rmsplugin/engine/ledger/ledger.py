@@ -574,6 +574,15 @@ class Ledger:
                 update(db, "vms", {"name": name}, {"touched": json.dumps([*touched, node])})
                 self._changed_vm(name)
 
+    def untouch(self, name: str, node: str) -> None:
+        """Record that ``node``, where the VM is not, was seen to hold nothing of it any more."""
+        with self._write() as db:
+            vm = self._vm(name)
+            assert node not in (vm.host, vm.destination, vm.image_node), "something of it is there"
+            left = [each for each in vm.touched if each != node]
+            update(db, "vms", {"name": name}, {"touched": json.dumps(left)})
+            self._changed_vm(name)
+
     # -- operations and actions ----------------------------------------------------------------------------------
 
     def begin_operation(

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.energy.power import PowerClass
+from rmsplugin.engine.context.machines import has_disk
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, is_idle, next_reservation
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.settings import Settings
 from rmsplugin.settings.power import PowerWatts
 
@@ -21,10 +23,11 @@ def class_of(settings: Settings, node: str) -> tuple[str, PowerClass]:
     found = settings.power.watts_of(node)
     if found is None:
         return "", _UNKNOWN
-    return found.nodes if isinstance(found.nodes, str) else ",".join(found.nodes), _power_class(found)
+    return found.nodes if isinstance(found.nodes, str) else ",".join(found.nodes), power_class(found)
 
 
-def _power_class(watts: PowerWatts) -> PowerClass:
+def power_class(watts: PowerWatts) -> PowerClass:
+    """The same of a class of the settings."""
     return PowerClass(
         idle_w=watts.idle_w,
         busy_w=watts.busy_w,
@@ -55,8 +58,22 @@ def with_something(ledger: Ledger, seen: Observation) -> frozenset[str]:
     found = {node for node, vms in seen.vms.items() if vms}
     for vm in ledger.live_vms():
         found.update((vm.host, vm.destination, vm.image_node, *vm.touched))
-    for aside in ledger.set_aside.all():
-        found.update(vm.image_node for vm in aside.vms)
+    return frozenset(found | _with_other_files(ledger))
+
+
+def with_files(settings: Settings, ledger: Ledger) -> frozenset[str]:
+    """The nodes that would still have something of vjobs, if all VMs that run there had moved."""
+    found: set[str] = set()
+    for vm in ledger.live_vms():
+        found.add(vm.image_node)
+        if vm.phase is not VMPhase.LIVE or has_disk(settings, ledger.vjob(vm.job_id)):
+            found.update((vm.host, vm.destination, *vm.touched))
+    return frozenset(found | _with_other_files(ledger))
+
+
+def _with_other_files(ledger: Ledger) -> frozenset[str]:
+    """The nodes with states put aside, checkpoints, copies, or what was left behind; and those that steps touch."""
+    found = {vm.image_node for aside in ledger.set_aside.all() for vm in aside.vms}
     for checkpoint in ledger.checkpoints.newest().values():
         found.update(node for vm in checkpoint.vms for node in vm.nodes)
     found.update(node for step in ledger.plans.open_steps() for node in step.hosts.values())

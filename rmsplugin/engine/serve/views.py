@@ -10,6 +10,7 @@ from typing import Any
 from rmsplugin.decision.reservation import Reservation
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
 from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.decide.emptying import ENERGY
 from rmsplugin.engine.ledger.checkpoints import Checkpoint
 from rmsplugin.engine.ledger.failures import NodeRest
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -235,12 +236,14 @@ def _some(nodes: Sequence[str]) -> str:
 
 
 def power_sentence(ledger: Ledger) -> str | None:
-    """The nodes that are not simply on, in a sentence; None: all are."""
+    """The nodes that are not simply on, or are being emptied, in a sentence; None: there is none."""
     nodes: dict[SwitchState, list[str]] = {}
     for switch in ledger.power.switches().values():
         nodes.setdefault(switch.state, []).append(switch.node)
     told = [f"{words}: {_some(nodes[state])}" for state, words in _POWER_WORDS.items() if state in nodes]
-    return f"nodes {'; '.join(told)}" if told else None
+    switched = [f"nodes {'; '.join(told)}"] if told else []
+    emptied = [plan.sentence.partition("; ")[0] for plan in ledger.plans.running() if plan.policy == ENERGY]
+    return "; ".join([*switched, *emptied]) or None
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:

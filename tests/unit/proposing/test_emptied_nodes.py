@@ -49,8 +49,9 @@ def moves(
 ) -> dict[str, str]:
     """Where VMs go; nothing else is done."""
     found = empty_one(source, asked or terms(source), parameters)
-    assert found is None or {step.kind for step in found.steps} == {OperationKind.MIGRATE}
-    return {} if found is None else {vm: node for step in found.steps for vm, node in step.hosts.items()}
+    steps = [] if found is None else found.prepared.steps
+    assert found is None or {step.kind for step in steps} == {OperationKind.MIGRATE}
+    return {vm: node for step in steps for vm, node in step.hosts.items()}
 
 
 BUSY = vjob("busy", vms=2)
@@ -60,9 +61,9 @@ SMALL = vjob("small")
 def test_the_vms_of_a_node_that_is_little_used_join_others() -> None:
     source = cluster({BUSY: [running_on("n0")] * 2, SMALL: [running_on("n1")]})
     found = empty_one(source, terms(source), PARAMETERS)
-    assert found is not None and found.proposal is not None
-    assert {vm: node for step in found.steps for vm, node in step.hosts.items()} == {"small-0": "n0"}
-    assert found.proposal.sentence.startswith("n1 is emptied, so that it can be switched off; 1 action")
+    assert found is not None and found.node == "n1" and found.prepared.proposal is not None
+    assert {vm: node for step in found.prepared.steps for vm, node in step.hosts.items()} == {"small-0": "n0"}
+    assert found.prepared.proposal.sentence.startswith("n1 is emptied, so that it can be switched off; 1 action")
 
 
 def test_a_node_that_is_used_more_is_left_alone() -> None:

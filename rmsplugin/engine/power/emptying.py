@@ -1,0 +1,175 @@
+"""Emptying: finds, in a cycle that has nothing else to do, a node that is little used and worth to be emptied.
+
+Its VMs leave by the cycle's own plan, one node of a group at a time. Then it is an idle node as any other, and is
+switched off as such (``powering``). Nothing is remembered but when to look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from rmsplugin.adapters.power.base import PowerDriver
+from rmsplugin.energy.emptying import Emptying, expected_rest_s, idle_after_s
+from rmsplugin.energy.power import PowerClass
+from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.decide.emptying import Emptied, instead
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import next_reservation
+from rmsplugin.engine.power.idle import class_of, power_class, stays_on, switchable, with_files
+from rmsplugin.groups.choosing import Assigned
+from rmsplugin.groups.forming import Formed
+from rmsplugin.groups.splitting import split
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposing.emptying import Terms, empty_one
+from rmsplugin.proposing.prepared import Prepared
+from rmsplugin.settings import Settings
+
+#: After a look in vain the next one comes after this time, then after twice as long each time, up to ``_MOST_S``.
+_FIRST_S, _MOST_S = 30.0, 600.0
+
+
+class Emptier:
+    """Implements ``engine.decide.emptying.Empties``."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, driver: PowerDriver) -> None:
+        """Look at these; nothing was looked at yet."""
+        self._settings = settings
+        self._ledger = ledger
+        self._clock = clock
+        self._driver = driver
+        self._again_s, self._rests_s = 0.0, _FIRST_S
+        self._known: tuple[str, ...] = ()  # the vjobs of the last cycle
+        self._vain = False  # whether the last look was
+
+    def find(
+        self, seen: Observation, source: Configuration, prepared: Prepared, formed: Formed, at: Mapping[str, Assigned]
+    ) -> Emptied | None:
+        """See ``Empties``."""
+        self._vain = self._may_look(source, prepared)
+        if not self._vain:
+            return None
+        busy = self._busy()
+        for part in _parts(source, formed, at):
+            if busy.isdisjoint(part.node_by_name) and not _waits(part):
+                found = self._in_part(seen, source, prepared, part)
+                if found is not None:
+                    self._vain = False
+                    return found
+        return None
+
+    def looked(self, source: Configuration, found: Emptied | None) -> None:
+        """See ``Empties``."""
+        if found is not None or _names(source) != self._known:
+            self._rests_s, self._again_s = _FIRST_S, 0.0
+        elif self._vain:
+            self._again_s, self._rests_s = self._clock.now() + self._rests_s, min(_MOST_S, 2 * self._rests_s)
+        self._known = _names(source)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _may_look(self, source: Configuration, prepared: Prepared) -> bool:
+        """Whether the decision does nothing, so that a node may be emptied, and it is time to look."""
+        proposal = prepared.proposal
+        if self._settings.planning.objective != "energy" or proposal is None or prepared.fault:
+            return False
+        if prepared.parameters.quiet is not None or any(proposal.plan.actions()):
+            return False
+        remedy = proposal.remedy
+        if remedy is not None and (remedy.reservations.held or remedy.waiting):
+            return False
+        on = self._ledger.power.idle_since().keys() - self._ledger.power.switches().keys()
+        if len(on) < self._settings.power.reserve:
+            return False  # the node would be one of those that stay on
+        return _names(source) != self._known or self._clock.now() >= self._again_s
+
+    def _busy(self) -> set[str]:
+        """The nodes where a vjob has an operation under way, or a step before it."""
+        found = {node for step in self._ledger.plans.open_steps() for node in step.hosts.values()}
+        for operation in self._ledger.running_operations():
+            for vm in self._ledger.vms(operation.job_id):
+                found.update((vm.host, vm.destination, vm.image_node))
+        return found
+
+    def _in_part(
+        self, seen: Observation, source: Configuration, prepared: Prepared, part: Configuration
+    ) -> Emptied | None:
+        terms = self._terms(seen, part)
+        found = empty_one(part, terms, prepared.parameters) if terms.idle_s else None
+        if found is None:
+            return None
+        why = _sentence(part, found.node, terms.idle_s[found.node])
+        return instead(source, prepared, found.prepared, found.node, why)
+
+    def _terms(self, seen: Observation, part: Configuration) -> Terms:
+        power = self._settings.power
+        rests_s = _rests_s(part)
+        return Terms(
+            Emptying(power.underload, power.repaid_s),
+            {node.name: self._watts(node.name) for node in part.nodes},
+            {name: self._idle_s(seen, name, rests_s[name]) for name in self._candidates(seen) if name in rests_s},
+        )
+
+    def _watts(self, node: str) -> PowerClass:
+        """The node's class; of one without a class the most that a busy CPU takes here."""
+        name, power = class_of(self._settings, node)
+        if name or not self._settings.power.classes:
+            return power
+        return power_class(max(self._settings.power.classes, key=lambda each: each.busy_w - each.idle_w))
+
+    def _candidates(self, seen: Observation) -> list[str]:
+        """The nodes that could be switched off if their VMs were elsewhere."""
+        kept = with_files(self._settings, self._ledger)
+        found = []
+        for node in switchable(self._settings, self._driver, seen):
+            power = class_of(self._settings, node)[1]
+            period_s = power.threshold_s + power.on_s
+            if node not in kept and not stays_on(self._settings, self._ledger, seen, node, period_s):
+                found.append(node)
+        return found
+
+    def _idle_s(self, seen: Observation, node: str, rests_s: Collection[float]) -> float:
+        """How much longer it has nothing, if it is emptied now."""
+        name, power = class_of(self._settings, node)
+        book = self._ledger.power
+        alike = [since for each, since in book.idle_since().items() if class_of(self._settings, each)[1] == power]
+        longest_s = max((seen.taken - since for since in alike), default=0.0)
+        needed_s = next_reservation(self._settings, seen.rms, node, seen.taken) - seen.taken
+        return idle_after_s(rests_s, book.averages().get(name), longest_s, needed_s)
+
+
+def _parts(source: Configuration, formed: Formed, at: Mapping[str, Assigned]) -> Iterator[Configuration]:
+    """The part of each group."""
+    if len(formed.groups) <= 1:
+        yield source
+    else:
+        yield from (part.configuration for part in split(source, formed.groups, at))
+
+
+def _waits(part: Configuration) -> bool:
+    """Whether a vjob waits for room: it may come to the node, or take what the VMs of the node would have."""
+    return any(not vjob.in_transit and part.state(vjob) is not VJobState.RUNNING for vjob in part.vjobs)
+
+
+def _names(source: Configuration) -> tuple[str, ...]:
+    return tuple(vjob.name for vjob in source.vjobs)
+
+
+def _rests_s(part: Configuration) -> Mapping[str, list[float]]:
+    """By node, how long each vjob that has VMs there is expected to run on."""
+    found: dict[str, list[float]] = {}
+    for vjob in part.vjobs:
+        rest_s = expected_rest_s(vjob.ran_s, vjob.time_limit_s)
+        for node in dict.fromkeys(part.locations[vm.name].node for vm in vjob.vms):
+            if node is not None:
+                found.setdefault(node, []).append(rest_s)
+    return found
+
+
+def _sentence(part: Configuration, node: str, idle_s: float) -> str:
+    used, size = part.used[node], part.node_by_name[node].capacity
+    cpus, memory = (100 * used.cpus / max(1, size.cpus), 100 * used.memory_mib / max(1, size.memory_mib))
+    use = f"{cpus:.0f} % of its CPUs and {memory:.0f} % of its memory are used"
+    until = f"it will probably have nothing for {idle_s:.0f} s"
+    return f"{node} is emptied, so that it can be switched off: {use}, and {until}"
