@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import Show, bar
-from rmsplugin.cli.shared.policies import POLICIES, SWITCHING
+from rmsplugin.cli.shared.policies import ANY, policy_name
 from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, printable, text_of
 from rmsplugin.cli.simulate.command import warn
 from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
+from rmsplugin.model.policy_names import COUNTING
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input, Simulated
@@ -124,7 +125,7 @@ def add_command(commands: options.Commands) -> None:
         metavar="LIST",
         type=_policies,
         default=_DEFAULT,
-        help=f"of {', '.join(POLICIES)}, with commas between them (default: {','.join(_DEFAULT)})",
+        help=f"of {ANY}; with commas between them (default: {','.join(_DEFAULT)})",
     )
     parser.add_argument(
         "--processes",
@@ -145,10 +146,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _policies(text: str) -> tuple[str, ...]:
-    found = tuple(text.split(","))
-    for name in found:
-        if name not in POLICIES:
-            raise argparse.ArgumentTypeError(f"there is no policy {name!r}; there are {', '.join(POLICIES)}")
+    found = tuple(policy_name(name) for name in text.split(","))
     if len(set(found)) < len(found):
         raise argparse.ArgumentTypeError("a policy is there twice")
     return found
@@ -197,7 +195,7 @@ def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Se
 
     from rmsplugin.cli.simulate.simulated import simulate
 
-    slow = [policy for policy in arguments.policies if policy in SWITCHING or arguments.energy is not None]
+    slow = [policy for policy in arguments.policies if policy not in COUNTING or arguments.energy is not None]
     processes = min(arguments.processes or len(os.sched_getaffinity(0)), len(slow))
     found: dict[str, Simulated] = {}
     if processes > 1:

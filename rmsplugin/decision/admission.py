@@ -48,10 +48,8 @@ class Draft:
         return self.configuration.state(vjob) is VJobState.RUNNING
 
     def stays_out(self, vjob: VJob, reason: Reason) -> None:
-        """Decide that a vjob does not run: it sleeps if it runs or sleeps now, else it waits (RR-6929 section 3.2)."""
-        now = self.configuration.state(vjob)
-        asleep = now in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING)
-        self.set(vjob, VJobState.SLEEPING if asleep else VJobState.WAITING, reason)
+        """Decide that a vjob does not run: asleep if it runs or sleeps now, else waiting (RR-6929 section 3.2)."""
+        self.set(vjob, out_of(self.configuration.state(vjob)), reason)
 
     def decision(self, policy: str, placement: Mapping[str, str]) -> Decision:
         """The decision, once every vjob has a state."""
@@ -60,6 +58,12 @@ class Draft:
         reasons = {name: self.reasons[name] for name in order}
         words = sentence(self.configuration, states, reasons)
         return Decision(policy, states, reasons, dict(placement), words, barred=dict(self.barred))
+
+
+def out_of(now: VJobState) -> VJobState:
+    """The state of a vjob that does not run: asleep if it runs or sleeps now, else waiting (RR-6929 section 3.2)."""
+    asleep = now in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SLEEPING)
+    return VJobState.SLEEPING if asleep else VJobState.WAITING
 
 
 def settle(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from rmsplugin.decision.admission import Draft, settle, where_it_is
 from rmsplugin.decision.keeping import Kept, keep_running
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import seconds
+from rmsplugin.decision.reasons import seconds, unless_preemptible
 from rmsplugin.decision.result import Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.decision.switching import exempt_for_s
@@ -40,7 +40,7 @@ def keep_or_await(
     kept = keep_running(draft, parameters, at_any_price)
     if isinstance(kept, Infeasible):
         return draft, kept
-    arriving = [vjob for vjob in draft.musts if vjob.yields_later and _stays(vjob, parameters) is None]
+    arriving = [vjob for vjob in draft.musts if vjob.yields_later and unless_exempt(vjob, parameters) is None]
     leaving = [vjob for vjob in draft.musts if vjob.leaves]
     going = _going(draft, kept)
     if not going or not (arriving or leaving):
@@ -70,7 +70,7 @@ def _awaits(awaited: list[VJob]) -> Reason:
 
 
 def _settled(configuration: Configuration, parameters: Parameters, effort: Effort) -> Draft:
-    return settle(configuration, lambda vjob: _stays(vjob, parameters), effort)
+    return settle(configuration, lambda vjob: unless_exempt(vjob, parameters), effort)
 
 
 def _where_all_are(draft: Draft) -> NodeRoom:
@@ -99,9 +99,10 @@ def _ended(configuration: Configuration, arriving: list[VJob], leaving: list[VJo
     return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
 
 
-def _stays(vjob: VJob, parameters: Parameters) -> Reason | None:
-    if not vjob.preemptible and not vjob.yields_later:
-        return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
+def unless_exempt(vjob: VJob, parameters: Parameters) -> Reason | None:
+    """The reason why a running vjob goes on running: it may not be preempted, or has begun to run only just now."""
+    if not vjob.yields_later and (firm := unless_preemptible(vjob)) is not None:
+        return firm
     left_s = exempt_for_s(vjob, parameters)
     if left_s == 0 or vjob.state_s is None:
         return None

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from rmsplugin.decision.easy_preempt import easy_preempt
 from rmsplugin.decision.fcfs import easy, fcfs
 from rmsplugin.decision.mixed import mixed
+from rmsplugin.decision.own_policies import decide_by
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.rjsp import rjsp, rjsp_exact
@@ -37,15 +38,14 @@ def decide(policy: str, configuration: Configuration, parameters: Parameters) ->
     """Decide the state of each vjob.
 
     Args:
-        policy: a name from ``POLICIES``.
+        policy: a name from ``POLICIES``; or of a policy of the site: of its entry point, or ``module:function``.
         configuration: nodes, queue (head first) and the place of each VM.
         parameters: tunables; the papers' policies need none.
 
-    Raises:
-        ValueError: there is no such policy.
+    Returns:
+        The decision. Infeasible: nothing can be decided, there is no such policy, or it is a site's and errs.
     """
-    try:
-        chosen = POLICIES[policy]
-    except KeyError:
-        raise ValueError(f"there is no policy {policy!r}; there are {', '.join(POLICIES)}") from None
+    chosen = POLICIES.get(policy)
+    if chosen is None:
+        return decide_by(policy, configuration, parameters)
     return chosen(configuration, parameters)

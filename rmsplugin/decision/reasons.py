@@ -72,6 +72,13 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
     return room.refusals[alike]
 
 
+def unless_preemptible(vjob: VJob) -> Reason | None:
+    """The reason why a running vjob goes on running, if it may not be preempted."""
+    if vjob.preemptible:
+        return None
+    return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
+
+
 def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
     demand, free = vjob.demand, room.free_for(vjob)
     sentence = f"needs {needs(vjob)}; {free} are {where}"

@@ -40,6 +40,7 @@ class ReasonCode(enum.StrEnum):
     DOES_NOT_PAY = "does-not-pay"  # the vjobs that it would preempt lose more than it gains
     PREEMPTED = "preempted"  # suspended for one ahead of it
     UNSETTLED = "unsettled"  # the decision would change at once: nothing starts in this cycle
+    NOT_CHOSEN = "not-chosen"  # a policy of the site does not choose it
     POSTPONED = "postponed"  # this cycle has made as many trials as it may
     # it was settled before the policy was asked
     TARGET = "target"

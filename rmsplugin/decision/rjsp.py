@@ -15,8 +15,8 @@ from rmsplugin.decision.admission import admit, settle
 from rmsplugin.decision.exact import repack
 from rmsplugin.decision.near import loose, near
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import fits, no_room
-from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
+from rmsplugin.decision.reasons import fits, no_room, unless_preemptible
+from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
 from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
@@ -33,16 +33,10 @@ def rjsp_exact(configuration: Configuration, parameters: Parameters) -> Decision
     return _select("rjsp-exact", configuration, parameters, parameters.exact_checks)
 
 
-def _stays(vjob: VJob) -> Reason | None:
-    if vjob.preemptible:
-        return None
-    return Reason(ReasonCode.NOT_PREEMPTIBLE, "is not preemptible, and keeps running")
-
-
 def _select(
     name: str, configuration: Configuration, parameters: Parameters, exact_checks: int | None
 ) -> Decision | Infeasible:
-    draft = settle(configuration, _stays)
+    draft = settle(configuration, unless_preemptible)
     room = admit(draft, parameters)
     if isinstance(room, Infeasible):
         return room

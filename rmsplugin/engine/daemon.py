@@ -47,7 +47,7 @@ from rmsplugin.engine.controllers.controllers import LOOK_S, Controllers
 from rmsplugin.engine.controllers.given_to import MANAGER, GivenTo
 from rmsplugin.engine.controllers.shared_writes import SharedWrites
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.decide.parameters import most_processes, proposer_limits
+from rmsplugin.engine.decide.parameters import most_processes, proposer_limits, refuse_unknown_policy
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
@@ -228,6 +228,7 @@ class Daemon:
         self.memory_care = MemoryCare(self.context)
         placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)
+        refuse_unknown_policy(settings)
         self.proposer = Proposers(proposer_limits(settings), most_processes(settings))
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
         capacities = Capacities(settings, self.context.ledger, self.context.clock, self.context.demanded_cpus)

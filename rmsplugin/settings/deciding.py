@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.model.policy_names import POLICIES, named
 from rmsplugin.settings.section import Seconds, Section
 
 _DurationS = Annotated[float, Field(ge=0, le=86400)]
@@ -16,9 +17,11 @@ _SecondsPerMib = Annotated[float, Field(ge=0, le=60)]
 class Decision(Section):
     """How the engine decides which vjobs run."""
 
-    policy: Literal[
-        "rjsp", "rjsp-exact", "fcfs", "easy", "easy-preempt", "mixed", "slowdown", "load-sharing", "v-reconfiguration"
-    ] = Field("slowdown", description="the rule; option --policy of `rmsplugin plan` tries each offline")
+    policy: Annotated[str, AfterValidator(named)] = Field(
+        "slowdown",
+        description=f"the rule: {', '.join(POLICIES)}; or one of your own, by the name of its entry point or as "
+        "`MODULE:FUNCTION`. Option --policy of `rmsplugin plan` tries each offline",
+    )
     patience_s: Annotated[float, Field(ge=0, le=86400 * 7)] = Field(
         3600.0, description="mixed: time after which a ready vjob preempts others by its place in the queue alone"
     )

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rmsplugin.decision.pausing import decide_with_pauses
+from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Barred, Decision, Infeasible
+from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -31,10 +33,15 @@ class Deciding:
 
         The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none.
         On fewer nodes there may always be room.
+
+        Raises:
+            OperationFailedError: a policy of a site errs; it would do so for ever.
         """
         self.decisions += 1
         self.barred = None
         decision = decide_with_pauses(self._parameters.policy, source, self._parameters.decision)
+        if isinstance(decision, Infeasible) and self._parameters.policy not in POLICIES:
+            raise OperationFailedError(decision.explanation)
         cheapest = self._parameters.objective == "cost"
         if cheapest and isinstance(decision, Decision) and not _changes(source, decision):
             self.barred = decision.barred

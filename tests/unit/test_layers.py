@@ -71,6 +71,7 @@ ALLOWED = {
     },
     "client": {"adapters"},
     "hook": {"accounts", "client", "defaults", "room_hook", "power_hook"},
+    "policy": {"decision", "model"},
     "power_hook": {"adapters", "model", "settings"},
     "room_hook": {"adapters", "client", "defaults"},
     "instance": {"model", "input_file"},

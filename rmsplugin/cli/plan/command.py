@@ -10,7 +10,7 @@ from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
 from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.policies import POLICIES
+from rmsplugin.cli.shared.policies import ANY, policy_name
 from rmsplugin.cli.shared.table import printable
 from rmsplugin.errors import OperationFailedError
 
@@ -72,8 +72,8 @@ def _add_decision_options(plan: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--policy",
         metavar="POLICY",
-        choices=POLICIES,
-        help=f"how to decide which vjobs run: {', '.join(POLICIES)} (default: rjsp)",
+        type=policy_name,
+        help=f"how to decide which vjobs run: {ANY} (default: rjsp)",
     )
     plan.add_argument(
         "--objective",

@@ -1,11 +1,30 @@
-"""Policies, by whether they switch, as rmsplugin.decision.policies has them; tests compare.
-
-To import that takes longer than `--help` may take.
-"""
+"""Policies as options of commands: names of the product's, and of those of a site."""
 
 from __future__ import annotations
 
-#: Those that switch nothing, and those that do.
-COUNTING = ("fcfs", "easy")
-SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown", "load-sharing", "v-reconfiguration")
-POLICIES = COUNTING + SWITCHING
+import argparse
+
+from rmsplugin.model.policy_names import POLICIES, named
+
+#: For the help of an option.
+ANY = f"{', '.join(POLICIES)}; or a policy of your own, by the name of its entry point or as MODULE:FUNCTION"
+
+
+def policy_name(text: str) -> str:
+    """The name of a policy, for argparse; one of a site is loaded.
+
+    Raises:
+        ArgumentTypeError: there is none, or it cannot be loaded.
+    """
+    try:
+        name = named(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if name not in POLICIES:
+        from rmsplugin.decision.own_policies import PolicyError, find
+
+        try:
+            find(name)
+        except PolicyError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return name

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
-from rmsplugin.cli.shared.policies import POLICIES
+from rmsplugin.cli.shared.policies import ANY, policy_name
 from rmsplugin.cli.shared.table import printable
 from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
@@ -71,9 +71,7 @@ def add_command(commands: options.Commands) -> None:
         """,
     )
     add_options(parser)
-    parser.add_argument(
-        "--policy", metavar="POLICY", choices=POLICIES, required=True, help=f"who runs: {', '.join(POLICIES)}"
-    )
+    parser.add_argument("--policy", metavar="POLICY", type=policy_name, required=True, help=f"who runs: {ANY}")
     parser.add_argument(
         "--jobs-out",
         metavar="FILE",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli.shared.policies import SWITCHING
+from rmsplugin.model.policy_names import COUNTING
 
 if TYPE_CHECKING:
     pass
@@ -19,7 +19,7 @@ _OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
 
 def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> None:
     """End with status 2 where options do not go together."""
-    switching = [policy for policy in policies if policy in SWITCHING]
+    switching = [policy for policy in policies if policy not in COUNTING]
     if arguments.memory_per_node is None and switching:
         arguments.refuse(f"{switching[0]} needs --memory-per-node: how long a context switch takes depends on memory")
     if arguments.memory_per_vm is not None and arguments.memory_per_node is None:

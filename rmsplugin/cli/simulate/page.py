@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from rmsplugin.cli.shared.output_file import OutputFile
-from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate.simulated import Input, Simulated, disbelieved
+from rmsplugin.model.policy_names import COUNTING
 from rmsplugin.model.wording import counted
 from rmsplugin.report import schedules
 from rmsplugin.report.document import Kind, Note

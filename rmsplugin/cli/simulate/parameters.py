@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate.options import THRESHOLD, UNKNOWN
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
+from rmsplugin.model.policy_names import COUNTING
 
 if TYPE_CHECKING:
     from rmsplugin.simulation.capacity import Cluster

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rmsplugin.cli.shared.bar import Show
-from rmsplugin.cli.shared.policies import COUNTING
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
 from rmsplugin.energy.account import Account
@@ -19,6 +18,7 @@ from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
 from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.model.policy_names import COUNTING
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.feedback import Links, linked_starts, links_of
 from rmsplugin.simulation.measured import Measured

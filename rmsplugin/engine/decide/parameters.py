@@ -6,7 +6,9 @@ import os
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
+from rmsplugin.errors import SettingsError
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
+from rmsplugin.model.policy_names import POLICIES, choices, is_offered
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposer.process import ProposerLimits
@@ -16,6 +18,17 @@ from rmsplugin.settings import Settings
 #: Shares of ``planning.limit_s``. The rest is for the work around the searches, on a machine that others use, too.
 _DECISION_SHARE = 0.25
 _PLACEMENT_SHARE = 0.4
+
+
+def refuse_unknown_policy(settings: Settings) -> None:
+    """Refuse a policy that nobody offers. A function of the site is loaded in the proposing process, and nowhere else.
+
+    Raises:
+        SettingsError: there is none of that name.
+    """
+    name = settings.decision.policy
+    if name not in POLICIES and ":" not in name and not is_offered(name):
+        raise SettingsError(f"decision.policy: there is no policy {name!r}; {choices()}")
 
 
 def proposal_parameters(

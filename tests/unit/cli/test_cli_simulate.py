@@ -24,11 +24,11 @@ from unit.replayed import DATA, REFERENCES, needs_data, reference
 from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
-from rmsplugin.cli.shared.policies import POLICIES as SIMULATED
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
+from rmsplugin.model.policy_names import POLICIES as SIMULATED
 
 PROGRAM = [sys.executable, "-m", "rmsplugin.cli.main"]
 
@@ -396,7 +396,7 @@ def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch, capsy
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--policy", "sjf"], "argument --policy: invalid choice: 'sjf'"),
+        (["--policy", "sjf"], "argument --policy: there is no policy 'sjf'; there are fcfs"),
         (["--policy", "rjsp"], "rjsp needs --memory-per-node: how long a context switch takes depends on memory"),
         (["--cpus-per-vm", "3"], "--cpus-per-vm is more than --cpus-per-node"),
         (["--failure-rate", "1"], "argument --failure-rate: '1' is not a number from 0 to 0.9"),

@@ -179,12 +179,6 @@ def test_parameters_share_the_limits_of_the_search_among_the_checks() -> None:
     assert deterministic.search_of_one_check.deterministic_limit == 0.5
 
 
-def test_an_unknown_policy_is_named_with_those_that_exist() -> None:
-    known = "rjsp, rjsp-exact, fcfs, easy, easy-preempt, mixed, slowdown, load-sharing, v-reconfiguration"
-    with pytest.raises(ValueError, match=f"no policy 'lottery'; there are {known}"):
-        decide("lottery", Queue(*nodes(1)).configuration, Parameters())
-
-
 @pytest.mark.parametrize("wrong", [{"exempt_s": -1}, {"patience_s": -1}, {"horizon_s": 0}, {"rounds": 0}])
 def test_tunables_that_cannot_be_meant_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -11,15 +11,17 @@ from scenarios.world import make_settings
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import ActionDuration, Parameters, SwitchDurations
 from rmsplugin.decision.policies import POLICIES
-from rmsplugin.engine.decide.parameters import proposal_parameters, proposer_limits
+from rmsplugin.engine.decide.parameters import proposal_parameters, proposer_limits, refuse_unknown_policy
+from rmsplugin.errors import SettingsError
+from rmsplugin.model import policy_names
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.planning.target.placement import Objective
 from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
-from rmsplugin.settings.deciding import Decision, Planning
 from rmsplugin.settings.deciding import Durations as Section
+from rmsplugin.settings.deciding import Planning
 
 SLURM = RmsSnapshot(jobs=())
 
@@ -34,8 +36,18 @@ def parameters(rms: RmsSnapshot = SLURM, **sections: dict[str, object]) -> Propo
 
 
 def test_the_settings_know_all_policies_and_objectives() -> None:
-    assert set(get_args(Decision.model_fields["policy"].annotation)) == set(POLICIES)
+    assert set(policy_names.POLICIES) == set(POLICIES)
     assert get_args(Planning.model_fields["objective"].annotation) == get_args(Objective)
+
+
+@pytest.mark.parametrize("name", ["slowdown", "somewhere:function"])
+def test_a_policy_of_the_product_or_a_function_starts_the_engine(name: str) -> None:
+    refuse_unknown_policy(settings(decision={"policy": name}))  # nothing of the site is loaded here
+
+
+def test_a_policy_that_nobody_offers_does_not_start_the_engine() -> None:
+    with pytest.raises(SettingsError, match=r"decision.policy: there is no policy 'slodown'; there are fcfs, easy, "):
+        refuse_unknown_policy(settings(decision={"policy": "slodown"}))
 
 
 def test_what_the_settings_say_is_done() -> None:

@@ -1,0 +1,265 @@
+"""A site's own policy decides like the others where it is right, and is refused with a sentence where it errs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from examples import few
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.queues import Queue, nodes, running, states
+
+from rmsplugin.decision.own_policies import PolicyError, decide_by, find
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import POLICIES, decide
+from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import NodeState
+
+HEAD = "from dataclasses import replace\nfrom rmsplugin.policy import *\n\n"
+#: What most of the policies below begin with.
+ALL_RUN = """
+def all_run(configuration, parameters):
+    selection = Selection(configuration, parameters)
+    for vjob in selection.vjobs:
+        selection.add(vjob)
+    return selection.decision()
+"""
+_numbers = itertools.count()
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a module with a function ``decide``; gives the policy's name."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def module(text: str) -> str:
+        name = f"site_policy_{next(_numbers)}"
+        (tmp_path / f"{name}.py").write_text(HEAD + ALL_RUN + text)
+        return f"{name}:decide"
+
+    return module
+
+
+def queue() -> Queue:
+    """One runs, one sleeps, two wait; two nodes have a CPU each."""
+    found = Queue(*nodes(2)).add("runs", "n1").add("sleeps", "zz:n1")
+    return found.add("waits").add("last")
+
+
+def refusal(name: str, configuration: Configuration | None = None) -> str:
+    found = decide(name, configuration or queue().configuration, Parameters())
+    assert isinstance(found, Infeasible), found
+    return found.explanation
+
+
+# -- it decides ------------------------------------------------------------------------------------------------------
+
+
+def test_a_function_of_a_module_decides(write: Write) -> None:
+    name = write(
+        """
+def decide(configuration, parameters):
+    selection = Selection(configuration, parameters)
+    for vjob in reversed(selection.vjobs):
+        selection.add(vjob, "is the last")
+    return selection.decision()
+"""
+    )
+    decision = queue().decide(name)
+    assert states(decision) == {"runs": "sleeping", "sleeps": "sleeping", "waits": "running", "last": "running"}
+    assert decision.policy == name
+    assert decision.reasons["last"].sentence == "is the last"
+    assert "2 CPUs" not in decision.reasons["runs"].sentence and decision.reasons["runs"].code == "no-room"
+
+
+def test_an_installed_package_offers_one_by_its_entry_point(write: Write, tmp_path: Path) -> None:
+    name = write("decide = all_run\n")
+    offer(tmp_path, "ours", f"least-first = {name}")
+    assert running(queue().decide("least-first")) == {"runs", "sleeps"}
+
+
+def test_two_packages_that_offer_one_name_are_both_named(write: Write, tmp_path: Path) -> None:
+    first, second = write("decide = all_run\n"), write("decide = all_run\n")
+    offer(tmp_path, "ours", f"twice-offered = {first}")
+    offer(tmp_path, "theirs", f"twice-offered = {second}")
+    assert refusal("twice-offered") == (
+        f"two packages offer a policy twice-offered: {first} and {second}; name one as MODULE:FUNCTION"
+    )
+
+
+def offer(directory: Path, package: str, line: str) -> None:
+    """Do what pip does with a package of this entry point."""
+    info = directory / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[rmsplugin.policies]\n{line}\n")
+    find.cache_clear()
+
+
+def test_those_that_must_run_are_in_the_selection_before_any_is_chosen(write: Write) -> None:
+    name = write("def decide(c, p):\n    return Selection(c, p).decision()\n")
+    found = Queue(*nodes(3)).add("firm", "n1", preemptible=False).add("exempt", "n2", state_s=10.0)
+    found = found.add("free", "n3").add("waits")
+    decision = found.decide(name)
+    assert states(decision) == {"firm": "running", "exempt": "running", "free": "sleeping", "waits": "waiting"}
+    assert [str(decision.reasons[each].code) for each in ("firm", "exempt", "free", "waits")] == [
+        "not-preemptible",
+        "exempt",
+        "not-chosen",
+        "not-chosen",
+    ]
+
+
+def test_where_those_that_must_run_have_no_room_nothing_is_decided(write: Write) -> None:
+    from rmsplugin.model.vjob import VJobState
+
+    name = write("decide = all_run\n")
+    found = Queue(*nodes(1)).add("big", cpus=2, target=VJobState.RUNNING).add("waits")
+    assert "vjob 'big' cannot run, as its target demands" in refusal(name, found.configuration)
+
+
+@settings(max_examples=few(60), deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "n1", "n2", "zz:n1"])), max_size=6), st.data())
+def test_whatever_is_chosen_in_whatever_order_is_a_decision_that_is_not_refused(
+    vjobs: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    from rmsplugin.decision.judging import faults
+    from rmsplugin.decision.selection import Selection
+
+    found = Queue(*nodes(2, cpus=4))
+    for number, (cpus, where) in enumerate(vjobs):
+        found.add(f"v{number}", where, cpus=cpus, preemptible=data.draw(st.booleans()))
+    if found.configuration.overloaded():
+        return
+    selection = Selection(found.configuration, Parameters())
+    for vjob in data.draw(st.permutations(selection.vjobs)):
+        if data.draw(st.booleans()):
+            selection.add(vjob)
+    decision = selection.decision()
+    assert isinstance(decision, Decision)
+    assert list(faults(found.configuration, decision)) == []
+
+
+# -- it errs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def decide(c, p):\n    return None\n", "gave None, and not a Decision"),
+        ("def decide(c, p):\n    return ['runs']\n", "gave a value of type list, and not a Decision"),
+        ("def decide(c, p):\n    return 1 / 0\n", "failed: ZeroDivisionError: division by zero (/"),
+        ("def decide(c, p):\n    raise SystemExit(3)\n", "failed: SystemExit: 3 (/"),
+        ("def decide(c):\n    return None\n", "failed: TypeError: decide() takes 1 positional argument"),
+        ("def decide(c, p):\n    return Infeasible('it is Sunday')\n", ": it is Sunday"),
+        ("decide = 5\n", "is no function, but a value of type int"),
+        ("", "has no decide"),
+        ("this is no Python\n", "cannot be loaded: SyntaxError"),
+        ("raise SystemExit\n", "cannot be loaded: SystemExit"),
+    ],
+)
+def test_what_gives_no_decision_is_refused_with_what_it_did(write: Write, text: str, told: str) -> None:
+    name = write(text)
+    assert told in refusal(name)
+    assert refusal(name).startswith(f"policy {name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("states={**d.states, 'nobody': d.states['runs']}", "it decided about 'nobody', and there is no such vjob"),
+        ("states={}", "it decided nothing about vjob last"),
+        ("states={**d.states, 'waits': VJobState.SLEEPING}", "it has vjob waits sleeping; it is waiting, and can be"),
+        ("states={**d.states, 'sleeps': VJobState.WAITING}", "it has vjob sleeps waiting; it is sleeping, and can be"),
+        ("states={**d.states, 'runs': VJobState.TERMINATED}", "it has vjob runs terminated"),
+        ("states={**d.states, 'runs': 'asleep'}", "it has vjob runs asleep"),
+        ("states={**d.states, 'last': VJobState.RUNNING}", "vjob last is to run, and VM last-0 has no node"),
+        ("reasons={}", "it gave no reason for the state of vjob runs"),
+        ("placement={**d.placement, 'sleeps-0': 'n9'}", "VM sleeps-0 is to be on 'n9', and there is no such node"),
+        ("placement={**d.placement, 'sleeps-0': 'n1'}", "node n1 has no room for VM sleeps-0"),
+    ],
+)
+def test_a_decision_that_cannot_be_is_refused_with_its_fault(write: Write, change: str, told: str) -> None:
+    name = write(f"def decide(c, p):\n    d = all_run(c, p)\n    return replace(d, {change})\n")
+    assert told in refusal(name)
+
+
+@pytest.mark.parametrize(
+    ("state", "rules", "told"),
+    [
+        (NodeState.DRAINING, (), "VM waits-0 is to be on n2, which is draining"),
+        (NodeState.DOWN, (), "VM waits-0 is to be on n2, which is down"),
+        (NodeState.UP, "n1", "VM waits-0 may not be on n2"),
+    ],
+)
+def test_a_vm_comes_to_no_node_that_it_may_not_use(write: Write, state: NodeState, rules: object, told: str) -> None:
+    from rmsplugin.model.rules import Fence
+
+    known = {"rules": (Fence(frozenset({"n1"})),)} if rules else {}
+    name = write(
+        "def decide(c, p):\n"
+        "    d = all_run(c, p)\n"
+        "    return replace(d, states={'waits': VJobState.RUNNING}, placement={'waits-0': 'n2'})\n"
+    )
+    found = Queue(*nodes(1), *[replace_name(nodes(1, state=state)[0])]).add("waits", **known)
+    assert told in refusal(name, found.configuration)
+
+
+def replace_name(node: object) -> object:
+    from dataclasses import replace
+
+    return replace(node, name="n2")  # type: ignore[type-var]
+
+
+def test_one_that_may_not_be_preempted_is_not_suspended_by_anybody(write: Write) -> None:
+    name = write(
+        "def decide(c, p):\n"
+        "    d = all_run(c, p)\n"
+        "    return replace(d, states={'firm': VJobState.SLEEPING}, placement={})\n"
+    )
+    found = Queue(*nodes(1)).add("firm", "n1", preemptible=False)
+    assert "it has vjob firm sleeping, which is not preemptible" in refusal(name, found.configuration)
+
+
+def test_a_policy_that_is_not_pure_is_refused_with_what_differs(write: Write) -> None:
+    name = write(
+        """
+calls = []
+def decide(configuration, parameters):
+    calls.append(1)
+    selection = Selection(configuration, parameters)
+    for vjob in selection.vjobs if len(calls) % 2 else reversed(selection.vjobs):
+        selection.add(vjob)
+    return selection.decision()
+"""
+    )
+    told = refusal(name)
+    assert told == (
+        f"policy {name} is not pure: of two answers about the same, one has vjob runs running, and the other sleeping"
+    )
+
+
+def test_what_a_policy_does_to_what_it_was_given_harms_nobody(write: Write) -> None:
+    name = write("def decide(c, p):\n    d = all_run(c, p)\n    c.locations.clear()\n    return d\n")
+    configuration = queue().configuration
+    assert isinstance(decide_by(name, configuration, Parameters()), Decision)
+    assert len(configuration.locations) == 4
+
+
+def test_a_vjob_is_added_once_and_only_if_it_is_the_policys(write: Write) -> None:
+    twice = write("def decide(c, p):\n    s = Selection(c, p)\n    s.add(s.vjobs[0])\n    s.add(s.vjobs[0])\n")
+    assert "vjob runs was added before, or is not the policy's to decide about" in refusal(twice)
+
+
+def test_an_unknown_policy_is_named_with_those_that_exist() -> None:
+    told = refusal("lottery")
+    assert told.startswith("there is no policy 'lottery'; there are fcfs, easy, easy-preempt, rjsp")
+    assert all(name in told for name in POLICIES)
+    with pytest.raises(PolicyError, match=r"No module named .nowhere."):
+        find("nowhere:decide")

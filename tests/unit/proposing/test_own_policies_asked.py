@@ -1,0 +1,98 @@
+"""A site's own policy in the proposing process: whatever it does, the engine has an answer in time and goes on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from unit.proposing.test_proposer import LIMITS, SOURCE
+
+from rmsplugin.decision.own_policies import find
+from rmsplugin.proposer.process import ProposerLimits
+from rmsplugin.proposer.proposer import Proposed, Proposer
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.prepared import Prepared, prepare
+from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
+from rmsplugin.proposing.propose import propose
+
+ROOT = Path(__file__).resolve().parents[3]
+TEMPLATE = ROOT / "contrib/policy-template"
+SHORT = ProposerLimits(deadline_s=2.0, fallback_s=2.0, start_s=60, memory_mib=2048)
+
+
+def ask(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, body: str, limits: ProposerLimits = SHORT
+) -> tuple[Proposed, Proposed]:
+    """What the process answers with this policy, and after that with one of the product."""
+    (directory / "ours.py").write_text(
+        "import os, sys, time\nfrom rmsplugin.policy import Selection\n\n"
+        f"def decide(configuration, parameters):\n    {body}\n"
+        "    return Selection(configuration, parameters).decision()\n"
+    )
+    monkeypatch.syspath_prepend(directory)  # the process finds what this one does
+    with Proposer(limits) as made:
+        return tuple(made.propose(SOURCE, ProposalParameters(name)) for name in ("ours:decide", "rjsp"))  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("time.sleep(600)", "had no answer within 2 s"),
+        ("while True: pass", "had no answer within 2 s"),
+        ("os._exit(3)", "ended"),
+        ("bytearray(8 << 30)", "MemoryError"),
+    ],
+)
+def test_a_policy_that_gives_no_answer_costs_one_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str
+) -> None:
+    own, other = ask(tmp_path, monkeypatch, body)
+    assert isinstance(own.found, NoProposal)
+    assert told in own.failure + own.found.explanation
+    assert isinstance(other.found, Proposal) and other.failure == "", "the next request is answered"
+
+
+def test_what_a_policy_prints_and_reads_is_not_mistaken_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, _ = ask(tmp_path, monkeypatch, "print('x' * 100_000); os.write(1, b'y' * 1000); sys.stdin.read()", LIMITS)
+    assert own.failure == ""
+    assert isinstance(own.found, Proposal) and own.found.decision.policy == "ours:decide"
+
+
+def test_a_policy_that_errs_is_told_as_the_reason_why_nothing_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, _ = ask(tmp_path, monkeypatch, "raise KeyError('gold')", LIMITS)
+    assert isinstance(own.found, NoProposal) and own.found.missing is Missing.DECISION
+    assert "policy ours:decide failed: KeyError: 'gold' (" in own.found.explanation
+
+
+def test_the_templates_policy_is_proposed_by_and_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(TEMPLATE)
+    project = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())
+    [(name, value)] = project["project"]["entry-points"]["rmsplugin.policies"].items()
+    assert name == "shortest-first" and callable(find(value))
+    found = prepare(SOURCE, ProposalParameters(value), propose)
+    assert isinstance(found, Prepared) and found.fault == "" and found.proposal is not None
+    assert found.proposal.decision.reasons["a"].sentence == "has less of its time limit left than those that wait"
+
+
+def test_the_templates_own_tests_pass_where_rmsplugin_is_installed(tmp_path: Path) -> None:
+    shutil.copytree(TEMPLATE, tmp_path / "ours")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", "tests"]
+    environment = {**os.environ, "PYTHONPATH": f".{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    found = subprocess.run(command, cwd=tmp_path / "ours", env=environment, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and "2 passed" in found.stdout, found.stdout + found.stderr
+
+
+def test_the_guide_shows_the_templates_policy_as_it_is() -> None:
+    guide = (ROOT / "docs/writing-a-policy.md").read_text()
+    [shown] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "def shortest_first" in block]
+    assert shown == (TEMPLATE / "shortest_first.py").read_text()
