@@ -67,6 +67,6 @@ class Selection:
         if isinstance(self._room, Infeasible):
             return self._room
         for vjob in self._draft.others:
-            if vjob.name in self._left or vjob.name not in self._draft.states:
+            if vjob.name in self._left:
                 self._draft.stays_out(vjob, Reason(ReasonCode.NOT_CHOSEN, "the site's policy does not choose it now"))
         return self._draft.decision("", self._room.placement)

@@ -217,6 +217,22 @@ def replace_name(node: object) -> object:
     return replace(node, name="n2")  # type: ignore[type-var]
 
 
+def test_vms_that_must_run_stay_where_they_are_whatever_has_become_of_their_node(write: Write) -> None:
+    name = write("decide = all_run\n")
+    found = Queue(*nodes(1), *[replace_name(nodes(1, state=NodeState.DRAINING)[0])])
+    found.add("one", "n1", preemptible=False).add("other", "n1", preemptible=False)
+    found.add("drained", "n2", preemptible=False)
+    assert running(found.decide(name)) == {"one", "other", "drained"}
+
+
+def test_a_vm_that_runs_elsewhere_comes_to_no_node_without_room(write: Write) -> None:
+    name = write(
+        "def decide(c, p):\n    d = all_run(c, p)\n    return replace(d, placement={'a-0': 'n2', 'b-0': 'n2'})\n"
+    )
+    found = Queue(*nodes(2)).add("a", "n1").add("b", "n2")
+    assert "node n2 has no room for VM a-0" in refusal(name, found.configuration)
+
+
 def test_one_that_may_not_be_preempted_is_not_suspended_by_anybody(write: Write) -> None:
     name = write(
         "def decide(c, p):\n"
