@@ -408,8 +408,9 @@ class Node(TypedDict):
         memory_used_mib: memory that VMs have taken, or need.
         cpu_load: its load average of a minute, as slurmd measured it; null: not measured.
         memory_free_mib: memory that no process there has, likewise.
-        watts: the power that it takes, likewise: where Slurm has a plugin for energy.
-        temperature_c: its temperature in degrees Celsius, likewise: where Slurm has external sensors.
+        watts: the power that it takes, as its BMC tells (``power.sense_s``), or Slurm where it has a plugin for energy.
+        temperature_c: its temperature in degrees Celsius, as its BMC tells, or Slurm where it has external sensors.
+        hot: whether it is hot, so that it takes no VM and its VMs leave.
         vms: number of VMs on it.
         room: the engine's room there: none, requested, starting, held or leaving.
         room_job: the room's job in Slurm; null: none.
@@ -440,6 +441,7 @@ class Node(TypedDict):
     memory_free_mib: int | None
     watts: int | None
     temperature_c: int | None
+    hot: bool
     vms: int
     room: Literal["none", "requested", "starting", "held", "leaving"]
     room_job: int | None

@@ -28,7 +28,9 @@ from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.power.clearing import Clearing
 from rmsplugin.engine.power.demand import PowerDemand, needs_of
 from rmsplugin.engine.power.emptying import Emptier
+from rmsplugin.engine.power.heat import HeatWatch
 from rmsplugin.engine.power.powering import Powering
+from rmsplugin.engine.power.sensing import Sensing
 from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
 from rmsplugin.engine.reconcile.giving_up import GivingUp
@@ -83,7 +85,7 @@ class Cycle:
             switch,
             proposes,
             context.rms.leaf_switches,
-            Emptier(context.settings, context.ledger, context.clock, context.power),
+            Emptier(context.settings, context.ledger, context.clock, context.power, proposes),
         )
         self._executor = executor
         self._first_sight = FirstSight(context.settings, context.ledger, context.clock, context.rms)
@@ -97,8 +99,17 @@ class Cycle:
         self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
         self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
         self.powering = Powering(context.settings, context.ledger, context.clock, context.rms, context.power, placing)
+        self.sensing = Sensing(context.power, context.sensed)
+        self._heat = HeatWatch(context.settings, context.ledger, context.clock, context.power, self.sensing)
         self._clearing = Clearing(
-            context.settings, context.ledger, context.hypervisor, context.nodes, context.power, executor, placing
+            context.settings,
+            context.ledger,
+            context.hypervisor,
+            context.nodes,
+            context.stores,
+            context.power,
+            executor,
+            placing,
         )
         self._checkpointing = Checkpointing(
             context.settings, context.ledger, context.nodes, context.stores, context.capabilities, executor
@@ -158,6 +169,8 @@ class Cycle:
         busy = self._executor.busy()
         with report.alone("the memory of VMs"):
             self.memory_care.watch()
+        with report.alone("the sensors of nodes"):
+            report.problems += self._heat.watch(self.seen)
         seen = self.seen = self._observer.observe()
         self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
@@ -182,7 +195,8 @@ class Cycle:
         observes_only = bool(site.time_slices(seen.rms))
         if not observes_only and self._executor.held_back.compared:
             with report.alone("evacuation"):
-                report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now())
+                lendable = self._borrowing.lendable(seen)
+                report.begun += self._evacuation.evacuate(seen, busy | self._executor.held_back.now(), lendable)
         jobs, changed = self._following.follow_jobs(seen, ours, busy, report)
         seen = self.seen = seen.after_changes(changed)
         if self._giving_up is not None and self._handing is not None and self._territory is not None:
@@ -206,7 +220,8 @@ class Cycle:
                 self._clearing.clear(seen)
                 before_off = self.powering.switch_nodes(seen, demand, report)
             with report.alone("rooms"):
-                report.begun += self._borrowing.change_rooms(seen, demand.wanted | before_off)
+                wanted = demand.wanted | before_off | self._evacuation.wanted
+                report.begun += self._borrowing.change_rooms(seen, wanted)
             with report.alone("checkpoints"):
                 busy = self._executor.busy() | self._executor.held_back.now()
                 report.begun += self._checkpointing.begin_due(seen, busy)

@@ -16,7 +16,7 @@ from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal
 
 #: The function that a process calls.
-ENTRY = "rmsplugin.proposing.propose:propose"
+ENTRY = "rmsplugin.proposing.answering:answer"
 
 
 @dataclass(frozen=True, slots=True)

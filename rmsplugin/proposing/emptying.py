@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rmsplugin.decision.result import Decision
-from rmsplugin.energy.emptying import Emptying, migrating_w, pays
-from rmsplugin.energy.power import PowerClass
+from rmsplugin.energy.emptying import migrating_w, pays
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
@@ -20,24 +19,10 @@ from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 from rmsplugin.proposing.propose import propose_for
+from rmsplugin.proposing.terms import Terms
 
 #: So many nodes are looked at in one cycle. The next cycle looks again, so that few are enough.
 _LOOKED_AT = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What an emptied node saves.
-
-    Attributes:
-        emptying: the site's terms.
-        classes: the class of each node, by its name.
-        idle_s: how much longer each node that may be emptied then has nothing, by its name (``idle_after_s``).
-    """
-
-    emptying: Emptying
-    classes: Mapping[str, PowerClass]
-    idle_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

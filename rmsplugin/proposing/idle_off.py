@@ -14,10 +14,11 @@ from rmsplugin.model.elements import NodeState
 from rmsplugin.model.node_action import NodeAction, NodeActionKind
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
-from rmsplugin.proposing.emptying import Terms, empty_one
+from rmsplugin.proposing.emptying import empty_one
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal, sentence
+from rmsplugin.proposing.terms import Terms
 
 
 def saving(

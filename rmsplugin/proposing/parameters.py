@@ -12,6 +12,7 @@ from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposing.quiet import Quiet
+from rmsplugin.proposing.terms import Terms
 
 if TYPE_CHECKING:
     from rmsplugin.planning.target.placement import Objective
@@ -38,6 +39,7 @@ class ProposalParameters:
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
         shortage: the question about nodes that are short of memory, asked before the decision; None: none is asked.
         capabilities: the platform's abilities; a plan that needs others is rejected (``prepare``).
+        terms: nothing is decided, but a node is emptied if that pays by these (``answering``); None: vjobs are decided.
         quiet: quiet hours that have begun (``prepare`` minds them); None: it is no such time.
     """
 
@@ -51,6 +53,7 @@ class ProposalParameters:
     shared_store: bool = False
     shortage: Shortage | None = None
     quiet: Quiet | None = None
+    terms: Terms | None = None
     capabilities: Capabilities = EVERYTHING
 
     def without_pauses(self) -> ProposalParameters:

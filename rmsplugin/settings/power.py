@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,9 @@ from rmsplugin.settings.section import Section
 
 _Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 _Duration = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
+_Celsius = Annotated[float, Field(ge=-50, le=200, allow_inf_nan=False)]
+#: A node has cooled so many degrees below the temperature from which on it is hot, if nothing else is set.
+_COOLER_C = 5.0
 _WORDS_FOR_NODE = ("{node}", "{address}")
 
 
@@ -50,6 +54,8 @@ class PowerWatts(_Nodes):
         description="least time that a node is off before it comes on for an expected need; it comes on at once for a "
         "vjob that waits",
     )
+    hot_c: _Celsius | None = Field(None, description="as power.hot_c, of these nodes; none: that one")
+    cool_c: _Celsius | None = Field(None, description="as power.cool_c, of these nodes")
     cycles_a_day: Annotated[int, Field(ge=0, le=10000)] | None = Field(
         None, description="how often a node may be switched off within 24 hours; none: any number"
     )
@@ -58,6 +64,7 @@ class PowerWatts(_Nodes):
     def _ordered(self) -> PowerWatts:
         if not self.off_w <= self.idle_w <= self.busy_w:
             raise ValueError("has to have off_w at most idle_w, and idle_w at most busy_w")
+        _heat(self.hot_c, self.cool_c)
         return self
 
 
@@ -194,6 +201,25 @@ class RedfishDriver(_Driver):
 PowerDriverSettings = Annotated[CommandDriver | RedfishDriver, Field(discriminator="kind")]
 
 
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Temperatures in degrees Celsius: from ``hot_c`` on a node is hot, down from ``cool_c`` it has cooled."""
+
+    hot_c: float
+    cool_c: float
+
+
+def _heat(hot_c: float | None, cool_c: float | None) -> Thresholds | None:
+    """Both thresholds; None: there are none. Raises ValueError."""
+    if hot_c is None:
+        if cool_c is not None:
+            raise ValueError("cool_c needs hot_c beside it")
+        return None
+    if cool_c is not None and cool_c >= hot_c:
+        raise ValueError("has to have cool_c below hot_c")
+    return Thresholds(hot_c, hot_c - _COOLER_C if cool_c is None else cool_c)
+
+
 class Power(Section):
     """The power of nodes: when idle ones are switched off; their BMCs and watts are in sections of their own."""
 
@@ -220,6 +246,24 @@ class Power(Section):
         le=86400,
         description="the longest time with nothing after which an emptied node has saved what emptying it costs",
     )
+    sense_s: float = Field(
+        0.0,
+        ge=0,
+        le=86400,
+        description="seconds between two questions to a node's BMC for its temperature and watts; 0: it is not asked",
+    )
+    hot_c: _Celsius | None = Field(
+        None,
+        description="from this temperature on, in degrees Celsius and in two readings in a row, a node is hot: it "
+        "takes no VM, and its VMs leave it; none: no node is ever hot. Needs sense_s",
+    )
+    cool_c: _Celsius | None = Field(
+        None, description="down from this temperature a hot node has cooled; none: 5 degrees below hot_c"
+    )
+    hot_off: bool = Field(
+        False,
+        description="whether a hot node that has nothing any more is switched off, until it has cooled; needs switch",
+    )
     classes: tuple[PowerWatts, ...] = Field((), description="what nodes take; a node without a class is never switched")
     driver: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], PowerDriverSettings] = Field(
         default_factory=dict, description="the BMCs, by a name; the first one that names a node counts"
@@ -228,6 +272,22 @@ class Power(Section):
     def driver_of(self, node: str) -> str | None:
         """The name of the driver that has the node's BMC; None: none has it."""
         return next((name for name, driver in self.driver.items() if driver.has(node)), None)
+
+    @model_validator(mode="after")
+    def _hot(self) -> Power:
+        _heat(self.hot_c, self.cool_c)
+        thresholds = [self.hot_c, *(each.hot_c for each in self.classes)]
+        if not self.sense_s and thresholds.count(None) < len(thresholds):
+            raise ValueError("hot_c needs sense_s above 0: else no temperature is known")
+        if self.hot_off and not self.switch:
+            raise ValueError("hot_off needs switch = true")
+        return self
+
+    def heat_of(self, node: str) -> Thresholds | None:
+        """The thresholds of the node; None: it is never hot."""
+        watts = self.watts_of(node)
+        own = None if watts is None else _heat(watts.hot_c, watts.cool_c)
+        return own or _heat(self.hot_c, self.cool_c)
 
     def watts_of(self, node: str) -> PowerWatts | None:
         """The class of the node; None: it has none."""

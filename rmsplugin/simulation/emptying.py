@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from rmsplugin.energy.emptying import Emptying, expected_rest_s
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.proposing.emptying import Terms, empty_one
+from rmsplugin.proposing.emptying import empty_one
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared
+from rmsplugin.proposing.terms import Terms
 from rmsplugin.simulation.parameters import STATIC, ReplayParameters
 from rmsplugin.simulation.powering import Powering
 from rmsplugin.simulation.vjob import SimulatedVJob

@@ -12,8 +12,9 @@ from rmsplugin.energy.power import PowerClass
 from rmsplugin.model.action import ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
-from rmsplugin.proposing.emptying import Terms, empty_one
+from rmsplugin.proposing.emptying import empty_one
 from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.terms import Terms
 
 POWER = PowerClass(120.0, 300.0, 8.0, 150.0, off_s=30.0, on_s=120.0)
 

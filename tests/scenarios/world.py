@@ -41,8 +41,8 @@ from rmsplugin.model.vjob import Geometry, IllegalTransitionError, VJobState
 from rmsplugin.model.vm_names import vm_name
 from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.proposer.proposer import Proposed
+from rmsplugin.proposing.answering import answer
 from rmsplugin.proposing.parameters import ProposalParameters
-from rmsplugin.proposing.propose import propose
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import Qcow2Image
 
@@ -357,7 +357,7 @@ class World:
         self.placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = ComparingSwitch(self.context, self.executor, self.placing, self.memory_care)
         self.cycle = Cycle(self.context, self.memory_care, self.executor, self.placing, self.switch, self)
-        self.cycle.powering.orders.start = lambda act, name: self.alive(act)
+        self.cycle.powering.orders.start = self.cycle.sensing.start = lambda act, name: self.alive(act)
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
@@ -376,7 +376,7 @@ class World:
 
     def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
         """The proposer, without a process of its own."""
-        return Proposed(propose(configuration, parameters))
+        return Proposed(answer(configuration, parameters))
 
     def close(self) -> None:
         """End the engine and give back what it holds."""

@@ -70,3 +70,28 @@ def test_what_is_refused_of_a_driver(change: dict[str, Any], words: str) -> None
 def test_watts_are_ordered() -> None:
     with pytest.raises(ValidationError, match="off_w at most idle_w"):
         power(classes=[{**WATTS, "off_w": 150}])
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"hot_c": 45}, "hot_c needs sense_s"),
+        ({"classes": [{**WATTS, "hot_c": 45}]}, "hot_c needs sense_s"),
+        ({"sense_s": 60, "hot_c": 45, "cool_c": 45}, "cool_c below hot_c"),
+        ({"sense_s": 60, "cool_c": 45}, "cool_c needs hot_c"),
+        ({"sense_s": 60, "classes": [{**WATTS, "cool_c": 45}]}, "cool_c needs hot_c"),
+        ({"sense_s": 60, "hot_c": 45, "hot_off": True}, "hot_off needs switch"),
+        ({"sense_s": 60, "hot_c": 900}, "hot_c"),
+    ],
+)
+def test_what_is_refused_of_temperatures(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        power(**values)
+
+
+def test_the_thresholds_of_a_node_are_those_of_its_class_or_of_all() -> None:
+    classes = [{**WATTS, "nodes": ["n1"], "hot_c": 60, "cool_c": 50}, {**WATTS, "nodes": ["n2"]}]
+    heat = power(sense_s=60, hot_c=45, classes=classes).heat_of
+    found = {node: (each.hot_c, each.cool_c) for node in ("n1", "n2", "n3") if (each := heat(node)) is not None}
+    assert found == {"n1": (60, 50), "n2": (45, 40), "n3": (45, 40)}
+    assert power(sense_s=60).heat_of("n1") is None

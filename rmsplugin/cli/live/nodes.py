@@ -12,6 +12,7 @@ from rmsplugin.cli.shared.table import (
     add_table_options,
     columns_of,
     mebibytes_of,
+    parse_format,
     print_rows,
     text_of,
     time_of,
@@ -46,10 +47,15 @@ FIELDS = (
     Field("memoryused", "memory that VMs have taken", mebibytes_of("memory_used_mib"), right=True),
     Field("load", "its load average of a minute, as slurmd measured it", text_of("cpu_load"), right=True),
     Field("memoryfree", "memory that no process there has, likewise", mebibytes_of("memory_free_mib"), right=True),
-    Field("watts", "the power that it takes, where Slurm has a plugin for energy", text_of("watts"), right=True),
+    Field(
+        "watts",
+        "the power that it takes, as its BMC tells (power.sense_s), or Slurm where it has a plugin for energy",
+        text_of("watts"),
+        right=True,
+    ),
     Field(
         "temperature",
-        "degrees Celsius, where Slurm has external sensors",
+        "degrees Celsius, as its BMC tells, or Slurm where it has external sensors",
         text_of("temperature_c"),
         right=True,
     ),
@@ -82,6 +88,11 @@ FIELDS = (
 )
 
 
+_COLUMNS = "node,state,room,since,until,vms,cpusused,cpus,memoryused,memory,reason"
+#: Columns that are shown by default where there is anything in them.
+_SENSORS = {"watts": "watts", "temperature": "temperature_c"}
+
+
 def add_command(commands: options.Commands) -> None:
     """Add nodes to the command line."""
     nodes = options.add_command(
@@ -91,6 +102,7 @@ def add_command(commands: options.Commands) -> None:
         _nodes,
         """
         A node hosts VMs while the engine has a room there: a Slurm job of the engine's that has the whole node.
+        Where watts or temperatures are known, they are listed by default, too.
 
         examples:
           rmsplugin nodes
@@ -98,10 +110,14 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin nodes --json
         """,
     )
-    add_table_options(nodes, FIELDS, "node,state,room,since,until,vms,cpusused,cpus,memoryused,memory,reason")
+    add_table_options(nodes, FIELDS, _COLUMNS)
 
 
 def _nodes(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "nodes", find_engine(arguments.config).nodes())
+    answer = find_engine(arguments.config).nodes()
+    if arguments.format == _COLUMNS:
+        told = [name for name, key in _SENSORS.items() if any(node.get(key) is not None for node in answer)]
+        columns = parse_format(",".join([_COLUMNS.removesuffix(",reason"), *told, "reason"]), FIELDS)
+    print_rows(arguments, columns, "nodes", answer)
     return 0

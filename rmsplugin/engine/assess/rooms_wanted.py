@@ -43,7 +43,8 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
     rooms = seen.rooms.by_node
     switches = capacities.ledger.power.switches()
     idle = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in rooms and _idle(seen, name)]
-    others_first = [*(name for name in idle if name not in switches), *can_come_on(switches, seen.taken)]
+    off = (name for name in can_come_on(switches, seen.taken) if name not in seen.hot)
+    others_first = [*(name for name in idle if name not in switches), *off]
     if not others_first or not left:
         return Ahead(unplaced=next(iter(left), None))
     hosts = capacities.hosts(seen)
@@ -63,7 +64,7 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
 
 
 def _idle(seen: Observation, name: str) -> bool:
-    return is_idle(seen.rms.nodes[name]) and name in seen.vms
+    return is_idle(seen.rms.nodes[name]) and name in seen.vms and name not in seen.hot
 
 
 def _has_memory(waiting: Waiting) -> bool:

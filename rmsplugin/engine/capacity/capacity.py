@@ -137,6 +137,8 @@ def _why_not(seen: Observation, name: str) -> str:
         return f"Slurm says that it is {node.state}{': ' + node.reason if node.reason else ''}"
     if node.draining:
         return f"it is being drained: {node.reason or 'no reason given'}"
+    if name in seen.hot:
+        return seen.hot[name]
     if room is None:
         return "the engine has no room there"
     if room.state in (RoomState.REQUESTED, RoomState.STARTING):

@@ -17,6 +17,7 @@ from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
 from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.context.job_reader import JobReader
+from rmsplugin.engine.context.sensed import Sensed
 from rmsplugin.engine.context.shield import shielded
 from rmsplugin.engine.context.sightings import Sightings
 from rmsplugin.engine.context.signs import SignsOfLife
@@ -55,6 +56,7 @@ class Context:
     sightings: Sightings = field(init=False)  # of VMs on nodes
     slurm: SeenSlurm = field(default_factory=SeenSlurm)
     demanded_cpus: Demanded = field(default_factory=Demanded)
+    sensed: Sensed = field(default_factory=Sensed)  # by BMCs
 
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone, and those of other groups, are asked nothing."""

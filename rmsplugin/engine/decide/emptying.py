@@ -56,6 +56,14 @@ class Empties(Protocol):
         ...
 
 
+def emptied_node(source: Configuration, proposal: Proposal) -> str | None:
+    """The node that has nothing that runs after a proposal, and had before; None if there is not just one."""
+    before = {at.node for at in source.locations.values() if at.state.holds_memory}
+    after = {at.node for at in {**source.locations, **proposal.target}.values() if at.state.holds_memory}
+    found = [node for node in before - after if node is not None]
+    return found[0] if len(found) == 1 else None
+
+
 def instead(source: Configuration, before: Prepared, own: Prepared, node: str, why: str) -> Emptied:
     """The context switch that empties a node.
 

@@ -39,6 +39,7 @@ from rmsplugin.engine.ledger.room_reports import RoomReports
 from rmsplugin.engine.ledger.rows import ActionRow, Event, Operation, OperationKind, Outcome, VJobRow, VMRow, by_job
 from rmsplugin.engine.ledger.samples import Samples
 from rmsplugin.engine.ledger.schedule_book import ScheduleBook
+from rmsplugin.engine.ledger.sensor_book import SensorBook
 from rmsplugin.engine.ledger.set_aside import SetAsideStates
 from rmsplugin.engine.ledger.shared_files import hold, let_go
 from rmsplugin.engine.ledger.table import called, insert, update
@@ -136,6 +137,7 @@ class Ledger:
         self.parcels = ParcelBook(self._write, self._rows, clock)
         #: The nodes that are switched off and on.
         self.power = PowerBook(self._write, self._rows, clock)
+        self.sensors = SensorBook(self._write, self._rows, clock)
         #: Takes vjobs out, and puts them in.
         self.handed = HandedVJobs(self._write, self._rows, clock, self._handed)
         #: Whose the addresses of VMs are.
@@ -387,6 +389,7 @@ class Ledger:
             self.schedule.forget_before(before)
             self.parcels.forget_before(before)
             self.power.prune(before)
+            self.sensors.prune(before)
             db.execute("delete from samples where time < ?", [before])
             db.execute(f"delete from usage where job_id in ({old})", [before])
             return int(db.execute(f"delete from vjobs where job_id in ({old})", [before]).rowcount)

@@ -374,6 +374,21 @@ def m026_power(db: Database) -> None:
     db.execute("create table power_averages (class text primary key, expected_s real not null) without rowid")
 
 
+@migrations()
+def m028_sensors(db: Database) -> None:
+    """The nodes that are hot, and what the sensors of nodes showed."""
+    db.execute(
+        """create table hot_nodes (
+            node text primary key, since real not null, celsius real not null, hot_c real not null) without rowid"""
+    )
+    db.execute(
+        """create table node_samples (
+            node text not null, time integer not null, watts real, celsius real, primary key (node, time))
+            without rowid"""
+    )
+    db.execute("create index node_samples_time on node_samples (time)")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -32,6 +32,7 @@ _OF_VJOBS = ("vms", "operations", "vjob_failures", "usage", "checkpoints", "asid
 _OF_NODES = (
     *(("left_behind", "node"), ("nodes", "name"), ("node_failures", "node"), ("reservations", "node")),
     *(("power_switches", "node"), ("power_acts", "node"), ("power_idle", "node")),
+    *(("hot_nodes", "node"), ("node_samples", "node")),
 )
 
 
@@ -99,6 +100,7 @@ def joined_again(groups: Mapping[str, Sequence[str]], parted: Iterable[str]) -> 
         # Groups have switched nodes since: what is known of them from before proves nothing any more.
         db.execute("delete from power_switches")
         db.execute("delete from power_idle")
+        db.execute("delete from hot_nodes")
 
     return adapt
 

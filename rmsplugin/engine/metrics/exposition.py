@@ -147,9 +147,13 @@ def _of_vjobs(figures: Figures, counts: Counts, now: float) -> Values:
 
 def _of_nodes(figures: Figures) -> Values:
     sums = {"capacity": figures.capacity, "booked": figures.booked, "used": figures.used}
-    groups = figures.groups.items()
+    groups, sensors = figures.groups.items(), figures.sensors
     return {
         "nodes": _single(figures.nodes),
+        "hot_nodes": {_NONE: sensors.hot},
+        "sensed_nodes": {_NONE: sensors.told},
+        "sensed_watts": {_NONE: sensors.watts},
+        "highest_temperature_celsius": {} if sensors.celsius is None else {_NONE: sensors.celsius},
         **{f"{what}_cpus": {_NONE: each.cpus} for what, each in sums.items()},
         **{f"{what}_memory_bytes": {_NONE: each.memory_bytes} for what, each in sums.items()},
         "group_nodes_up": {(name,): each.nodes_up for name, each in groups},

@@ -51,6 +51,16 @@ class GroupFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Sensors:
+    """How many nodes are hot, how many told anything, their watts, and the highest temperature; None: none told one."""
+
+    hot: int = 0
+    told: int = 0
+    watts: float = 0.0
+    celsius: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The cluster at the end of a cycle. Times are seconds since the epoch, by the engine's clock.
 
@@ -67,6 +77,7 @@ class Figures:
         oldest_waiting: by partition, when the vjob was submitted that waits since longest.
         oldest_sleeping: by partition, since when the vjob sleeps that sleeps longest.
         nodes: by state, how many VM hosts there are.
+        sensors: what the BMCs of VM hosts told.
         capacity: of all VM hosts.
         booked: for VMs on them.
         used: what VMs were last seen to demand of CPUs, and to have of memory.
@@ -92,6 +103,7 @@ class Figures:
     oldest_waiting: Mapping[str, float] = field(default_factory=dict)
     oldest_sleeping: Mapping[str, float] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    sensors: Sensors = Sensors()
     capacity: Sums = Sums()
     booked: Sums = Sums()
     used: Sums = Sums()
@@ -146,6 +158,7 @@ class Accounts:
         states = Counter(_node_state(name, host, seen, gone) for name, host in hosts.items())
         return {
             "nodes": {state: states[state] for state in NODE_STATES},
+            "sensors": _sensors(seen),
             "capacity": Sums.of(sum((host.capacity for host in hosts.values()), NOTHING)),
             "booked": Sums.of(sum((host.used for host in hosts.values()), NOTHING)),
             "used": self._used(seen),
@@ -166,6 +179,16 @@ class Accounts:
             return {}
         found = summaries(decided.configuration, decided.formed.groups)
         return {each.name: GroupFigures(each.up, Sums.of(each.size), Sums.of(each.free)) for each in found}
+
+
+def _sensors(seen: Observation) -> Sensors:
+    told = [each for each in seen.sensed.values() if each.watts or each.temperature_c]
+    return Sensors(
+        len(seen.hot),
+        len(told),
+        sum(each.watts.value for each in told if each.watts),
+        max((each.temperature_c.value for each in told if each.temperature_c), default=None),
+    )
 
 
 def _node_state(name: str, host: HostCapacity, seen: Observation, gone: Mapping[str, object]) -> str:

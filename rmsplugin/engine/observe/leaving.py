@@ -13,6 +13,8 @@ _HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
     """The nodes that our VMs must leave, with why: the engine's room there is leaving, or another job has the node.
 
+    A node that is too hot is one of them, too.
+
     Nodes that do not answer are not among them: nobody can act there. Nor is a node that no other job has: the engine
     requests a room there instead.
     """
@@ -25,6 +27,8 @@ def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
             continue
         if room is not None and room.state is RoomState.LEAVING:
             found[name] = room.reason
+        elif name in seen.hot:
+            found[name] = seen.hot[name]
         elif room is None or room.state is RoomState.REQUESTED:
             if is_busy(node) and name in others:
                 found[name] = "another job has it, and the engine has no room there"

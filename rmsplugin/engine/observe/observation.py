@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.power.base import PowerReading
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms
@@ -62,6 +63,8 @@ class Observation:
         default_factory=dict
     )  # as ``vms``; lacks nodes without any
     sampled: Mapping[str, float] = field(default_factory=dict)  # node -> when its statistics came
+    sensed: Mapping[str, PowerReading] = field(default_factory=dict)  # node -> what its BMC told last
+    hot: Mapping[str, str] = field(default_factory=dict)  # node -> since when it is too hot for VMs, in a sentence
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
     derived: Derived = field(default_factory=Derived, repr=False, compare=False)
@@ -129,6 +132,7 @@ class Observer:
         self._hypervisor = context.hypervisor
         self._slurm = context.slurm
         self._bounds = context.bounds
+        self._sensed = context.sensed
 
     def observe(self) -> Observation:
         """Look at everything once. Raises UnavailableError if the RMS does not answer."""
@@ -156,6 +160,8 @@ class Observer:
             faults=faults,
             statistics=statistics,
             sampled={name: answers[name].sampled for name in statistics},
+            sensed=self._sensed.latest(),
+            hot={name: hot.sentence for name, hot in self._ledger.sensors.hot().items()},
         )
 
     def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | str]:

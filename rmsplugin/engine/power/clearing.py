@@ -13,6 +13,7 @@ from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.engine.context.machines import has_disk
+from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -38,6 +39,7 @@ class Clearing:
         ledger: Ledger,
         hypervisor: Platform,
         nodes: Nodes,
+        stores: Stores,
         power: PowerDriver,
         executor: Executor,
         placing: Placing,
@@ -47,6 +49,7 @@ class Clearing:
         self._ledger = ledger
         self._hypervisor = hypervisor
         self._nodes = nodes
+        self._stores = stores
         self._power = power
         self._executor = executor
         self._placing = placing
@@ -77,5 +80,6 @@ class Clearing:
             for node in sorted(set(nodes) - {vm.host}):
                 if not self._hypervisor.has_vm(node, vm.name):
                     self._nodes.drop_config(node, vm.name)
-                    self._nodes.drop_state(node, vm.name)
+                    if not self._settings.nodes.shared:
+                        self._stores.drop([node], vm)
                     self._ledger.untouch(vm.name, node)

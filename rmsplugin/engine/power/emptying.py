@@ -7,12 +7,14 @@ switched off as such (``powering``). Nothing is remembered but when to look agai
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.energy.emptying import Emptying, expected_rest_s, idle_after_s
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.engine.context.clock import Clock
-from rmsplugin.engine.decide.emptying import Emptied, instead
+from rmsplugin.engine.decide.deciding import Proposes
+from rmsplugin.engine.decide.emptying import Emptied, emptied_node, instead
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import next_reservation
@@ -22,8 +24,9 @@ from rmsplugin.groups.forming import Formed
 from rmsplugin.groups.splitting import split
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.proposing.emptying import Terms, empty_one
-from rmsplugin.proposing.prepared import Prepared
+from rmsplugin.proposing.prepared import Prepared, prepare
+from rmsplugin.proposing.proposal import NoProposal
+from rmsplugin.proposing.terms import Terms
 from rmsplugin.settings import Settings
 
 #: After a look in vain the next one comes after this time, then after twice as long each time, up to ``_MOST_S``.
@@ -33,12 +36,15 @@ _FIRST_S, _MOST_S = 30.0, 600.0
 class Emptier:
     """Implements ``engine.decide.emptying.Empties``."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, driver: PowerDriver) -> None:
-        """Look at these; nothing was looked at yet."""
+    def __init__(
+        self, settings: Settings, ledger: Ledger, clock: Clock, driver: PowerDriver, proposes: Proposes
+    ) -> None:
+        """Look at these; nothing was looked at yet. ``proposes`` finds plans, in processes of its own."""
         self._settings = settings
         self._ledger = ledger
         self._clock = clock
         self._driver = driver
+        self._proposes = proposes
         self._again_s, self._rests_s = 0.0, _FIRST_S
         self._known: tuple[str, ...] = ()  # the vjobs of the last cycle
         self._vain = False  # whether the last look was
@@ -96,11 +102,15 @@ class Emptier:
         self, seen: Observation, source: Configuration, prepared: Prepared, part: Configuration
     ) -> Emptied | None:
         terms = self._terms(seen, part)
-        found = empty_one(part, terms, prepared.parameters) if terms.idle_s else None
-        if found is None:
+        if not terms.idle_s:
             return None
-        why = _sentence(part, found.node, terms.idle_s[found.node])
-        return instead(source, prepared, found.prepared, found.node, why)
+        found = self._proposes.propose(part, replace(prepared.parameters, terms=terms)).found
+        if isinstance(found, NoProposal):
+            return None
+        node, own = emptied_node(part, found), prepare(part, prepared.parameters, lambda source, parameters: found)
+        if node is None or own.proposal is None or own.fault:
+            return None
+        return instead(source, prepared, own, node, _sentence(part, node, terms.idle_s[node]))
 
     def _terms(self, seen: Observation, part: Configuration) -> Terms:
         power = self._settings.power

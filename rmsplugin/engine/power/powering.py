@@ -221,13 +221,21 @@ class Powering:
         since = self._note_idle(seen, nodes, switches, something)
         idle = self._idle_nodes(seen, [node for node in nodes if node in since and node not in stay], since)
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
+        off = [each for each in off if each.node not in seen.hot]
         choice = self._choose(idle, off, demand, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
-        for node in choice.off[: max(0, self._settings.power.at_once - going)]:
-            self._switch_off(seen, node, seen.taken - since[node])
+        goes = {node: f"nobody has used it for {seen.taken - since[node]:.0f} s" for node in choice.off}
+        goes |= self._hot(seen, [node for node in since if node in nodes and node not in stay])
+        for node in [*goes][: max(0, self._settings.power.at_once - going)]:
+            self._switch_off(seen, node, goes[node])
         for node in choice.on:
             if node in switches and switches[node].not_before <= seen.taken:
                 self._switch_on(seen, switches[node], "it will be needed soon")
+
+    def _hot(self, seen: Observation, idle: Collection[str]) -> dict[str, str]:
+        """The hot nodes among those that have nothing, with why they go off: however long they will have nothing."""
+        found = [node for node in idle if node in seen.hot] if self._settings.power.hot_off else []
+        return {node: seen.hot[node] for node in found if not stays_on(self._settings, self._ledger, seen, node, 0.0)}
 
     def _choose(self, idle: list[IdleNode], off: list[NodeSwitch], demand: PowerDemand, now: float) -> Choice:
         known = self._book.averages()
@@ -280,13 +288,12 @@ class Powering:
             self._book.note_idle(begun, ended, averages)
         return {**{node: at for node, at in known.items() if node not in ended}, **begun}
 
-    def _switch_off(self, seen: Observation, node: str, idle_s: float) -> None:
+    def _switch_off(self, seen: Observation, node: str, why: str) -> None:
         def occupied() -> bool:
             return is_used(seen, node, with_something(self._ledger, seen))
 
         if not self._placing.close(node, occupied):
             return
-        why = f"nobody has used it for {idle_s:.0f} s"
         with self._ledger.transaction():
             self._book.begin(node, _OFF, why, boot_before=seen.rms.nodes[node].boot_time)
             self._ledger.event("power-intended", f"{node} goes off: {why}", node=node)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.adapters.power.base import PowerReading, PowerState
 from rmsplugin.decision.reservation import Reservation
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
 from rmsplugin.engine.context.clock import Clock
@@ -27,6 +28,7 @@ from rmsplugin.model.vm_phase import VMPhase
 MOST_AT_ONCE = 1000
 #: The most nodes that a sentence names.
 _NODES_TOLD = 8
+_NOTHING_SENSED = PowerReading(PowerState.UNKNOWN, 0.0)
 _POWER_WORDS = {
     SwitchState.OFF: "switched off",
     SwitchState.GOING_OFF: "that go off",
@@ -243,7 +245,9 @@ def power_sentence(ledger: Ledger) -> str | None:
     told = [f"{words}: {_some(nodes[state])}" for state, words in _POWER_WORDS.items() if state in nodes]
     switched = [f"nodes {'; '.join(told)}"] if told else []
     emptied = [plan.sentence.partition("; ")[0] for plan in ledger.plans.running() if plan.policy == ENERGY]
-    return "; ".join([*switched, *emptied]) or None
+    hot = [f"{each.node} ({each.celsius:g} °C)" for each in ledger.sensors.hot().values()]
+    too_hot = [f"nodes that are hot: {_some(hot)}"] if hot else []
+    return "; ".join([*switched, *emptied, *too_hot]) or None
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:
@@ -258,7 +262,7 @@ def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, An
 
 def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[NodeRest]) -> dict[str, Any]:
     node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
-    readings = node.readings
+    readings, sensed = node.readings, seen.sensed.get(name, _NOTHING_SENSED)
     return {
         "name": name,
         "state": "unreachable" if name in seen.unreachable else node.state.lower(),
@@ -268,8 +272,9 @@ def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[Nod
         "memory_used_mib": host.used.memory_mib,
         "cpu_load": readings.cpu_load,
         "memory_free_mib": readings.memory_free_mib,
-        "watts": readings.watts,
-        "temperature_c": readings.temperature_c,
+        "watts": readings.watts if sensed.watts is None else round(sensed.watts.value),
+        "temperature_c": readings.temperature_c if sensed.temperature_c is None else round(sensed.temperature_c.value),
+        "hot": name in seen.hot,
         "vms": host.vms,
         "room": str(room.state) if room else "none",
         "room_job": room.job_id if room else None,

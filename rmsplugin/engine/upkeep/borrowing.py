@@ -105,7 +105,8 @@ class Borrowing:
 
     def _may_lend(self, seen: Observation, node: str) -> bool:
         resting = self._is_resting(node, seen.taken)
-        return node not in seen.rooms.by_node and not resting and is_idle(seen.rms.nodes[node])
+        free = node not in seen.rooms.by_node and node not in seen.hot
+        return free and not resting and is_idle(seen.rms.nodes[node])
 
     # -- the state of nodes and rooms --------------------------------------------------------------------------------
 

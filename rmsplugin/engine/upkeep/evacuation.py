@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.execute.executor import Executor
@@ -14,6 +14,7 @@ from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.leaving import leaving_nodes
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import is_coming
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -33,9 +34,19 @@ class Evacuation:
         self._clock = clock
         self._executor = executor
         self._placing = placing
+        self._lendable: Sequence[str] = ()
+        self.wanted: frozenset[str] = frozenset()  # nodes whose rooms are waited for, so that VMs need not be saved
 
-    def evacuate(self, seen: Observation, busy: set[int]) -> list[str]:
-        """Look at all vjobs. Returns sentences about the operations begun, and about those that could not be."""
+    def evacuate(self, seen: Observation, busy: set[int], lendable: Collection[str] = ()) -> list[str]:
+        """Look at all vjobs. Returns sentences about the operations begun, and about those that could not be.
+
+        Args:
+            seen: one look at the cluster.
+            busy: job ids of the vjobs that have an operation under way.
+            lendable: nodes on which the engine could have a room.
+        """
+        self._lendable = [name for name in seen.rms.nodes if name in lendable]
+        self.wanted = frozenset()
         leaving = leaving_nodes(self._settings, seen)
         said: list[str] = []
         if not leaving:
@@ -84,8 +95,21 @@ class Evacuation:
             self._placing.leave(seen, vjob, leaving.keys(), reason)
             return [f"migrate {vjob.display_id}: {reason}"]
         except RefusedError as error:
+            if self._has_time(seen, leaving):
+                return []
             self._placing.suspend(vjob, f"{reason}; not migrated: {error}", resumes=True)
             return [f"suspend {vjob.display_id}: {reason}"]
+
+    def _has_time(self, seen: Observation, leaving: Mapping[str, str]) -> bool:
+        """Whether a room on another node is worth waiting for: those that VMs leave are hot, and no job waits there."""
+        coming = any(is_coming(room) for room in seen.rooms.by_node.values())
+        hot = self._ledger.sensors.hot()
+        since = [hot[node].since if node in hot and node in seen.hot else 0.0 for node in leaving]
+        waits_s = max(self._settings.hosts_of(name).room_wait_s for name in self._settings.hosts_partitions)
+        if seen.taken - min(since) >= waits_s or not (coming or self._lendable):
+            return False
+        self.wanted = frozenset(self._lendable[: len(seen.hot)])
+        return True
 
     def _rests(self, vjob: VJobRow, kind: OperationKind) -> bool:
         return self._ledger.failures.vjob_rests(vjob.job_id, kind, self._clock.now())
@@ -99,7 +123,9 @@ class Evacuation:
 
     def _rescue(self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]) -> list[str]:
         """Copy saved states off nodes whose stores do not outlive their rooms."""
-        doomed = {vm.image_node for vm in vms} & leaving.keys() & unsafe_stores(self._settings, seen)
+        doomed = (
+            {vm.image_node for vm in vms} & (leaving.keys() - seen.hot.keys()) & unsafe_stores(self._settings, seen)
+        )
         if not doomed or self._rests(vjob, OperationKind.RELOCATE):
             return []
         reason = f"its saved state would not stay on {', '.join(sorted(doomed))}"

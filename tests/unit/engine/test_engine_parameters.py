@@ -38,6 +38,7 @@ def parameters(rms: RmsSnapshot = SLURM, **sections: dict[str, object]) -> Propo
 def test_the_settings_know_all_policies_and_objectives() -> None:
     assert set(policy_names.POLICIES) == set(POLICIES)
     assert get_args(Planning.model_fields["objective"].annotation) == (*get_args(Objective), "energy")
+    assert parameters(planning={"objective": "energy"}, power={"switch": True}).objective == "cost"
 
 
 @pytest.mark.parametrize("name", ["slowdown", "somewhere:function"])

@@ -55,6 +55,21 @@ def test_every_metric_is_told_with_its_kind_its_help_and_no_other_labels(world: 
             assert set(sample.labels) - {"le"} == set(metric.labels), sample
 
 
+def test_what_sensors_show_is_told_in_sum(world: World) -> None:
+    power = world.settings.power.model_copy(update={"sense_s": 1.0, "hot_c": 45.0})
+    world.settings = world.settings.model_copy(update={"power": power})
+    world.start_engine()
+    metrics = metrics_of(world)
+    world.power.bmcs["n1"].temperature_c = 50.5
+    world.power.bmcs["n3"].silent = True
+    for _ in range(6):
+        text = tick(world, metrics)
+    assert value(text, "hot_nodes") == 1
+    assert value(text, "sensed_nodes") == 2
+    assert value(text, "sensed_watts") == 200
+    assert value(text, "highest_temperature_celsius") == 50.5
+
+
 def test_names_follow_the_conventions() -> None:
     for metric in METRICS:
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric.name)

@@ -74,7 +74,7 @@ print(pathlib.Path({str(tmp_path / "ledger.sqlite")!r}).stat().st_size > 0)
 
 
 _CHILD = "import sys; from rmsplugin.proposer import child;"
-_PROPOSE = "child._load('rmsplugin.proposing.propose:propose');"
+_PROPOSE = "child._load('rmsplugin.proposing.answering:answer');"
 _SOLVES = """
 from ortools.sat.python import cp_model
 model, solver = cp_model.CpModel(), cp_model.CpSolver()

@@ -19,10 +19,11 @@ from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.planning.order.transfers import Duration, Durations
 from rmsplugin.proposing import emptying
-from rmsplugin.proposing.emptying import Terms, empty_one
+from rmsplugin.proposing.emptying import empty_one
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
 from rmsplugin.proposing.propose import propose_for
+from rmsplugin.proposing.terms import Terms
 
 POWER = PowerClass(120.0, 300.0, 8.0, 150.0, off_s=30.0, on_s=120.0)
 PARAMETERS = ProposalParameters("slowdown")
