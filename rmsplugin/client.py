@@ -59,6 +59,8 @@ COMING = frozenset({"starting", "pausing", "paused", "unpausing", "suspending", 
 #: A request that an engine answers at once, whatever else it does, without munge.
 LOOK_PATH = "/v1/alive"
 LOOK = f"GET {LOOK_PATH} HTTP/1.1\r\nHost: engine\r\nConnection: close\r\n\r\n".encode()
+#: The beginning of the answer of an engine that takes no request now, for it cannot check who sends it.
+_CANNOT_HEAR = b"HTTP/1.1 503"
 #: Where there are several addresses, an engine that has not answered a look within so many seconds is passed over.
 LOOK_S = 1.0
 
@@ -111,6 +113,11 @@ class EngineClient:
         """The input of ``from_words``: ``WORDS`` words, none a secret."""
         hosts, ports = (",".join(str(address[part]) for address in self._addresses) for part in (0, 1))
         return [self._unix_path, hosts, ports, str(self._engine_uid), self._munge_socket]
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses there are to ask."""
+        return len(self._addresses)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -234,11 +241,13 @@ class EngineClient:
             with connection:
                 connection.settimeout(max(0.001, until - time.monotonic()))
                 connection.sendall(LOOK)
-                connection.recv(1)
+                cannot_hear = connection.recv(len(_CANNOT_HEAR)) == _CANNOT_HEAR
         except TimeoutError:
             raise SilentError(f"the engine at {self} took a connection, and says nothing") from None
         except OSError as error:
             raise UnreachableError(self._silent(error, bound_s)) from None
+        if cannot_hear:
+            raise SilentError(f"the engine at {self} cannot hear now: munge does not answer on its host")
 
     def _exchange(self, message: bytes, timeout_s: float) -> bytes:
         """All that comes until the connection is closed, or is too much."""

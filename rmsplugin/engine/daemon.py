@@ -23,6 +23,7 @@ import sdnotify
 
 from rmsplugin import __version__
 from rmsplugin.adapters.coordination.assignments import Assignments
+from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
@@ -44,6 +45,7 @@ from rmsplugin.engine.context.hearing import TEST_PERIOD_S
 from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S, Controllers
+from rmsplugin.engine.controllers.deaf_entries import DeafEntries
 from rmsplugin.engine.controllers.given_to import MANAGER, GivenTo
 from rmsplugin.engine.controllers.shared_writes import SharedWrites
 from rmsplugin.engine.cycle import Cycle
@@ -223,6 +225,7 @@ class Daemon:
             *self._watch_controllers(opened),
             *self._watch_the_leader(),
             *self._watch_the_manager(opened),
+            *self._watch_all_managers(opened),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
         self.memory_care = MemoryCare(self.context)
@@ -275,6 +278,15 @@ class Daemon:
         end = partial(os.kill, os.getpid(), signal.SIGTERM)
         given = GivenTo(assigned, self.context.territory.group, manager, cluster.session_s / 2, end)
         return [Periodic("manager", given.note_owner, cluster.session_s / ASKS_A_SESSION)]
+
+    def _watch_all_managers(self, opened: Opened) -> list[Periodic]:
+        """Know when a manager that wrappers may ask cannot hear; none for an engine that has all groups."""
+        context = self.context
+        if opened.tree is None or context.territory is None:
+            return []
+        managers = DeafManagers(opened.tree, self._settings.site_path)
+        entries = DeafEntries(managers, context.hearing, context.clock.now)
+        return [Periodic("deaf managers", entries.note_deaf, TEST_PERIOD_S)]
 
     def _operation_ended(self) -> None:
         """Let the steps that waited for the operation go on at once, whatever the cycle is doing."""

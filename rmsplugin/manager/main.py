@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import sdnotify
 from rmsplugin import __version__
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.coordination.local import Local
@@ -24,12 +26,14 @@ from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION
 from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.engine.context.hearing import TEST_PERIOD_S, Hearing
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S
 from rmsplugin.engine.daemon import log_to_stderr, prepare_state_dir
 from rmsplugin.engine.decide.grouping import Grouping
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.serve.doors import HostNames
+from rmsplugin.engine.serve.ears import Ears
 from rmsplugin.engine.serve.front import Front
 from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.engine.serve.turns import Turns
@@ -40,6 +44,7 @@ from rmsplugin.groups import told
 from rmsplugin.groups.giving import Heard
 from rmsplugin.manager.child import command
 from rmsplugin.manager.children import Children
+from rmsplugin.manager.deafness import Deafness
 from rmsplugin.manager.entry import Entry
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Handed, Hands
@@ -53,6 +58,8 @@ from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two times at which a manager says whether it hears.
+_TELL_S = 1.0
 #: Seconds between two turns of the leader, and the longest wait for the summaries of groups.
 _GIVE_S, _HEAR_S = 1.0, 1.0
 #: The most of the time that turns of the leader take: each reads all of Slurm.
@@ -126,16 +133,32 @@ class Manager:
         self._engine_uid = max(self._uids)
         self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid, why_ended=self._children.why_ended)
         self._leader = self._make_leader(files)
-        status = OwnStatus(said, self._site, self._placed, self._leader, self._children, lambda: self._servers)
+        hearing = Hearing()
+        # Its doors are looked at by the engines that it starts.
+        ears = Ears(hearing, time.monotonic, (), by_munge=bool(settings.engine.listen))
+        deafness = Deafness(hearing, DeafManagers(self._tree, cluster.path), own.name)
+        status = OwnStatus(
+            said, self._site, self._placed, self._leader, self._children, lambda: self._servers, lambda: deafness.deaf
+        )
         self._turns = Turns("entry")
         names = HostNames()
         handover = GroupHandover(self._site, self._hands, rights, names, settings.engine.trusted_hosts)
         entry = Entry(settings, self._placed, self._hands, self._uids, status.tell, names, handover=handover)
-        self._front = Front(settings.engine, self._uids, entry, self._turns, body_max=_BODY_MAX)
+        self._front = Front(
+            settings.engine,
+            self._uids,
+            entry,
+            self._turns,
+            body_max=_BODY_MAX,
+            unheard=deafness.note,
+            hears=deafness.hears,
+        )
         self._periodic = (
             Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),
             Periodic("leader", self._leader.turn, _GIVE_S, most=_GIVE_PART),
             Periodic("ensemble", self._see_servers, LOOK_S),
+            Periodic("hearing", ears.test_hearing, TEST_PERIOD_S),
+            Periodic("deafness", deafness.tell, _TELL_S),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 

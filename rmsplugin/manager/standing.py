@@ -9,6 +9,7 @@ from rmsplugin import __version__
 from rmsplugin.adapters.coordination.candidates import Standing
 from rmsplugin.adapters.coordination.members import Member
 from rmsplugin.adapters.coordination.servers import ServerFact
+from rmsplugin.engine.context.hearing import CANNOT_HEAR
 from rmsplugin.engine.controllers.controllers import degraded_ensemble, differences
 from rmsplugin.engine.serve.asked import Reply
 from rmsplugin.errors import RmspluginError
@@ -32,10 +33,21 @@ class OwnStatus:
         leader: Leader,
         children: Children,
         servers: Callable[[], Sequence[ServerFact]],
+        deaf: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """``about``: what this manager says of itself; ``servers``: those of the ensemble, as they were seen last."""
+        """Say nothing yet.
+
+        Args:
+            about: what this manager says of itself.
+            site: this manager among the others.
+            placed: which group has what.
+            leader: this manager's work as the leader.
+            children: the engines that it runs.
+            servers: those of the ensemble, as they were seen last.
+            deaf: by manager, why it cannot hear.
+        """
         self._about, self._site, self._placed = about, site, placed
-        self._leader, self._children, self._servers = leader, children, servers
+        self._leader, self._children, self._servers, self._deaf = leader, children, servers, deaf
         self._started = time.time()
 
     def tell(self, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError]) -> Reply:
@@ -81,6 +93,11 @@ class OwnStatus:
         for problem in (site.problem, self._placed.problem):
             if problem:
                 yield problem
+        for name, why in sorted(self._deaf().items()):
+            yield (
+                f"the manager {name} {CANNOT_HEAR}: {why}. Clients ask another one; until it can, and for "
+                "engine.orphan_s after that, no wrapper counts as silent"
+            )
         yield from degraded_ensemble(self._servers())
         if len(site.members) < 2:
             yield "no other manager is there: no group has an engine if this host dies"

@@ -111,12 +111,19 @@ class EngineLink:
         while True:
             # A lost sign does not matter: the next one tells as much.
             with contextlib.suppress(RmspluginError, OSError):
-                returned(int(self._post("attached").get("returns", 0)))
+                returned(int(self._sign_of_life().get("returns", 0)))
             shortest, longest = _SIGN_OF_LIFE_S
             time.sleep(_LEAST_SIGN_OF_LIFE_S)
             poll.poll(1000 * (shortest + (longest - shortest) * os.urandom(1)[0] / 255 - _LEAST_SIGN_OF_LIFE_S))
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wakes, _CHUNK_BYTES)
+
+    def _sign_of_life(self) -> dict[str, Any]:
+        """Give one; where there are several addresses, to the next one if the one before has lost it."""
+        for _ in range(self._client.addresses - 1):
+            with contextlib.suppress(UnavailableError):
+                return self._post("attached")
+        return self._post("attached")
 
     def _post(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._client.request("POST", f"{self._path}/{verb}", body, timeout_s=_ANSWER_TIMEOUT_S)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -88,6 +89,23 @@ def answering(directory: Path) -> set[str]:
     return {name for name, each in groups_at(directory).items() if each["answers"]}
 
 
+def wait_until_deafness_is_told(directory: Path) -> None:
+    """Wait until a manager and its engine tell that neither manager can hear: there is no munged here."""
+
+    def names(said: list[str], before: str, after: str) -> int:
+        return len({*re.findall(rf"{before}the manager (\S+) {after}", " ".join(said))})
+
+    def both_are_told() -> bool:
+        cluster = engine_at(directory).status()["cluster"]
+        return names(cluster["degraded"] if cluster else [], "", "cannot hear: ") == 2
+
+    wait_until(both_are_told, "the manager tells of both")
+    (group,) = answering(directory)
+    engine = Engine([EngineClient.unix(str(directory / "groups" / f"{group}.sock"))])
+    told = "the engine counts their deafness as its own"
+    wait_until(lambda: names(engine.status()["problems"], "wrappers that ask ", "are not heard: ") == 2, told)
+
+
 def test_groups_are_shared_out_and_go_on_at_another_manager_when_theirs_is_killed(
     start: Callable[[str], ManagerProcess], tmp_path: Path
 ) -> None:
@@ -98,6 +116,7 @@ def test_groups_are_shared_out_and_go_on_at_another_manager_when_theirs_is_kille
     wait_until(lambda: len(answering(tmp_path / "two")) == 1, "the second manager has a group")
     wait_until(lambda: len(answering(tmp_path / "one")) == 1, "the first manager has a group")
     assert answering(tmp_path / "one") | answering(tmp_path / "two") == {"g1", "g2"}
+    wait_until_deafness_is_told(tmp_path / "one")
     engines = one.engines()
     assert len(engines) == 1
     one.end()

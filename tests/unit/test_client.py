@@ -488,6 +488,33 @@ def test_an_engine_that_stands_still_is_asked_nothing_and_the_next_one_is_asked_
     assert len(engine.seen) == 2
 
 
+def test_an_engine_that_cannot_hear_is_asked_nothing_where_there_is_another_one(
+    tcp_engine: tuple[FakeEngine, str], munged: Munged
+) -> None:
+    engine, url = tcp_engine
+    engine.answer = honest(munged)
+    asked: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+
+        def answer_looks() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with deaf.accept()[0] as connection:
+                        asked.append(connection.recv(1 << 16))
+                        connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=answer_looks)
+        thread.start()
+        deaf_url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        assert tcp_client(f"{deaf_url} {url}", munged).request("POST", "/v1/jobs/12/started") == {"uid": os.getuid()}
+        assert asked == [client_module.LOOK]
+        # Where no other one answers it is asked all the same, with the caller's patience.
+        with pytest.raises(UnavailableError, match="HTTP status 503"):
+            tcp_client(f"{deaf_url} {a_dead_address()}", munged).request("GET", "/v1/status")
+        deaf.shutdown(socket.SHUT_RDWR)
+        thread.join(PATIENCE_S)
+
+
 def test_where_nobody_answers_a_look_one_that_took_the_connection_is_given_all_the_time_that_the_caller_has(
     munged: Munged, stopped: socket.socket
 ) -> None:

@@ -207,7 +207,7 @@ ORDERS = {
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
-        *("watching", "liveness"),
+        *("watching", "liveness", "deafness"),
         *("handing", "group_handover", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),

@@ -35,6 +35,7 @@ class HostFacts:
     held: tuple[str, ...]  # vjobs that the engine does nothing to, for want of a proof or because there are too many
     paused: str  # since when and by whom the engine is paused; "" when it is not
     munge: str  # "" when a credential can be made and read, else why not
+    deaf: tuple[str, ...] = ()  # why engines or managers cannot hear wrappers
     shared_dir: FileFact | None = None  # the directory that controllers share; None if the settings name none
 
 
@@ -69,6 +70,14 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
             f"is {facts.paused}: no context switch, start or resume is begun",
             "once the reason for the pause is over: rmsplugin unpause",
         )
+    for sentence in facts.deaf:
+        yield error(
+            "hearing",
+            sentence,
+            "see to munged, and to the load, of that host; meanwhile no vjob is requeued for a silent wrapper",
+        )
+    if not (facts.engine or facts.deaf):
+        yield ok("hearing", "the engine hears wrappers, and hooks")
     if facts.munge:
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
     else:

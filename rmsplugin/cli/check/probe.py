@@ -11,12 +11,12 @@ import sqlite3
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import permutations
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rmsplugin.adapters import munge
 from rmsplugin.adapters.nodes.base import MemoryBounds, MemoryReport, NodeLooks
@@ -28,8 +28,10 @@ from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.cli.check.submission import job_submit_path, module_paths
 from rmsplugin.cli.shared.connection import connect
 from rmsplugin.cli.shared.sentences import pause_sentence
+from rmsplugin.engine.context.hearing import CANNOT_HEAR
 from rmsplugin.engine.ledger.ledger_file import read_only
 from rmsplugin.engine.ledger.site_ledgers import of_engines, site_ledgers
+from rmsplugin.engine.serve.ears import silent_doors
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
@@ -79,7 +81,14 @@ def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
         held=() if isinstance(status, str) else tuple(str(held["vjob"]) for held in status.get("held", [])),
         paused="" if isinstance(status, str) or not (pause := status.get("paused")) else pause_sentence(pause),
         munge=_failure(lambda: munge.decode(munge.encode(b"rmsplugin check"))),
+        deaf=(*silent_doors(settings), *([] if isinstance(status, str) else _deaf(status))),
     )
+
+
+def _deaf(status: Mapping[str, Any]) -> list[str]:
+    """What an engine, or a manager for all, says of those that cannot hear."""
+    said = [*status.get("problems", ()), *(status.get("cluster") or {}).get("degraded", ())]
+    return [str(each) for each in said if CANNOT_HEAR in str(each)]
 
 
 def probe_slurm(settings: Settings) -> SlurmFacts:

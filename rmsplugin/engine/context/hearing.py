@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime
 
+#: In each sentence about deafness.
+CANNOT_HEAR = "cannot hear"
 #: Seconds between the end of a test of the engine's own hearing and the next test.
 TEST_PERIOD_S = 2.0
 #: A test that takes longer, or begins later by as much, means that the engine is deaf, in seconds.
@@ -26,7 +28,8 @@ class Hearing:
         """Take the engine for one that hears, until something says otherwise."""
         self._lock = threading.Lock()
         self._deaf_until, self._deaf_since = 0.0, 0.0
-        self._why = ""
+        self._found: dict[str, float] = {}  # by cause of the deafness that lasts, when it was found last
+        self._guessed = ""  # its cause as long as none is found
         self._test_began: float | None = None  # a test is under way since then
         self._test_ended: float | None = None  # None: nobody tests
 
@@ -55,6 +58,12 @@ class Hearing:
             self._find_late(now)
             return self._deaf_until
 
+    def why(self, now: float, within_s: float) -> str:
+        """What kept the engine from hearing within the last ``within_s`` seconds; empty if nothing did."""
+        with self._lock:
+            self._find_late(now)
+            return self._causes(now) if self._deaf_until and now - self._deaf_until <= within_s else ""
+
     def problem(self, now: float) -> str:
         """A sentence about deafness that lasts; empty if there is none."""
         with self._lock:
@@ -63,8 +72,9 @@ class Hearing:
                 return ""
             since = datetime.fromtimestamp(self._deaf_since, UTC).strftime("%H:%M:%S UTC")
             return (
-                f"this engine cannot hear, since {since}: {self._why}. Until it can, nobody counts as silent: no "
-                "job is requeued because its wrapper says nothing, and the engine has no node fenced by itself"
+                f"this engine {CANNOT_HEAR}, since {since}: {self._causes(now)}. Until it can, nobody counts as "
+                "silent: no job is requeued because its wrapper says nothing, and the engine has no node fenced by "
+                "itself"
             )
 
     def _find_late(self, now: float) -> None:
@@ -78,7 +88,13 @@ class Hearing:
     def _note(self, why: str, now: float, *, guessed: bool = False) -> None:
         begins = now - self._deaf_until > _ONE_S
         if begins:
-            self._deaf_since = now
-        if begins or not guessed:
-            self._why = why
+            self._deaf_since, self._found, self._guessed = now, {}, ""
+        if guessed:
+            self._guessed = self._guessed or why
+        else:
+            self._found[why] = now
         self._deaf_until = max(self._deaf_until, now)
+
+    def _causes(self, now: float) -> str:
+        lasting = [why for why, found in self._found.items() if now - found <= _ONE_S]
+        return "; ".join(lasting or [*self._found][-1:]) or self._guessed

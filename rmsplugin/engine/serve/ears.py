@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from rmsplugin.adapters import munge
 from rmsplugin.client import LOOK
-from rmsplugin.engine.context.hearing import TEST_LATE_S, Hearing
+from rmsplugin.engine.context.hearing import CANNOT_HEAR, TEST_LATE_S, Hearing
 from rmsplugin.errors import RmspluginError
 from rmsplugin.settings import Settings
 
@@ -54,8 +54,7 @@ class Ears:
             try:
                 _await_answer(way)
             except OSError as error:
-                where = way if isinstance(way, str) else "{}:{}".format(*way)
-                return f"nobody is served at {where}: {error.strerror or error}"
+                return _nobody_served(way, error)
         try:
             if self._by_munge:
                 munge.decode(munge.encode(os.urandom(16), socket=self._munge_socket), socket=self._munge_socket)
@@ -72,6 +71,27 @@ def ways_in(settings: Settings) -> list[Way]:
         host = host.strip("[]")
         found.append((_OF_ALL.get(host, host), int(port)))
     return found
+
+
+def silent_doors(settings: Settings) -> list[str]:
+    """The doors of this host at which somebody listens and nobody is served, in words; one takes some seconds."""
+    silent = []
+    for way in ways_in(settings):
+        try:
+            _await_answer(way)
+        except (FileNotFoundError, ConnectionRefusedError, PermissionError):
+            continue  # nobody listens: no engine is there, or it stands by
+        except OSError as error:
+            silent.append(f"the engine at {_words(way)} {CANNOT_HEAR}: nobody is served there ({error})")
+    return silent
+
+
+def _nobody_served(way: Way, error: OSError) -> str:
+    return f"nobody is served at {_words(way)}: {error.strerror or error}"
+
+
+def _words(way: Way) -> str:
+    return way if isinstance(way, str) else "{}:{}".format(*way)
 
 
 def _await_answer(way: Way) -> None:

@@ -108,6 +108,7 @@ class Front:
         body_max: int = BODY_MAX,
         behind_a_manager: bool = False,
         unheard: Callable[[str], None] = lambda _why: None,
+        hears: Callable[[], bool] = lambda: True,
         answered: Callable[[str, int], None] = lambda _route, _status: None,
     ) -> None:
         """Listen to nobody yet.
@@ -121,10 +122,11 @@ class Front:
             body_max: the most bytes of the body of a request.
             behind_a_manager: whether root and the engine's user say, on the socket, for whom they ask.
             unheard: told what kept a request from being heard, where that is no fault of its sender.
+            hears: whether requests over TCP can be heard; else a look is told so, and the client asks another one.
             answered: told the name of the route and the status of each answer to a caller who is known.
         """
         self._answered = answered
-        self._unheard = unheard
+        self._unheard, self._hears = unheard, hears
         self._behind_a_manager = behind_a_manager
         self._settings, self._engine_uids, self._answers = settings, engine_uids, answers
         self._turns, self._leads, self._body_max = turns, leads, body_max
@@ -149,11 +151,11 @@ class Front:
         settings, loop = self._settings, asyncio.get_running_loop()
         try:
             listening = _unix_socket(str(settings.socket))
-            factory = self._connections.guarded(await self._handlers(self._by_peer), _peer_uid)
+            factory = self._connections.guarded(await self._handlers(self._by_peer, _alive), _peer_uid)
             self._servers.append(await loop.create_server(factory, sock=listening, backlog=_BACKLOG))
             if settings.listen:
                 host, _, port = settings.listen.rpartition(":")
-                factory = self._connections.guarded(await self._handlers(self._by_munge), _stranger)
+                factory = self._connections.guarded(await self._handlers(self._by_munge, self._answer_look), _stranger)
                 self._servers.append(await loop.create_server(factory, host.strip("[]"), int(port), backlog=_BACKLOG))
         except OSError as error:
             raise UnavailableError(f"cannot listen on {settings.socket} or {settings.listen}: {error}") from error
@@ -166,7 +168,9 @@ class Front:
             await runner.cleanup()
         self._sealing.close()
 
-    async def _handlers(self, way: Way) -> Callable[[], asyncio.Protocol]:
+    async def _handlers(
+        self, way: Way, look: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[], asyncio.Protocol]:
         app = web.Application(client_max_size=self._body_max)
         methods: defaultdict[str, list[str]] = defaultdict(list)
         for handled in self._routes:
@@ -175,7 +179,7 @@ class Front:
             methods[route.path].append(route.method)
         for path, allowed in methods.items():
             app.router.add_route("*", path, partial(way, Handled.of(_NONE, _refuses_method(allowed))))
-        app.router.add_route("GET", LOOK_PATH, _alive)
+        app.router.add_route("GET", LOOK_PATH, look)
         app.router.add_route("*", "/{path:.*}", partial(way, Handled.of(_NONE, _unknown)))
         # A request whose connection ends is not waited for, and a compressed body is not unpacked: it is not JSON.
         runner = web.AppRunner(
@@ -248,6 +252,9 @@ class Front:
                 return await self._sealing.take(who, work)
         except TimeoutError:
             raise UnavailableError(f"munge did not get to this request within {_SEAL_S:.0f} s") from None
+
+    async def _answer_look(self, request: web.Request) -> web.Response:
+        return await _alive(request) if self._hears() else _plain(503, "this process cannot hear now")
 
     async def _counted(
         self, handled: Handled, request: web.Request, data: bytes, uid: int, origin: Origin

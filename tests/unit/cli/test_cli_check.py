@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,11 +18,13 @@ from unit.check_facts import SLURM, faults, settings
 from rmsplugin import __version__
 from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
 from rmsplugin.adapters.platform.base import HostInfo
+from rmsplugin.cli.check import probe
 from rmsplugin.cli.check.host import FileFact, HostFacts, judge_host
 from rmsplugin.cli.check.memory import judge_bound, judge_partitions
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.cli.check.nodes import judge_node, judge_nodes, judge_pair
 from rmsplugin.cli.check.slurm import judge_slurm
+from rmsplugin.engine.serve.ears import silent_doors
 from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
@@ -58,6 +61,29 @@ NODE = NodeFacts("n1", INFO, AGENT)
 
 def judged_host(facts: HostFacts = HOST, given: Settings | None = None, cpus: int = 4) -> list[Finding]:
     return faults(judge_host(given or settings(), facts, ("n1", "n2"), cpus))
+
+
+def test_an_engine_or_a_manager_that_cannot_hear_is_an_error() -> None:
+    said = "this engine cannot hear, since 12:00:00 UTC: munged does not answer."
+    (fault,) = judged_host(replace(HOST, deaf=(said,)))
+    assert (fault.level, fault.subject, fault.what) == (Level.ERROR, "hearing", said) and "munged" in fault.remedy
+    found = [*judge_host(settings(), HOST, ("n1", "n2"), 4)]
+    assert [each.level for each in found if each.subject == "hearing"] == [Level.OK]
+    silent = judge_host(settings(), replace(HOST, engine="it is not there"), ("n1", "n2"), 4)
+    assert not [each for each in silent if each.subject == "hearing"], "nobody was asked"
+
+
+def test_deafness_is_found_in_the_status_and_at_doors_that_take_connections(tmp_path: Path) -> None:
+    own, other = "this engine cannot hear, since 12:00:00 UTC: munge.", "the manager c2:7 cannot hear: munge."
+    cluster = {"degraded": ["nobody stands by", other]}
+    assert probe._deaf({"problems": ["a node is silent", own], "cluster": cluster}) == [own, other]
+    assert probe._deaf({"problems": [], "cluster": None}) == []
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        port = hanging.getsockname()[1]
+        engine = {"socket": str(tmp_path / "engine.sock"), "listen": f"127.0.0.1:{port}"}
+        (said,) = silent_doors(settings(engine=engine))
+    assert f"127.0.0.1:{port} cannot hear: nobody is served" in said
+    assert silent_doors(settings(engine=engine)) == [], "nobody listens"
 
 
 OBSERVED = settings(partition={"vjob": {"hosts": "vmhosts", "memory": "observed"}})

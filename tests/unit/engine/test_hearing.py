@@ -90,6 +90,17 @@ def test_what_lasts_is_told_with_its_cause_and_its_beginning_and_is_told_no_more
     assert hearing.problem(T + 100) == "", "it has begun anew"
 
 
+def test_all_causes_that_last_are_told() -> None:
+    hearing = Hearing()
+    for moment in (0, 5, 10, 15, 20):
+        hearing.note_deaf("munged does not answer", T + moment)
+        hearing.note_deaf("the manager c2:7 hears nobody", T + moment)
+    assert "UTC: munged does not answer; the manager c2:7 hears nobody. " in hearing.problem(T + 20)
+    for moment in (25, 30, 35, 40):
+        hearing.note_deaf("munged does not answer", T + moment)
+    assert "UTC: munged does not answer. " in hearing.problem(T + 40)
+
+
 def test_a_deaf_engine_says_so_for_as_long_as_it_is() -> None:
     hearing = Hearing()
     for moment in range(0, 7200, 10):

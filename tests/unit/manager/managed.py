@@ -84,11 +84,22 @@ class Managed:
         handover = GroupHandover(self.site, hands, Rights(frozenset({0, ME}), frozenset()), names, trusted)  # type: ignore[arg-type]
         self.entry = Entry(settings, self.placed, hands, {0, ME}, _own_status, names, handover=handover)  # type: ignore[arg-type]
         self._turns = Turns("entry")
-        self.front = Front(section, {0, ME}, self.entry, self._turns)
+        self.cannot_hear = ""
+        self.front = Front(
+            section,
+            {0, ME},
+            self.entry,
+            self._turns,
+            unheard=self._not_heard,
+            hears=lambda: not self.cannot_hear,
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="manager")
         self._thread.start()
         self._run(self.front.open())
+
+    def _not_heard(self, why: str) -> None:
+        self.cannot_hear = why
 
     def _run(self, coroutine: Any) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE_S)

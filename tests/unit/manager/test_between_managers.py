@@ -22,7 +22,9 @@ from unit.munged import Munged
 from unit.served import ME, Served
 
 from rmsplugin.adapters import munge
+from rmsplugin.client import LOOK, EngineClient
 from rmsplugin.engine.serve import front, sealing
+from rmsplugin.errors import UnavailableError
 from rmsplugin.manager import liveness
 from rmsplugin.manager.handing import HAND_ON
 
@@ -107,6 +109,43 @@ def test_a_manager_that_is_dead_costs_no_more_than_a_refused_connection(two: tup
     answer = first.ask("GET", "/v1/vjobs")[1]
     assert (answer["vjobs"], answer["silent"]) == ([], ["b"])
     assert first.ask("GET", "/v1/jobs/13")[0] == 503
+
+
+def test_clients_go_from_a_manager_that_cannot_hear_to_the_next_one_and_its_own_host_is_served(
+    two: tuple[Managed, Managed, Served], munged: Munged
+) -> None:
+    a, b, _ = two
+    urls = " ".join(each["url"] for each in (a.site.members["A"].about, b.site.members["B"].about))
+    client = EngineClient.tcp(urls, ME, munge_socket=munged.socket)
+    assert client.request("GET", "/v1/jobs/13") and str(client) in urls.split()[0]
+    a.cannot_hear = "munged does not answer"
+    assert client.request("GET", "/v1/jobs/13") and str(client) in urls.split()[1]
+    assert looked_at(a.socket).startswith(b"HTTP/1.1 200 ")
+    a.cannot_hear = ""
+    assert EngineClient.tcp(urls, ME, munge_socket=munged.socket).request("GET", "/v1/jobs/13")
+
+
+def looked_at(path: str) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(PATIENCE_S)
+        connection.connect(path)
+        connection.sendall(LOOK)
+        return connection.recv(100)
+
+
+def test_a_request_that_munge_keeps_from_being_heard_makes_a_manager_deaf(
+    two: tuple[Managed, Managed, Served], munged: Munged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _, _ = two
+
+    def silent(*_: object) -> None:
+        raise UnavailableError("munged does not answer")
+
+    monkeypatch.setattr(front, "verify_request", silent)
+    url = a.site.members["A"].about["url"]
+    with pytest.raises(UnavailableError):
+        EngineClient.tcp(url, ME, munge_socket=munged.socket).request("GET", "/v1/jobs/13")
+    assert a.cannot_hear == "munged does not answer"
 
 
 def test_a_manager_that_stands_still_is_asked_nothing_until_it_goes_on(

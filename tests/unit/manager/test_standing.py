@@ -30,7 +30,8 @@ def told(replies: dict[str, Any], errors: dict[str, Any], *, children: Any = Non
     running = SimpleNamespace(views=lambda: children or {})
     servers = [ServerFact("z1:2181"), ServerFact("z2:2181", "no answer in time"), ServerFact("z3:2181")]
     leader = SimpleNamespace(problems=("nothing is given",))
-    status = OwnStatus(ABOUT, site, placed, leader, running, lambda: servers)  # type: ignore[arg-type]
+    deaf = {"c2:6830": "munged does not answer"}
+    status = OwnStatus(ABOUT, site, placed, leader, running, lambda: servers, lambda: deaf)  # type: ignore[arg-type]
     return status.tell(replies, errors)
 
 
@@ -49,6 +50,7 @@ def test_what_is_not_as_it_should_be_is_said() -> None:
     children = {"a": {"pid": 7, "restarts": 3, "last_end": "ended with status 2: it is: damaged"}}
     degraded = told({}, {}, children=children, **{"c2:6830": other})["cluster"]["degraded"]
     assert any(each.startswith("1 of 3 servers of the ensemble do not serve: z2:2181") for each in degraded)
+    assert any(each.startswith("the manager c2:6830 cannot hear: munged does not answer. ") for each in degraded)
     assert "the settings of c2 differ from those of this host" in degraded
     assert "the engine of group a on this host ended with status 2, 3 times in a row: it is: damaged" in degraded
     alone = told({}, {})["cluster"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rmsplugin.client import EngineClient
+from rmsplugin.errors import UnavailableError
 from rmsplugin.wrapper import engine
 from rmsplugin.wrapper.engine import EngineLink
 
@@ -15,12 +16,17 @@ from rmsplugin.wrapper.engine import EngineLink
 class Client(EngineClient):
     """Counts what is posted."""
 
-    def __init__(self) -> None:
-        self.posted = threading.Semaphore(0)
+    def __init__(self, addresses: int = 1, lost: int = 0) -> None:
+        """``lost``: so many of the first signs are lost."""
+        self._addresses = [("h", port) for port in range(addresses)]
+        self.posted, self.lost = threading.Semaphore(0), lost
 
     def request(self, method: str, path: str, *_: Any, **__: Any) -> dict[str, Any]:
         assert (method, path) == ("POST", "/v1/jobs/7/attached")
         self.posted.release()
+        if self.lost:
+            self.lost -= 1
+            raise UnavailableError("it did not answer within 10 s")
         return {"returns": 0}
 
 
@@ -34,6 +40,19 @@ def test_a_wrapper_that_was_stopped_says_soon_that_it_goes_on(monkeypatch: pytes
         assert client.posted.acquire(timeout=60)
         assert not client.posted.acquire(timeout=0.2)
         link.goes_on()
+
+
+@pytest.mark.parametrize(("addresses", "lost", "signs"), [(1, 1, 1), (2, 0, 1), (2, 1, 2), (2, 9, 2), (3, 2, 3)])
+def test_a_sign_that_one_of_several_has_lost_is_given_to_the_next_one_at_once(
+    monkeypatch: pytest.MonkeyPatch, addresses: int, lost: int, signs: int
+) -> None:
+    """Else the engine would hear nothing for 10 s and the time to the next sign: too long for a wrapper."""
+    monkeypatch.setattr(engine, "_SIGN_OF_LIFE_S", (3600.0, 3600.0))
+    client = Client(addresses, lost)
+    EngineLink(client, "7").show_signs_of_life(lambda _: None)
+    for _ in range(signs):
+        assert client.posted.acquire(timeout=60)
+    assert not client.posted.acquire(timeout=0.2)
 
 
 def test_it_may_be_told_so_however_often() -> None:
