@@ -707,6 +707,28 @@ class Held(TypedDict):
     proved: bool
 
 
+class PowerAct(TypedDict):
+    """A node that was switched off or on.
+
+    Attributes:
+        action: what was done to the node.
+        node: the node.
+        needs: numbers of the steps that it waited for: those that emptied the node.
+        state: how far it is.
+        began: when it was decided.
+        ended: when it was proved, or given up; null: it is under way.
+        error: why it failed, or was given up; empty: it did not.
+    """
+
+    action: Literal["power-off", "power-on"]
+    node: str
+    needs: list[int]
+    state: Literal["running", "done", "failed"]
+    began: float
+    ended: float | None
+    error: str
+
+
 class Cycle(TypedDict):
     """A cycle that decided a context switch.
 
@@ -724,6 +746,7 @@ class Cycle(TypedDict):
         steps: number of its steps.
         steps_done: number of those that are done.
         steps_open: number of those that are planned or running.
+        powers: nodes that were switched from then on, until the next cycle that decided a context switch.
         fallback: what took the place of the answer; empty: nothing.
         error: what went wrong; empty: nothing.
     """
@@ -741,6 +764,7 @@ class Cycle(TypedDict):
     steps: int
     steps_done: int
     steps_open: int
+    powers: list[PowerAct]
     fallback: str
     error: str
 
@@ -1100,6 +1124,28 @@ class PlannedStep(TypedDict):
     needs: list[int]
 
 
+class PlannedPower(TypedDict):
+    """A node that is switched off or on: under way, or begun by the next cycle.
+
+    Attributes:
+        action: what is done to the node.
+        node: the node.
+        needs: numbers of the steps that it waits for.
+        needed_by: display ids of vjobs that start once it is on.
+        takes_s: the seconds that it will take, or still takes, as its class says.
+        state: whether it has begun.
+        reason: why it is switched.
+    """
+
+    action: Literal["power-off", "power-on"]
+    node: str
+    needs: list[int]
+    needed_by: list[str]
+    takes_s: float
+    state: Literal["planned", "running"]
+    reason: str
+
+
 class LeftOut(TypedDict):
     """A vjob about which nothing is decided.
 
@@ -1131,6 +1177,7 @@ class Preview(TypedDict):
         summary: the whole in a sentence.
         now: by vjob, its state now.
         steps: the steps.
+        powers: the nodes that are switched.
         left_out: by vjob, why nothing is decided about it.
         out_of_reach: by node, why nothing is done there.
         dot: the reconfiguration graph, in Graphviz' language; only if asked for.
@@ -1152,6 +1199,7 @@ class Preview(TypedDict):
     summary: str
     now: dict[str, str]
     steps: list[PlannedStep]
+    powers: list[PlannedPower]
     left_out: dict[str, LeftOut]
     out_of_reach: dict[str, str]
     dot: NotRequired[str]

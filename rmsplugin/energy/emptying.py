@@ -96,3 +96,14 @@ def pays(emptying: Emptying, power: PowerClass, idle_s: float, moves_s: float, m
         moves_j: what they take, in joules.
     """
     return repaid_after_s(power, moves_j) < min(idle_s - moves_s, emptying.repaid_s)
+
+
+def may_pay(emptying: Emptying, power: PowerClass, idle_s: float) -> bool:
+    """Whether a node could be worth it, if migrations took neither time nor energy; if not, no plan has to be made.
+
+    Args:
+        emptying: the site's terms.
+        power: the node's class.
+        idle_s: how much longer it then has nothing, from now on.
+    """
+    return pays(emptying, power, idle_s, 0.0, 0.0)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
+from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.assess.rooms_wanted import places_ahead
 from rmsplugin.engine.assess.waiting_vjobs import WaitingVJobs
 from rmsplugin.engine.capacity.capacity import Capacities
@@ -17,6 +20,7 @@ from rmsplugin.engine.capacity.priorities import Priorities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport, Phase
 from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
+from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
@@ -29,6 +33,7 @@ from rmsplugin.engine.power.clearing import Clearing
 from rmsplugin.engine.power.demand import PowerDemand, needs_of
 from rmsplugin.engine.power.emptying import Emptier
 from rmsplugin.engine.power.heat import HeatWatch
+from rmsplugin.engine.power.idle import class_of
 from rmsplugin.engine.power.powering import Powering
 from rmsplugin.engine.power.sensing import Sensing
 from rmsplugin.engine.reconcile.fencing import Fencing
@@ -42,6 +47,7 @@ from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.errors import RefusedError, RmspluginError
 from rmsplugin.latency import Sparing
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.model.vjob import VJobState
 
 log = logging.getLogger(__name__)
@@ -236,13 +242,19 @@ class Cycle:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
         queue, silent = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
-        after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
+        return self._demand(
+            seen, queue, self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
+        )
+
+    def _demand(self, seen: Observation, queue: Sequence[Waiting], after: Configuration) -> PowerDemand:
+        """The nodes on which vjobs would start that a decision leaves waiting."""
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
         ahead = places_ahead(self._capacities, seen, left, after)
         if ahead.unplaced is None or not self._settings.power.switch:
-            return PowerDemand(ahead.wanted, ahead.kept)
-        return PowerDemand(ahead.wanted, ahead.kept, needs_of(self._capacities, seen, ahead.unplaced, after))
+            return PowerDemand(ahead.wanted, ahead.kept, places=ahead.places)
+        needs = needs_of(self._capacities, seen, ahead.unplaced, after)
+        return PowerDemand(ahead.wanted, ahead.kept, needs, ahead.places)
 
     def preview(self) -> Found:
         """The decision of the next cycle, if it began now. Changes nothing. Waits for a cycle that runs.
@@ -258,7 +270,16 @@ class Cycle:
             partitions = self._settings.slurm.partitions
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._waiting.find_queue(seen, ours, self._first_sight.known, CycleReport()).waiting
-            return self.deciding.find(seen, queue, self._borrowing.lendable(seen))
+            found = self.deciding.find(seen, queue, self._borrowing.lendable(seen))
+            powers = self.powering.planned(seen, self._demand(seen, queue, found.after))
+            return replace(found, powers=(*powers, *self._goes_off_then(found)))
+
+    def _goes_off_then(self, found: Found) -> Iterator[PlannedPower]:
+        """The node that a context switch empties: it goes off once all steps have ended and nobody uses it."""
+        if found.emptied is not None:
+            node, steps = found.emptied.node, range(len(found.prepared.steps))
+            off_s = class_of(self._settings, node)[1].off_s
+            yield PlannedPower(NodeActionKind.POWER_OFF, node, "nobody uses it then", off_s, needs=tuple(steps))
 
 
 def _running(configuration: Configuration) -> set[str]:

@@ -153,13 +153,16 @@ def _plan(replies: Replies, limit: int) -> Reply:
     found: Reply = {**next(iter(replies.values()))}
     for key in ("decision", "target", "now", "left_out", "out_of_reach"):
         found[key] = {name: value for reply in replies.values() for name, value in reply[key].items()}
-    found["steps"], found["plan"] = [], None
+    found["steps"], found["powers"], found["plan"] = [], [], None
     for reply in replies.values():
         # The steps of one group wait for each other, and for those of no other.
         first = max((step["id"] for step in found["steps"]), default=-1) + 1
         found["steps"] += [
             {**step, "id": step["id"] + first, "needs": [each + first for each in step["needs"]]}
             for step in reply["steps"]
+        ]
+        found["powers"] += [
+            {**power, "needs": [each + first for each in power["needs"]]} for power in reply.get("powers", [])
         ]
     for key in ("sentence", "fault", "fallback", "summary"):
         found[key] = "; ".join(f"{group}: {reply[key]}" for group, reply in replies.items() if reply[key])

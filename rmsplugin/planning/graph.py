@@ -7,12 +7,13 @@ the cluster, its edge begins or ends at its state (waiting, terminated) or at th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VMState
+from rmsplugin.model.node_action import NodeAction
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.wording import counted
 from rmsplugin.planning.plan import Plan
@@ -68,16 +69,21 @@ def _edge(action: Action) -> GraphEdge:
     return GraphEdge(tail, action.destination or "", action)
 
 
-def to_dot(graph: Graph, plan: Plan) -> str:
+def to_dot(graph: Graph, plan: Plan, switched: Sequence[NodeAction] = ()) -> str:
     """The graph in Graphviz' language; each edge has its action's pool in the plan, as in VEE'09, fig. 6.
 
     Actions of the graph that are not in the plan are drawn without a pool. Nodes of the cluster get identifiers of
     their own, so that one named ``waiting`` is not taken for the state.
+
+    Args:
+        graph: the graph.
+        plan: the plan.
+        switched: nodes that are switched besides those of the plan: each has a dotted edge to what is done to it.
     """
-    return "\n".join(_lines(graph, plan)) + "\n"
+    return "\n".join(_lines(graph, plan, (*plan.nodes, *switched))) + "\n"
 
 
-def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
+def _lines(graph: Graph, plan: Plan, switched: Sequence[NodeAction]) -> Iterator[str]:
     pools = {action: number for number, pool in enumerate(plan.pools, start=1) for action in pool}
     known = {node.name for node in graph.nodes}
     yield "digraph reconfiguration {"
@@ -95,6 +101,12 @@ def _lines(graph: Graph, plan: Plan) -> Iterator[str]:
         label = _quoted(f"{pool}{action.kind} {action.vm.name}", f"{edge.demand.memory_mib} MiB")
         style = ", style=dashed" if action.bypass else ""
         yield f"  {_identifier(edge.tail, known)} -> {_identifier(edge.head, known)} [label={label}{style}];"
+    for each in switched:
+        act = _quoted(f"{each.kind} node {each.node}")
+        if each.node not in known:
+            yield f"  {_quoted(f'node {each.node}')} [label={_quoted(each.node)}];"
+        yield f"  {act} [label={_quoted(str(each.kind))}, shape=plaintext];"
+        yield f"  {_quoted(f'node {each.node}')} -> {act} [style=dotted, arrowhead=none];"
     yield "}"
 
 

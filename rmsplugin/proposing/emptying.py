@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rmsplugin.decision.result import Decision
-from rmsplugin.energy.emptying import migrating_w, pays
+from rmsplugin.energy.emptying import may_pay, migrating_w, pays
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
@@ -47,13 +47,17 @@ def empty_one(source: Configuration, terms: Terms, parameters: ProposalParameter
         None if no node can be emptied wholly, by migrations alone, so that it pays.
     """
     fit = _filled(source)
-    underloaded = fit.underloaded(terms.emptying.underload)
-    worth = {name: terms.classes[name].profit_j(terms.idle_s[name]) for name in underloaded if name in terms.idle_s}
+    underloaded = [name for name in fit.underloaded(terms.emptying.underload) if _may_pay(terms, name)]
+    worth = {name: terms.classes[name].profit_j(terms.idle_s[name]) for name in underloaded}
     for name in sorted(worth, key=lambda name: (-worth[name], source.used[name].memory_mib))[:_LOOKED_AT]:
         for prepared in _prepared(source, fit, name, parameters):
             if _pays(prepared.proposal, name, source, terms, parameters.durations):
                 return EmptiedNode(name, prepared)
     return None
+
+
+def _may_pay(terms: Terms, name: str) -> bool:
+    return name in terms.idle_s and may_pay(terms.emptying, terms.classes[name], terms.idle_s[name])
 
 
 def _filled(source: Configuration) -> BetterFit:

@@ -17,6 +17,7 @@ from rmsplugin.engine.power.emptying import Emptier
 from rmsplugin.engine.serve.plan_views import preview_view
 from rmsplugin.engine.serve.views import power_sentence
 from rmsplugin.errors import UnavailableError
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.groups import Group
 
@@ -193,6 +194,30 @@ def test_after_a_look_in_vain_the_next_comes_later_and_at_once_when_vjobs_change
     for _ in range(3):
         world.tick(1.0)
     assert looks
+
+
+def test_one_group_after_the_other_is_asked_for_a_plan(directory: Path) -> None:
+    world = saving_world(directory, underload=0.1)
+    two_halves(world)
+    for _ in range(3):
+        world.tick(1.0)
+    groups = {"a": Group(hosts="n1"), "b": Group(hosts="n[2-3]")}
+    power = world.settings.power.model_copy(update={"underload": 0.5})
+    world.settings = world.settings.model_copy(update={"group": groups, "power": power})
+    world.start_engine()
+    asked: list[list[str]] = []
+
+    def note(source: Configuration, prepared: Any, part: Configuration, terms: Any) -> None:
+        asked.append([node.name for node in part.nodes])
+
+    world.cycle.deciding._empties._in_part = note  # type: ignore[attr-defined]
+    tick_until(world, lambda: len(asked) == 1, seconds=1.0)
+    assert world.cycle.preview().emptied is None, "a preview is nobody's turn"
+    world.tick(1.0)
+    assert asked == [["n1"], ["n2", "n3"], ["n2", "n3"]]
+    for _ in range(10):
+        world.tick(1.0)
+    assert len(asked) == 3, "after all were asked in vain the next look comes later"
 
 
 # -- killed at any instant -------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ def check_power(settings: Settings, facts: SlurmFacts, hosts: Collection[str]) -
     except RmspluginError as fault:
         return [error("power", str(fault), "install it, or use other drivers")]
     readings = probe_power(driver, hosts)
-    return [*judge_slurms_power(settings, facts), *judge_power(facts, readings, len(hosts))]
+    found = [*judge_slurms_power(settings, facts), *judge_power(facts, readings, len(hosts))]
+    return [*found, *judge_sensors(settings, readings)]
 
 
 def probe_power(driver: PowerDriver, hosts: Collection[str]) -> Readings:
@@ -57,6 +58,24 @@ def judge_power(facts: SlurmFacts, readings: Readings, hosts: int) -> Iterator[F
             yield fault
     if fine:
         yield ok("power", f"BMCs of {len(fine)} of {hosts} VM hosts answer: {some(fine)}")
+
+
+def judge_sensors(settings: Settings, readings: Readings) -> Iterator[Finding]:
+    """Judge whether nodes that may be hot have a sensor that tells it."""
+    silent = [
+        node
+        for node, reading in readings.items()
+        if settings.power.heat_of(node) is not None
+        and not isinstance(reading, str)
+        and reading.state is PowerState.ON
+        and reading.temperature_c is None
+    ]
+    if silent:
+        yield warning(
+            "temperature",
+            f"power.hot_c is set, but the BMCs of {len(silent)} VM hosts tell no temperature: {some(silent)}",
+            "see `temperature` and temperature_sensors of [power.driver.NAME] in docs/settings.md",
+        )
 
 
 def _fault(facts: SlurmFacts, node: str, reading: PowerReading | str) -> Finding | None:

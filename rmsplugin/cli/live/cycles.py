@@ -22,6 +22,7 @@ from rmsplugin.cli.shared.table import (
     hosts_of,
     local_time,
     parse_format,
+    plain_table,
     print_rows,
     printable,
     text_of,
@@ -39,6 +40,11 @@ def _duration_of(key: str) -> Any:
 
 def _progress(row: Row) -> str:
     return f"{row.get('steps_done', 0)}/{row['steps']}" if row.get("steps") else ""
+
+
+def _powers(row: Row) -> str:
+    words = (f"{act['action']} {act['node']}{' failed' * (act['state'] == 'failed')}" for act in row.get("powers", []))
+    return ", ".join(words)
 
 
 def _decided(row: Row) -> str:
@@ -70,6 +76,11 @@ FIELDS = (
     Field("expected", "the time that it was expected to take", _duration_of("expected_s"), right=True),
     Field("took", "the time that it took, or has taken until now", _duration_of("took_s"), right=True),
     Field("decided", "seconds that deciding and planning took", _decided, right=True),
+    Field(
+        "powers",
+        "nodes that were switched from then on, until the next cycle that is listed; shown by default if there are any",
+        _powers,
+    ),
     Field("decision", "the decision, in a sentence", text_of("sentence")),
     Field("note", "what went wrong, and what took the place of the answer", _note),
 )
@@ -88,6 +99,16 @@ STEP_FIELDS = (
     Field("reason", "why it is done", text_of("reason")),
 )
 
+_POWER_FIELDS = (
+    Field("action", "power-off or power-on", text_of("action")),
+    Field("node", "the node", text_of("node"), right=True),
+    Field("needs", "the steps that it waited for", text_of("needs")),
+    Field("state", "running, done or failed", text_of("state")),
+    Field("began", "when it was decided", time_of("began")),
+    Field("ended", "when it was proved, or given up", time_of("ended")),
+    Field("error", "why it failed, or was given up", text_of("error")),
+)
+
 _CYCLE_COLUMNS = "number,time,state,steps,cost,bound,expected,took,decision,note"
 
 _STEP_COLUMNS = "step,kind,vjob,nodes,needs,state,began,ended,progress,error"
@@ -102,7 +123,7 @@ def add_command(commands: options.Commands) -> None:
         _cycles,
         f"""
         Cycles that found nothing to do are not listed. With NUMBER the steps of that cycle are listed, and how far they
-        are. The fields (--format) are then, by default {_STEP_COLUMNS}:
+        are, and the nodes that were switched after it. The fields (--format) are then, by default {_STEP_COLUMNS}:
 
         {{steps}}
 
@@ -130,7 +151,10 @@ def _cycles(arguments: argparse.Namespace) -> int:
     if arguments.number is not None:
         return _one_cycle(arguments)
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "cycles", find_engine(arguments.config).cycles(limit=arguments.limit or 20))
+    cycles = find_engine(arguments.config).cycles(limit=arguments.limit or 20)
+    if arguments.format == _CYCLE_COLUMNS and any(cycle.get("powers") for cycle in cycles):
+        columns = parse_format(_CYCLE_COLUMNS.replace("decision", "powers,decision"), FIELDS)
+    print_rows(arguments, columns, "cycles", cycles)
     return 0
 
 
@@ -150,6 +174,10 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
             print(printable(line))
     for line in Table(columns, header=not arguments.noheader, parsable=arguments.parsable2).lines(steps):
         print(line)
+    if (powers := cycle.get("powers")) and not (arguments.noheader or arguments.parsable2):
+        print()
+        for line in plain_table(_POWER_FIELDS).lines(powers):
+            print(line)
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rmsplugin.cli.plan import text
 from rmsplugin.cli.shared.sentences import pause_sentence
-from rmsplugin.cli.shared.table import Field, hosts_of, plain_table, text_of
+from rmsplugin.cli.shared.table import Field, duration, hosts_of, plain_table, text_of
 
 _STEPS = (
     Field("step", "its number", text_of("id"), right=True),
@@ -15,6 +15,16 @@ _STEPS = (
     Field("vjob", "the vjob", text_of("vjob")),
     Field("nodes", "where its VMs go", hosts_of),
     Field("needs", "the steps for which it waits", text_of("needs")),
+)
+
+_POWERS = (
+    Field("action", "what is done to the node", text_of("action")),
+    Field("node", "the node", text_of("node")),
+    Field("state", "running, or planned: the next cycle begins it", text_of("state")),
+    Field("takes", "how long it takes, or still takes", lambda row: duration(row["takes_s"]), right=True),
+    Field("needs", "the steps for which it waits", text_of("needs")),
+    Field("neededby", "the vjobs that start once it is on", text_of("needed_by")),
+    Field("reason", "why", text_of("reason")),
 )
 
 _LEFT_OUT = (
@@ -32,6 +42,9 @@ def lines(answer: Mapping[str, Any]) -> Iterator[str]:
     if answer["steps"]:
         yield ""
         yield from plain_table(_STEPS).lines(answer["steps"])
+    if powers := answer.get("powers"):  # an older engine tells none
+        yield ""
+        yield from plain_table(_POWERS).lines(powers)
     if answer["left_out"]:
         yield ""
         yield "nothing is decided about:"

@@ -5,8 +5,8 @@ Also the vjobs for which no other makes way meanwhile, since a room on an idle n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rmsplugin.assessment.promises import promises
 from rmsplugin.decision.traits import NEVER_SUSPENDS
@@ -31,11 +31,13 @@ class Ahead:
             off, or going off, are among them.
         kept: all nodes on which they would be.
         unplaced: the first one that finds no place at all; None: each finds one.
+        places: by display id, the nodes on which each would be.
     """
 
     wanted: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     unplaced: Waiting | None = None
+    places: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration) -> Ahead:
@@ -60,7 +62,8 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
     found = places_beyond(candidates, {}, {**soon, **others})
     kept = frozenset().union(*found.values())
-    return Ahead(kept & others.keys(), kept, next((each for each in left if each.job.display_id not in found), None))
+    unplaced = next((each for each in left if each.job.display_id not in found), None)
+    return Ahead(kept & others.keys(), kept, unplaced, found)
 
 
 def _idle(seen: Observation, name: str) -> bool:

@@ -17,6 +17,7 @@ from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.emptying import ENERGY, Emptied, Empties
 from rmsplugin.engine.decide.grouping import Asking, Grouping, Switches
 from rmsplugin.engine.decide.parameters import proposal_parameters
+from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
 from rmsplugin.engine.decide.telling import Telling
@@ -73,6 +74,7 @@ class Found:
         memory: what the next cycle has to know of the groups to which vjobs went.
         groups: the groups, and the group of each vjob.
         emptied: the node that it empties to save energy; None: it empties none.
+        powers: the nodes that are, or would be, switched; only of a preview.
     """
 
     assessment: Assessment
@@ -83,6 +85,15 @@ class Found:
     memory: Memory = field(default_factory=Memory)
     groups: DecidedGroups | None = None
     emptied: Emptied | None = None
+    powers: tuple[PlannedPower, ...] = ()
+
+    @property
+    def after(self) -> Configuration:
+        """The configuration as it will be after the switch."""
+        proposal = self.prepared.proposal
+        if proposal is None:
+            return self.assessment.configuration
+        return proposal.decided_about(self.source).with_locations(proposal.target)
 
 
 class Deciding:
@@ -201,14 +212,14 @@ class Deciding:
         proposal = found.prepared.proposal
         self._telling.tell(queue, found.left_out, found.assessment, proposal.decision if proposal else None, report)
         if proposal is None:
-            return found.assessment.configuration
+            return found.after
         self._relief.remember(proposal.remedy)
         self._previous = {name: at.node for name, at in proposal.target.items() if at.state.holds_memory and at.node}
         if not found.prepared.steps:
             self._ledger.plans.decided(proposal.decision, 0)
         else:
             self._apply(seen, _without(queue, found.left_out), found, proposal, report)
-        return proposal.decided_about(found.source).with_locations(proposal.target)
+        return found.after
 
     def _apply(
         self, seen: Observation, queue: Sequence[Waiting], found: Found, proposal: Proposal, report: CycleReport

@@ -77,6 +77,10 @@ class Plans(LedgerTable):
         rows = self._rows("select * from plans order by id desc limit ?", [limit])
         return [_plan(row) for row in reversed(rows)]
 
+    def from_one(self, plan_id: int) -> list[Plan]:
+        """This plan, and the one after it, if there is one."""
+        return [_plan(row) for row in self._rows("select * from plans where id >= ? order by id limit 2", [plan_id])]
+
     def running(self) -> list[Plan]:
         """The plans that have not ended."""
         return [_plan(row) for row in self._rows("select * from plans where state = 'running' order by id")]

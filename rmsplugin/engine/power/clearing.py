@@ -58,9 +58,12 @@ class Clearing:
         """Clear nodes without VMs that may be switched off. What fails is tried again in the next cycle."""
         if not self._settings.power.switch:
             return
-        empty = {node for node in switchable(self._settings, self._power, seen) if seen.vms.get(node) == {}}
-        empty -= self._ledger.power.switches().keys()
-        left = [vm for vm in self._ledger.live_vms() if vm.phase is VMPhase.LIVE and not empty.isdisjoint(vm.touched)]
+        moved = [vm for vm in self._ledger.live_vms() if vm.phase is VMPhase.LIVE and vm.touched != (vm.host,)]
+        empty = {node for vm in moved for node in vm.touched if seen.vms.get(node) == {}}
+        if not empty:
+            return
+        empty &= {*switchable(self._settings, self._power, seen)} - self._ledger.power.switches().keys()
+        left = [vm for vm in moved if not empty.isdisjoint(vm.touched)]
         for vm in left[:_AT_ONCE]:
             try:
                 self._clear(vm, empty & {*vm.touched})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rmsplugin.energy.prediction import Need, need_of
 from rmsplugin.engine.assess.queue import Waiting
@@ -19,11 +20,13 @@ class PowerDemand:
         wanted: nodes, without a room, on which vjobs left waiting would start.
         kept: all nodes on which they would.
         needs: what limits tell of later ones.
+        places: by display id, the nodes on which each of them would start.
     """
 
     wanted: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     needs: tuple[Need, ...] = ()
+    places: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def needs_of(capacities: Capacities, seen: Observation, head: Waiting, after: Configuration) -> tuple[Need, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.power.base import PowerDriver
-from rmsplugin.energy.emptying import Emptying, expected_rest_s, idle_after_s
+from rmsplugin.energy.emptying import Emptying, expected_rest_s, idle_after_s, may_pay
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Proposes
@@ -48,25 +48,30 @@ class Emptier:
         self._again_s, self._rests_s = 0.0, _FIRST_S
         self._known: tuple[str, ...] = ()  # the vjobs of the last cycle
         self._vain = False  # whether the last look was
+        self._turn = self._next = 0  # the group of which a plan is asked for, and the one after it
 
     def find(
         self, seen: Observation, source: Configuration, prepared: Prepared, formed: Formed, at: Mapping[str, Assigned]
     ) -> Emptied | None:
         """See ``Empties``."""
-        self._vain = self._may_look(source, prepared)
-        if not self._vain:
+        self._next, self._vain = self._turn, False
+        if not self._may_look(source, prepared):
             return None
-        busy = self._busy()
-        for part in _parts(source, formed, at):
-            if busy.isdisjoint(part.node_by_name) and not _waits(part):
-                found = self._in_part(seen, source, prepared, part)
-                if found is not None:
-                    self._vain = False
-                    return found
+        parts, busy = list(_parts(source, formed, at)), self._busy()
+        for turn in range(self._turn, len(parts)):
+            part = parts[turn]
+            if busy.isdisjoint(part.node_by_name) and not _waits(part) and (terms := self._terms(seen, part)).idle_s:
+                found = self._in_part(source, prepared, part, terms)
+                # One group a cycle is asked for a plan, which may take seconds.
+                self._next = turn if found else (turn + 1) % len(parts)
+                self._vain = found is None and self._next == 0
+                return found
+        self._next, self._vain = 0, True
         return None
 
     def looked(self, source: Configuration, found: Emptied | None) -> None:
         """See ``Empties``."""
+        self._turn = self._next
         if found is not None or _names(source) != self._known:
             self._rests_s, self._again_s = _FIRST_S, 0.0
         elif self._vain:
@@ -98,12 +103,7 @@ class Emptier:
                 found.update((vm.host, vm.destination, vm.image_node))
         return found
 
-    def _in_part(
-        self, seen: Observation, source: Configuration, prepared: Prepared, part: Configuration
-    ) -> Emptied | None:
-        terms = self._terms(seen, part)
-        if not terms.idle_s:
-            return None
+    def _in_part(self, source: Configuration, prepared: Prepared, part: Configuration, terms: Terms) -> Emptied | None:
         found = self._proposes.propose(part, replace(prepared.parameters, terms=terms)).found
         if isinstance(found, NoProposal):
             return None
@@ -114,12 +114,10 @@ class Emptier:
 
     def _terms(self, seen: Observation, part: Configuration) -> Terms:
         power = self._settings.power
-        rests_s = _rests_s(part)
-        return Terms(
-            Emptying(power.underload, power.repaid_s),
-            {node.name: self._watts(node.name) for node in part.nodes},
-            {name: self._idle_s(seen, name, rests_s[name]) for name in self._candidates(seen) if name in rests_s},
-        )
+        rests_s, emptying = _rests_s(part), Emptying(power.underload, power.repaid_s)
+        idle_s = {name: self._idle_s(seen, name, rests_s[name]) for name in self._candidates(seen) if name in rests_s}
+        worth = {name: s for name, s in idle_s.items() if may_pay(emptying, class_of(self._settings, name)[1], s)}
+        return Terms(emptying, {node.name: self._watts(node.name) for node in part.nodes}, worth)
 
     def _watts(self, node: str) -> PowerClass:
         """The node's class; of one without a class the most that a busy CPU takes here."""

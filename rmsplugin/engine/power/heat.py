@@ -47,8 +47,9 @@ class HeatWatch:
         every_s = self._settings.power.sense_s
         answers = self._sensing.answers()
         self._record(answers)
-        for answer in answers:
-            self._judge(*answer)
+        hot = {*self._book.hot()} if answers else set[str]()
+        for node, reading in answers:
+            self._judge(node, reading, node in hot)
         if seen is not None:
             nodes = vm_hosts(self._settings, seen.rms) if every_s else []
             self._end_others(nodes)
@@ -56,12 +57,12 @@ class HeatWatch:
         told = self._sensing.latest()
         return [f"{node}: {hot.sentence}{_silence(told.get(node))}" for node, hot in self._book.hot().items()]
 
-    def _judge(self, node: str, reading: PowerReading | None) -> None:
+    def _judge(self, node: str, reading: PowerReading | None, is_hot: bool) -> None:
         known = self._settings.power.heat_of(node)
         if known is None:
             return
         heat = Heat(known.hot_c, known.cool_c)
-        is_hot, celsius = node in self._book.hot(), _value(reading.temperature_c if reading else None)
+        celsius = _value(reading.temperature_c if reading else None)
         thermometer = self._thermometers.setdefault(node, Thermometer())
         if thermometer.read(heat, celsius, is_hot=is_hot) is is_hot:
             return

@@ -8,6 +8,7 @@ if it booted after that; the BMC gets the order; Slurm has the node with a newer
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.adapters.rms.base import NodePower, Rms, RmsNode
@@ -16,6 +17,7 @@ from rmsplugin.energy.prediction import Average
 from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
@@ -30,6 +32,7 @@ from rmsplugin.settings import Settings
 _OFF, _ON = NodeActionKind.POWER_OFF, NodeActionKind.POWER_ON
 _S = SwitchState
 _DAY_S = 86400.0
+_SOON = "it will be needed soon"
 #: A node that did not come on so often in a row is tried again only if a vjob would start there.
 _TRIES = 6
 #: A node that is off is asked for its power once in so many seconds: somebody may have switched it on.
@@ -74,6 +77,38 @@ class Powering:
         left = self._book.switches().values()
         report.problems += [f"{each.node}: {each.sentence}" for each in left if each.error]
         return frozenset(each.node for each in left if each.state is _S.GOING_OFF and not each.told)
+
+    def planned(self, seen: Observation, demand: PowerDemand) -> tuple[PlannedPower, ...]:
+        """The switches that are under way, and those that a cycle would begin now. Changes nothing.
+
+        Args:
+            seen: one look at the cluster.
+            demand: of vjobs that its decision leaves waiting.
+        """
+        switches = self._book.switches()
+        known = [each for each in switches.values() if each.node in seen.rms.nodes]
+        comes = {each.node: self._needed(seen, each, demand) for each in known if not each.action}
+        comes = {node: why for node, why in comes.items() if why}
+        goes: dict[str, str] = {}
+        if self._settings.power.switch:
+            left = {node: each for node, each in switches.items() if node not in comes}
+            goes, soon = self._due(seen, demand, self._idle_now(seen), switches.keys() | demand.kept, left)
+            comes |= dict.fromkeys(soon, _SOON)
+        found = [self._under_way(seen, each) for each in known if each.action]
+        found += [PlannedPower(_OFF, node, why, class_of(self._settings, node)[1].off_s) for node, why in goes.items()]
+        found += [PlannedPower(_ON, node, why, class_of(self._settings, node)[1].on_s) for node, why in comes.items()]
+        return tuple(_with_vjobs(each, demand) for each in found)
+
+    def _under_way(self, seen: Observation, switch: NodeSwitch) -> PlannedPower:
+        power, goes = self._power(switch), switch.state is _S.GOING_OFF
+        takes_s = max(0.0, switch.since + (power.off_s if goes else power.on_s) - seen.taken)
+        return PlannedPower(_OFF if goes else _ON, switch.node, switch.why, takes_s, under_way=True)
+
+    def _idle_now(self, seen: Observation) -> Mapping[str, float]:
+        """Since when nodes have nothing; nothing is kept of it."""
+        known, something = self._book.idle_since(), with_something(self._ledger, seen)
+        begun, ended, _ = self._idle_changes(seen, switchable(self._settings, self._driver, seen), known, something)
+        return _since(known, begun, ended)
 
     # -- what is under way ---------------------------------------------------------------------------------------
 
@@ -218,19 +253,40 @@ class Powering:
             return
         switches = self._book.switches()
         nodes = switchable(self._settings, self._driver, seen)
-        since = self._note_idle(seen, nodes, switches, something)
-        idle = self._idle_nodes(seen, [node for node in nodes if node in since and node not in stay], since)
+        since = self._note_idle(seen, nodes, something)
+        goes, comes = self._due(seen, demand, since, stay, switches)
+        for node, why in goes.items():
+            self._switch_off(seen, node, why)
+        for node in comes:
+            self._switch_on(seen, switches[node], _SOON)
+
+    def _due(
+        self,
+        seen: Observation,
+        demand: PowerDemand,
+        since: Mapping[str, float],
+        stay: Collection[str],
+        switches: Mapping[str, NodeSwitch],
+    ) -> tuple[dict[str, str], list[str]]:
+        """The nodes to switch off now, with why, and those to switch on.
+
+        Args:
+            seen: one look at the cluster.
+            demand: of vjobs left waiting.
+            since: since when nodes that may be switched have nothing.
+            stay: nodes that stay as they are.
+            switches: the nodes that are not simply on.
+        """
+        free = [node for node in since if node not in stay]
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
         off = [each for each in off if each.node not in seen.hot]
-        choice = self._choose(idle, off, demand, seen.taken)
+        choice = self._choose(self._idle_nodes(seen, free, since), off, demand, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
         goes = {node: f"nobody has used it for {seen.taken - since[node]:.0f} s" for node in choice.off}
-        goes |= self._hot(seen, [node for node in since if node in nodes and node not in stay])
-        for node in [*goes][: max(0, self._settings.power.at_once - going)]:
-            self._switch_off(seen, node, goes[node])
-        for node in choice.on:
-            if node in switches and switches[node].not_before <= seen.taken:
-                self._switch_on(seen, switches[node], "it will be needed soon")
+        goes |= self._hot(seen, free)
+        most = max(0, self._settings.power.at_once - going)
+        comes = [node for node in choice.on if node in switches and switches[node].not_before <= seen.taken]
+        return dict([*goes.items()][:most]), comes
 
     def _hot(self, seen: Observation, idle: Collection[str]) -> dict[str, str]:
         """The hot nodes among those that have nothing, with why they go off: however long they will have nothing."""
@@ -269,14 +325,10 @@ class Powering:
                 (given_up if act.error else done).setdefault(act.node, []).append(act.ended if act.error else act.began)
         return done, given_up
 
-    def _note_idle(
-        self, seen: Observation, nodes: list[str], switches: Mapping[str, NodeSwitch], something: frozenset[str]
-    ) -> Mapping[str, float]:
+    def _note_idle(self, seen: Observation, nodes: list[str], something: frozenset[str]) -> Mapping[str, float]:
         """Keep since when nodes have nothing, and what periods were; returns the former."""
         known = self._book.idle_since()
-        used = {node for node in nodes if is_used(seen, node, something)}
-        ended = [node for node in known if node in used or node not in nodes]
-        begun = {node: seen.taken for node in nodes if node not in used and node not in known}
+        begun, ended, used = self._idle_changes(seen, nodes, known, something)
         averages: dict[str, float] = {}
         before = self._book.averages() if ended else {}
         for node in (each for each in ended if each in used):
@@ -286,7 +338,15 @@ class Powering:
             averages[name] = average.expected_s or 0.0
         if ended or begun:
             self._book.note_idle(begun, ended, averages)
-        return {**{node: at for node, at in known.items() if node not in ended}, **begun}
+        return _since(known, begun, ended)
+
+    def _idle_changes(
+        self, seen: Observation, nodes: list[str], known: Mapping[str, float], something: frozenset[str]
+    ) -> tuple[dict[str, float], list[str], set[str]]:
+        """The idle periods that have begun, and those that have ended; and the nodes that are used."""
+        used = {node for node in nodes if is_used(seen, node, something)}
+        ended = [node for node in known if node in used or node not in nodes]
+        return {node: seen.taken for node in nodes if node not in used and node not in known}, ended, used
 
     def _switch_off(self, seen: Observation, node: str, why: str) -> None:
         def occupied() -> bool:
@@ -299,6 +359,19 @@ class Powering:
             self._ledger.event("power-intended", f"{node} goes off: {why}", node=node)
         self._said.append(f"power-off {node}: {why}")
         self.orders.check(self._book.switches()[node])
+
+
+def _since(known: Mapping[str, float], begun: Mapping[str, float], ended: Collection[str]) -> dict[str, float]:
+    """Since when nodes have nothing, after changes."""
+    return {**{node: at for node, at in known.items() if node not in ended}, **begun}
+
+
+def _with_vjobs(planned: PlannedPower, demand: PowerDemand) -> PlannedPower:
+    """With the vjobs that start there once it is on."""
+    if planned.kind is _OFF:
+        return planned
+    vjobs = (name for name, nodes in demand.places.items() if planned.node in nodes)
+    return replace(planned, needed_by=tuple(vjobs))
 
 
 def _is_back(seen: Observation, switch: NodeSwitch) -> bool:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Found
+from rmsplugin.engine.decide.emptying import ENERGY
+from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.power_book import PowerAct
 from rmsplugin.engine.ledger.rows import OPEN_STEPS, DecisionRow, Pause, Plan, PlanState, Step, StepState
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.views import progress_view
 from rmsplugin.errors import NotFoundError
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.planning.graph import reconfiguration_graph, to_dot
 from rmsplugin.proposing.document import document, states_before
 from rmsplugin.proposing.steps import PlannedStep
 
 View = dict[str, Any]
 
+_OFF = NodeActionKind.POWER_OFF
 #: States of plans of which no step was begun.
 _NOT_BEGUN = (PlanState.REJECTED, PlanState.STALE, PlanState.NONE)
 
@@ -60,12 +66,13 @@ def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -
         "summary": proposal.sentence if proposal else "",
         "now": states_before(settled.configuration),
         "steps": [_planned(number, step) for number, step in enumerate(found.prepared.steps)],
+        "powers": [_planned_power(each) for each in found.powers],
         "left_out": unsettled | refused,
         "out_of_reach": dict(settled.quarantined),
     }
     if dot and proposal is not None:
         graph = reconfiguration_graph(settled.configuration, proposal.plan.actions())
-        view["dot"] = to_dot(graph, proposal.plan)
+        view["dot"] = to_dot(graph, proposal.plan, [each.action for each in found.powers])
     return view
 
 
@@ -79,6 +86,18 @@ def _planned(number: int, step: PlannedStep) -> View:
     }
 
 
+def _planned_power(planned: PlannedPower) -> View:
+    return {
+        "action": str(planned.kind),
+        "node": planned.node,
+        "needs": list(planned.needs),
+        "needed_by": list(planned.needed_by),
+        "takes_s": round(planned.takes_s, 1),
+        "state": "running" if planned.under_way else "planned",
+        "reason": planned.why,
+    }
+
+
 # -- decisions of the past ---------------------------------------------------------------------------------------------
 
 
@@ -86,7 +105,8 @@ def cycles_view(ledger: Ledger, clock: Clock, limit: int) -> list[View]:
     """The newest plans, oldest first."""
     plans = ledger.plans.plans(limit)
     counts = ledger.plans.step_counts([plan.id for plan in plans])
-    return [_cycle(clock, plan, counts.get(plan.id, {})) for plan in plans]
+    acts = _powers(ledger, plans)
+    return [_cycle(clock, plan, counts.get(plan.id, {}), acts[plan.id]) for plan in plans]
 
 
 def cycle_view(ledger: Ledger, clock: Clock, number: int) -> View:
@@ -97,7 +117,7 @@ def cycle_view(ledger: Ledger, clock: Clock, number: int) -> View:
         raise NotFoundError(f"no cycle {number} is on record; `rmsplugin cycles` lists them")
     counts = plans.step_counts([number]).get(number, {})
     return {
-        "cycle": _cycle(clock, plan, counts),
+        "cycle": _cycle(clock, plan, counts, _powers(ledger, plans.from_one(number))[number]),
         "steps": [_step(ledger, step) for step in plans.steps(number)],
     }
 
@@ -108,7 +128,34 @@ def last_plan_view(ledger: Ledger, clock: Clock) -> View | None:
     return found[0] if found else None
 
 
-def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int]) -> View:
+def _powers(ledger: Ledger, plans: Sequence[Plan]) -> dict[int, list[View]]:
+    """By plan, the switches of nodes that began after it, and before the next one; ``plans``: in a row."""
+    if not plans:
+        return {}
+    acts = ledger.power.acts(plans[0].time)
+    ends = [*(plan.time for plan in plans[1:]), math.inf]
+    return {
+        plan.id: [_power(ledger, plan, act) for act in acts if plan.time <= act.began < end]
+        for plan, end in zip(plans, ends, strict=True)
+    }
+
+
+def _power(ledger: Ledger, plan: Plan, act: PowerAct) -> View:
+    """One switch of a node; a node that the plan has emptied had to wait for all of its steps."""
+    emptied = plan.policy == ENERGY and plan.sentence.startswith(f"{act.node} is emptied, ")
+    waited = [step.id for step in ledger.plans.steps(plan.id)] if emptied and act.kind is _OFF else []
+    return {
+        "action": str(act.kind),
+        "node": act.node,
+        "needs": waited,
+        "state": "failed" if act.error else "done" if act.ended else "running",
+        "began": act.began,
+        "ended": act.ended or None,
+        "error": act.error,
+    }
+
+
+def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int], powers: list[View]) -> View:
     ended = plan.ended or clock.now()
     return {
         "number": plan.id,
@@ -125,6 +172,7 @@ def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int]) -> View:
         "steps": sum(counts.values()),
         "steps_done": counts.get(StepState.DONE, 0),
         "steps_open": sum(counts.get(state, 0) for state in OPEN_STEPS),
+        "powers": powers,
         "fallback": plan.fallback,
         "error": plan.error,
     }

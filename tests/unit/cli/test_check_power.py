@@ -10,7 +10,7 @@ from unit import check_facts
 from rmsplugin.adapters.power.base import PowerReading, PowerState
 from rmsplugin.adapters.simulated.power import SimulatedPower
 from rmsplugin.cli.check.facts import SlurmFacts
-from rmsplugin.cli.check.power import check_power, judge_power, judge_slurms_power, probe_power
+from rmsplugin.cli.check.power import check_power, judge_power, judge_sensors, judge_slurms_power, probe_power
 from rmsplugin.finding import Finding, Level
 from rmsplugin.settings import Settings
 
@@ -88,3 +88,16 @@ def test_the_hosts_partition_needs_a_suspend_time() -> None:
 
 def test_slurm_that_does_not_answer_is_told_elsewhere() -> None:
     assert list(judge_slurms_power(site(), SlurmFacts(unreachable="no"))) == []
+
+
+def test_a_threshold_needs_a_sensor() -> None:
+    power = SimulatedPower(["n1", "n2", "n3", "n4"], clock=lambda: 1000.0)
+    power.bmcs["n2"].temperature_c = None
+    power.bmcs["n3"].silent = True
+    power.bmcs["n4"].on = False
+    readings = probe_power(power, ["n1", "n2", "n3", "n4"])
+    hot = check_facts.settings(power={"sense_s": 60, "hot_c": 45})
+    (found,) = judge_sensors(hot, readings)
+    assert (found.level, found.subject) == (Level.WARNING, "temperature")
+    assert found.what == "power.hot_c is set, but the BMCs of 1 VM hosts tell no temperature: n2"
+    assert list(judge_sensors(check_facts.settings(), readings)) == []

@@ -16,11 +16,13 @@ from scenarios.world import World
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
+from rmsplugin.adapters.power.base import Measured, PowerReading, PowerState
 from rmsplugin.cli.main import main
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.deciding import Found
 from rmsplugin.engine.ledger.rows import PlanState
 from rmsplugin.errors import OperationFailedError
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
@@ -353,3 +355,37 @@ def test_a_step_that_fails_is_an_event_with_the_reason(world: World, said: Said)
     [message] = [event.message for event in world.context.ledger.events(limit=10_000) if event.kind == "step-failed"]
     assert message.startswith(f"context switch 2: 1 of 1 steps, start {other} failed: ") and "no bridge" in message
     assert vm.host
+
+
+# -- the power of nodes ----------------------------------------------------------------------------------------------
+
+
+@as_root
+def test_switches_of_nodes_are_shown_beside_plans_and_cycles(world: World, said: Said, directory: Path) -> None:
+    running(world, 1)
+    power = world.context.ledger.power
+    assert "POWERS" not in said("cycles")
+    power.begin("n2", NodeActionKind.POWER_OFF, "nobody has used it for 600 s")
+    assert "power-off n2" in said("cycles"), "shown by default"
+    assert said("cycles", "--noheader", "--format=number,powers").split() == ["1", "power-off", "n2"]
+    lines = said("cycles", "1").splitlines()
+    assert [line.split()[:3] for line in lines if line.startswith("power-off")] == [["power-off", "n2", "running"]]
+    [line] = [line for line in said("plan", "--live").splitlines() if line.startswith("power-off")]
+    assert line.split()[:3] == ["power-off", "n2", "running"]
+    assert line.endswith("nobody has used it for 600 s")
+    said("plan", "--live", "--dot", str(directory / "plan.dot"))
+    assert '"power-off node n2"' in (directory / "plan.dot").read_text()
+    power.forget(power.switches()["n2"], "a vjob needs it")
+    assert "power-off n2 failed" in said("cycles")
+
+
+@as_root
+def test_sensors_are_columns_where_there_are_some(world: World, said: Said) -> None:
+    world.tick()
+    assert "TEMPERATURE" not in said("nodes")
+    world.context.sensed.tell("n2", PowerReading(PowerState.ON, 1.0, Measured(120.4, 1.0), Measured(31.6, 1.0)))
+    world.tick()
+    header, *rows = said("nodes").splitlines()
+    assert header.split()[-3:] == ["WATTS", "TEMPERATURE", "REASON"]
+    assert [row.split()[0] for row in rows if row.split()[-2:] == ["120", "32"]] == ["n2"]
+    assert "TEMPERATURE" not in said("nodes", "--format=node,watts")

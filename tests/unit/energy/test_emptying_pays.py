@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from rmsplugin.energy.emptying import Emptying, expected_rest_s, idle_after_s, migrating_w, pays, repaid_after_s
+from rmsplugin.energy.emptying import (
+    Emptying,
+    expected_rest_s,
+    idle_after_s,
+    may_pay,
+    migrating_w,
+    pays,
+    repaid_after_s,
+)
 from rmsplugin.energy.power import PowerClass
 
 #: Its threshold is 198.75 s; off it takes 112 W less than idle.
@@ -76,3 +84,10 @@ def test_a_node_is_emptied_if_that_is_repaid(
     idle_s: float, moves_s: float, moves_j: float, repaid_s: float, does: bool
 ) -> None:
     assert pays(Emptying(0.2, repaid_s), POWER, idle_s, moves_s, moves_j) is does
+
+
+@pytest.mark.parametrize(("idle_s", "may"), [(132.0, False), (133.0, True), (3600.0, True)])
+def test_a_node_that_has_nothing_too_short_a_time_never_pays(idle_s: float, may: bool) -> None:
+    power = PowerClass(100.0, 200.0, 5.0, 85.0, off_s=30.0, on_s=120.0)
+    assert may_pay(Emptying(0.2), power, idle_s) is may
+    assert pays(Emptying(0.2), power, idle_s, 0.0, 0.0) is may
