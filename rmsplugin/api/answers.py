@@ -86,27 +86,77 @@ class Progress(TypedDict):
 
 
 class UnmetVJob(TypedDict):
-    """A job of a vjob partition that no cycle of the engine has met yet: what Slurm says of it.
+    """A job of a vjob partition that the engine does not know yet, or elements of an array: what Slurm says of it.
 
     Attributes:
         job_id: its job id in Slurm.
-        display_id: its name: the job id, or ARRAYID_INDEX for an element of a job array.
+        display_id: its name: the job id, ARRAYID_INDEX for an element of a job array, or ARRAYID_[1-3,7] for several.
+        name: the name of its job.
         user: the user who submitted it.
+        account: its account in Slurm; empty: not known.
         partition: its partition.
         state: its state.
-        reason: why it is in that state, in a sentence.
+        code: why it is in that state, in a word: Slurm's own where Slurm keeps it; empty: nothing is to be said.
+        reason: the same in a sentence.
         nodes: the nodes where its VMs are.
         submitted: when it was first submitted.
+        time_limit_s: its time limit in seconds; null: it has none, or it is not known.
+        priority: its priority by Slurm, as it would be now.
+        position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
     """
 
     job_id: int
     display_id: str
+    name: str
     user: str
+    account: str
     partition: str
     state: VJobWord
+    code: str
     reason: str
     nodes: list[str]
     submitted: float
+    time_limit_s: float | None
+    priority: int
+    position: int | None
+
+
+class UnmetVJobs(UnmetVJob):
+    """A job that the engine does not know yet, or elements of an array that wait for the same.
+
+    Attributes:
+        job_id: its job id in Slurm.
+        display_id: its name: the job id, ARRAYID_INDEX for an element of a job array, or ARRAYID_[1-3,7] for several.
+        name: the name of its job.
+        user: the user who submitted it.
+        account: its account in Slurm; empty: not known.
+        partition: its partition.
+        state: its state.
+        code: why it is in that state, in a word: Slurm's own where Slurm keeps it; empty: nothing is to be said.
+        reason: the same in a sentence.
+        nodes: the nodes where its VMs are.
+        submitted: when it was first submitted.
+        time_limit_s: its time limit in seconds; null: it has none, or it is not known.
+        priority: its priority by Slurm, as it would be now.
+        position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
+        elements: how many elements of an array it stands for.
+    """
+
+    elements: int
+
+
+class UnmetPage(TypedDict):
+    """A page of jobs that the engine does not know yet, by job id.
+
+    Attributes:
+        vjobs: those of this page; all elements of an array are on one page.
+        next: ``after`` of the next page; null: there is none.
+        silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
+    """
+
+    vjobs: list[UnmetVJobs]
+    next: int | None
+    silent: NotRequired[list[str]]
 
 
 class VJob(UnmetVJob):
@@ -115,12 +165,18 @@ class VJob(UnmetVJob):
     Attributes:
         job_id: its job id in Slurm.
         display_id: its name: the job id, or ARRAYID_INDEX for an element of a job array.
+        name: the name of its job.
         user: the user who submitted it.
+        account: its account in Slurm; empty: not known.
         partition: its partition.
         state: its state.
-        reason: why it is in that state, in a sentence.
+        code: why it is in that state, in a word: Slurm's own where Slurm keeps it; empty: nothing is to be said.
+        reason: the same in a sentence.
         nodes: the nodes where its VMs are.
         submitted: when it was first submitted.
+        time_limit_s: its time limit in seconds; null: it has none, or it is not known.
+        priority: its priority by Slurm, as it would be now.
+        position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
         vms: number of its VMs.
         cpus: CPUs of each VM, or of the larger ones.
         memory_mib: memory of each VM, or of the larger ones.
@@ -154,7 +210,7 @@ class VJobAnswer(TypedDict):
         vjob: the vjob, or what Slurm says of a job that the engine has not met yet.
     """
 
-    vjob: VJob | UnmetVJob
+    vjob: VJob | UnmetVJobs
 
 
 class VJobsPage(TypedDict):

@@ -187,9 +187,16 @@ class Engine:
         """The vjobs that have not ended, and the newest ``ended`` that have, in order of first submission."""
         return self.vjobs_and_more(ended=ended or None)[0]
 
-    def vjobs_and_more(self, *, ended: int | None = None) -> tuple[list[answers.VJob], bool]:
-        """As ``vjobs``, and whether there are more that have ended than were asked for; None: not asked for."""
-        rows, first = self._pages("/v1/vjobs" if ended is None else f"/v1/vjobs?ended=1&limit={ended}", "vjobs")
+    def vjobs_and_more(
+        self, *, ended: int | None = None, wanted: Mapping[str, Sequence[str]] | None = None
+    ) -> tuple[list[answers.VJob], bool]:
+        """As ``vjobs``, and whether there are more that have ended than were asked for; None: not asked for.
+
+        ``wanted``: by key of the route, such as ``user``, the values of which one has to fit; of those that have ended
+        all are told.
+        """
+        ends = {} if ended is None else {"ended": ["1"], "limit": [str(ended)]}
+        rows, first = self._pages(_path("/v1/vjobs", {**ends, **(wanted or {})}), "vjobs")
         older, more = self._older(first, ended or 0)
         found = cast("list[answers.VJob]", [*rows, *older])
         return sorted(found, key=lambda row: (row.get("submitted") or 0, row.get("job_id") or 0)), more
@@ -199,13 +206,18 @@ class Engine:
         rows, _ = self._pages(f"/v1/vjobs?ended=1&vjob={_quoted(name)}", "vjobs")
         return cast("list[answers.VJob]", rows)
 
-    def vjob(self, name: str) -> answers.VJob | answers.UnmetVJob:
-        """One vjob, also one that the engine has not met yet. Raises NotFoundError."""
-        return cast("answers.VJob", part_of(self._get(_job(name)), "vjob"))
+    def unmet(self, *, vjob: str = "", wanted: Mapping[str, Sequence[str]] | None = None) -> list[answers.UnmetVJobs]:
+        """Jobs that Slurm has and the engine does not know yet, elements of arrays folded; ``wanted``: as above."""
+        path = _path("/v1/unmet", {**({"vjob": [vjob]} if vjob else {}), **(wanted or {})})
+        return cast("list[answers.UnmetVJobs]", self._pages(path, "vjobs")[0])
 
-    def vms(self) -> list[answers.VM]:
-        """The VMs of vjobs that have not ended."""
-        return cast("list[answers.VM]", self._pages("/v1/vms", "vms")[0])
+    def vjob(self, name: str) -> answers.VJob | answers.UnmetVJobs:
+        """One vjob, also one that the engine has not met yet. Raises NotFoundError."""
+        return cast("answers.VJob | answers.UnmetVJobs", part_of(self._get(_job(name)), "vjob"))
+
+    def vms(self, *, vjob: str = "") -> list[answers.VM]:
+        """The VMs of vjobs that have not ended; ``vjob``: only of vjobs of this name."""
+        return cast("list[answers.VM]", self._pages(_path("/v1/vms", {"vjob": [vjob] if vjob else []}), "vms")[0])
 
     def usage(self, name: str) -> list[answers.Usage]:
         """What the processes of vjobs of this name have used; VMs that run are asked now."""
@@ -215,9 +227,26 @@ class Engine:
         """The decisions about vjobs of this name, oldest first."""
         return cast("list[answers.Decided]", rows_of(self._get(_job(name, "/decisions")), "decisions"))
 
-    def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[answers.Event]:
-        """What happened after the event number ``since``, oldest first: the newest ``limit`` events."""
-        path = f"/v1/events?since={since}&limit={limit}{f'&vjob={_quoted(vjob)}' if vjob else ''}"
+    def events(
+        self,
+        *,
+        since: int = 0,
+        vjob: str = "",
+        limit: int = 1000,
+        begin: float = 0.0,
+        wanted: Mapping[str, Sequence[str]] | None = None,
+    ) -> list[answers.Event]:
+        """What happened after the event number ``since``, oldest first: the newest ``limit`` events.
+
+        Args:
+            since: a number of an event.
+            vjob: only events of vjobs of this name.
+            limit: the most events.
+            begin: only those that happened then or later, in seconds since the epoch.
+            wanted: by ``node``, ``user`` and ``kind``, the values of which one has to fit.
+        """
+        numbers = {"since": [str(since)], "limit": [str(limit)], "vjob": [vjob] if vjob else []}
+        path = _path("/v1/events", {**numbers, "from": [f"{begin:.6f}"] if begin else [], **(wanted or {})})
         return cast("list[answers.Event]", rows_of(self._get(path), "events"))
 
     def cycles(self, *, limit: int = 20) -> list[answers.Cycle]:
@@ -497,6 +526,12 @@ def _without(key: str) -> UnavailableError:
 
 def _job(name: str, ending: str = "") -> str:
     return f"/v1/jobs/{_quoted(name)}{ending}"
+
+
+def _path(path: str, query: Mapping[str, Sequence[str]]) -> str:
+    """The path with a query; several values have commas between them, and a key without any is left out."""
+    keys = "&".join(f"{key}={','.join(map(_quoted, values))}" for key, values in query.items() if values)
+    return f"{path}?{keys}" if keys else path
 
 
 def _quoted(word: str) -> str:

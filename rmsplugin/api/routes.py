@@ -141,6 +141,10 @@ SENTENCE: Schema = {"type": "string", "maxLength": 1000, "pattern": "^[^\\x00-\\
 FLAG: Schema = {"type": "integer", "enum": [0, 1], "examples": [1]}
 SECONDS: Schema = {"type": "number", "minimum": 0, "examples": [0.5]}
 MOMENT: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": 2**53, "examples": [1763700000.0]}
+COMMA_LIST: Schema = {
+    **_text("[^\\x00-\\x1f\\x7f,]+(,[^\\x00-\\x1f\\x7f,]+)*", "vjob"),
+    "maxLength": 4096,
+}
 WORDS = _list(SENTENCE, ["bob"])
 JOB_NAMES = _list(JOB_NAME, ["12"])
 
@@ -148,8 +152,20 @@ _OF_A_VJOB = "of a job, or of an element of a job array: `12`, `12_3`"
 _SEVERAL = f"{_OF_A_VJOB}; or several elements: `12_[1-3,7]`; the id of an array means all of them"
 _WAIT = Key("wait", SECONDS, "answer when it has come, at the latest after this many seconds; more than 300 is 300")
 _AFTER = Key("after", _number(0), "`next` of the page before")
+_ONLY = Key("vjob", JOB_NAME, "only those of vjobs of this name")
 _LIMIT = Key("limit", _number(10, 10_000), "at most that many, the newest")
 _TO = Key("to", _or_nothing(HOST), "the node to use; else the engine chooses")
+
+
+#: Choose among vjobs that have not ended: each has words with commas between them, of which one has to fit.
+_CHOICE = (
+    Key("state", COMMA_LIST, "only vjobs in one of these states"),
+    Key("partition", COMMA_LIST, "only those of these partitions"),
+    Key("user", COMMA_LIST, "only those of these users"),
+    Key("account", COMMA_LIST, "only those of these accounts of Slurm"),
+    Key("node", COMMA_LIST, "only those that have a VM on one of these nodes"),
+    Key("name", COMMA_LIST, "only those whose jobs have one of these names"),
+)
 
 
 def _job(name: str, method: str, ending: str, answer: Any, what: str, who: Who, tag: Tag, **more: Any) -> Route:
@@ -211,7 +227,8 @@ ROUTES: tuple[Route, ...] = (
         "vjobs",
         "/v1/vjobs",
         answers.VJobsPage,
-        "Vjobs that have not ended, in pages of 1000 by job id; vjobs that have ended, if asked for.",
+        "Vjobs that have not ended, in pages of 1000 by job id; vjobs that have ended, if asked for. Keys that choose "
+        "do not choose among those that have ended, or are asked for by name.",
         query=(
             Key("ended", FLAG, "1: the first page also has the newest vjobs that have ended"),
             Key("limit", _number(10, 10_000), "at most that many vjobs that have ended; 1000 at most at a time"),
@@ -223,7 +240,16 @@ ROUTES: tuple[Route, ...] = (
                 _number(0),
                 "when `before` was first submitted, in microseconds, for an engine that does not have it",
             ),
+            *_CHOICE,
         ),
+    ),
+    _list_of(
+        "unmet",
+        "/v1/unmet",
+        answers.UnmetPage,
+        "Jobs of vjob partitions that Slurm has and the engine does not know yet, such as pending elements of arrays, "
+        "which are folded as squeue folds them; in pages of about 1000 jobs and elements.",
+        query=(Key("vjob", JOB_NAME, "only jobs of this name"), _AFTER, *_CHOICE),
     ),
     _job(
         "vjob",
@@ -235,7 +261,11 @@ ROUTES: tuple[Route, ...] = (
         Tag.MONITORING,
     ),
     _list_of(
-        "vms", "/v1/vms", answers.VMsPage, "VMs of vjobs that have not ended, in pages of about 1000.", query=(_AFTER,)
+        "vms",
+        "/v1/vms",
+        answers.VMsPage,
+        "VMs of vjobs that have not ended, in pages of about 1000.",
+        query=(_AFTER, _ONLY),
     ),
     _job(
         "usage",
@@ -266,6 +296,14 @@ ROUTES: tuple[Route, ...] = (
         query=(
             Key("since", _number(0), "only events after the one of this number"),
             Key("vjob", JOB_NAME, "only events of vjobs of this name"),
+            Key(
+                "from",
+                {**SECONDS, "maximum": 1e12, "examples": [1763700000.5]},
+                "only those that happened then or later",
+            ),
+            Key("node", COMMA_LIST, "only those that name one of these nodes"),
+            Key("user", COMMA_LIST, "only those of vjobs of these users"),
+            Key("kind", COMMA_LIST, "only those of these kinds"),
             _LIMIT,
         ),
     ),

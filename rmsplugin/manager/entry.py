@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from rmsplugin.api import openapi
@@ -233,8 +233,7 @@ class Entry:
         if any(key.name == "limit" for key in route.query):
             limit = asked.query.number("limit", _ROWS, parsing.MAX_EVENTS)
         if route.name == "events":
-            vjob = asked.query.job_name("vjob")
-            target = f"/v1/events?limit={limit}" + (f"&vjob={urllib.parse.quote(vjob)}" if vjob else "")
+            target = f"/v1/events?limit={limit}" + "".join(_chosen(asked, ("vjob", "from", "node", "user", "kind")))
         elif route.name == "states":
             return await self._states(route, asked)
         elif route.name == "vjobs":
@@ -386,3 +385,10 @@ class Entry:
 
     def _engine_uid(self) -> int:
         return max(self._engine_uids)
+
+
+def _chosen(asked: Asked, keys: Iterable[str]) -> Iterator[str]:
+    """The keys of a query that an engine understands as the manager does, for another query."""
+    for key in keys:
+        if value := asked.query.text(key):
+            yield f"&{key}={urllib.parse.quote(value, safe='')}"

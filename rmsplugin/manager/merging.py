@@ -117,6 +117,13 @@ def _vms(replies: Replies, limit: int) -> Reply:
     return {"vms": sorted(rows, key=lambda row: _job_of_vm(row["name"])), "next": following}
 
 
+def _unmet(replies: Replies, limit: int) -> Reply:
+    following = _next(replies)
+    rows = [row for reply in replies.values() for row in reply["vjobs"]]
+    rows = [row for row in rows if following is None or row["job_id"] <= following]
+    return {"vjobs": sorted(rows, key=lambda row: int(row["job_id"])), "next": following}
+
+
 def _next(replies: Replies) -> int | None:
     """All pages reach as far as this job id: the next pages begin after it."""
     return min((reply["next"] for reply in replies.values() if reply["next"] is not None), default=None)
@@ -216,6 +223,7 @@ _MERGES: Mapping[str, Merge] = {
     "nodes": _all("nodes"),
     "groups": _all("groups"),
     "vjobs": _vjobs,
+    "unmet": _unmet,
     "vms": _vms,
     "events": _newest("events"),
     "cycles": _newest("cycles"),

@@ -23,7 +23,7 @@ class Where(enum.Enum):
 #: By the name of the route.
 WHERE = {
     **dict.fromkeys(
-        ("nodes", "groups", "vjobs", "vms", "events", "cycles", "plan", "states", "schedule"), Where.MERGED
+        ("nodes", "groups", "vjobs", "unmet", "vms", "events", "cycles", "plan", "states", "schedule"), Where.MERGED
     ),
     **dict.fromkeys(("vjob", "usage", "decisions", "suspend", "resume", "migrate"), Where.OWNER),
     **dict.fromkeys(("access", "started", "attached", "finished", "requeued"), Where.OWNER),

@@ -42,10 +42,13 @@ class JobName(NamedTuple):
         return not self.ranges and job_id == self.job
 
     def missing(self, display_ids: Iterable[str]) -> str:
-        """The elements that it names beside these, as written by users; empty if there are none."""
+        """The elements that it names beside these, as written by users; empty if there are none.
+
+        ``display_ids`` may be folded.
+        """
         left: list[tuple[int, int]] = list(self.ranges)
-        for element in {int(display_id.partition("_")[2] or 0) for display_id in display_ids}:
-            left = [part for span in left for part in _without(span, element)]
+        for there in {span for display_id in display_ids for span in parse(display_id).ranges or ((0, 0),)}:
+            left = [part for span in left for part in _without(span, there)]
         return ",".join(_span(*span) for span in sorted(set(left)))
 
 
@@ -90,8 +93,8 @@ def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _without(span: tuple[int, int], element: int) -> list[tuple[int, int]]:
+def _without(span: tuple[int, int], other: tuple[int, int]) -> list[tuple[int, int]]:
     first, last = span
-    if not first <= element <= last:
+    if other[1] < first or last < other[0]:
         return [span]
-    return [part for part in ((first, element - 1), (element + 1, last)) if part[0] <= part[1]]
+    return [part for part in ((first, other[0] - 1), (other[1] + 1, last)) if part[0] <= part[1]]

@@ -5,12 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmsplugin.api.binding import SeveralError
 from rmsplugin.cli.shared.table import printable
 from rmsplugin.cli.shared.watching import done_sentence, watch
-from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError
+from rmsplugin.errors import (
+    ForbiddenError,
+    NotFoundError,
+    OperationFailedError,
+    RefusedError,
+    UnavailableError,
+)
 from rmsplugin.model.job_names import fold
 
 if TYPE_CHECKING:
@@ -47,6 +54,59 @@ def operate_on_each(engine: Engine, arguments: argparse.Namespace, elements: Seq
         names = fold(each["vjob"] for each in elements)
         raise OperationFailedError(f"vjobs {names} are {elements[0]['state']} already")
     begun, refused = _begin(engine, command, wanted)
+    return _tell(engine, arguments, begun, refused, started)
+
+
+def operate_on_several(engine: Engine, arguments: argparse.Namespace, names: Sequence[str], *, to: str) -> int:
+    """Begin it for each of several names, and watch all; what one refuses keeps none of the others.
+
+    Args:
+        engine: to ask.
+        arguments: command, no_wait and json of the command line.
+        names: of vjobs, or of elements of arrays.
+        to: the node to use; empty: the engine chooses.
+
+    Raises:
+        OperationFailedError: it was refused, or failed, for some; all others are done.
+    """
+    command, started = arguments.command, time.monotonic()
+    begun: dict[str, int] = {}
+    refused: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            begun[name] = begin_on(engine, command, name, to=to)
+        except SeveralError as error:
+            elements, faults = _begin_elements(engine, command, name, error.elements)
+            begun |= elements
+            for sentence, those in faults.items():
+                refused.setdefault(sentence, []).extend(those)
+        except (RefusedError, NotFoundError, ForbiddenError) as error:
+            refused.setdefault(str(error).replace(name, _NAME), []).append(name)
+        except UnavailableError as error:
+            refused[f"{_NAME}: {error}"] = list(names[names.index(name) :])
+            break
+    return _tell(engine, arguments, begun, refused, started)
+
+
+def _begin_elements(
+    engine: Engine, command: str, name: str, elements: Sequence[Element]
+) -> tuple[dict[str, int], dict[str, list[str]]]:
+    """As ``_begin``, for the elements that ``name`` stands for; those that are so already are left alone."""
+    wanted = [each["vjob"] for each in elements if each["state"] not in _DONE[command]]
+    if not wanted:
+        return {}, {f"vjobs {_NAME} are {elements[0]['state']} already": [name]}
+    return _begin(engine, command, wanted)
+
+
+def _tell(
+    engine: Engine,
+    arguments: argparse.Namespace,
+    begun: Mapping[str, int],
+    refused: dict[str, list[str]],
+    started: float,
+) -> int:
+    """Watch what was begun, and tell how it ended. Raises OperationFailedError."""
+    command = arguments.command
     if arguments.no_wait:
         told: list[dict[str, Any]] = [{"vjob": name, "operation": number} for name, number in begun.items()]
         plain = "\n".join(f"operation {number}" for number in begun.values())

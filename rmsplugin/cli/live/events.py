@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
@@ -24,8 +24,6 @@ from rmsplugin.errors import UnavailableError
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Event
-    from rmsplugin.api.binding import Engine
-
 
 #: Pause between two looks for new events, and how many of them one look takes: more do not happen in a pause.
 _FOLLOW_S = 1.0
@@ -56,12 +54,33 @@ def add_command(commands: options.Commands) -> None:
         examples:
           rmsplugin events
           rmsplugin events -n 5 --format=time,message
+          rmsplugin events --since 1h --node n1,n2
+          rmsplugin events --user alice --kind suspended,resumed --since yesterday
           rmsplugin events --since 0 --json
         """,
     )
     events.add_argument("-f", "--follow", action="store_true", help="follow: show further events as they happen")
     events.add_argument("--vjob", metavar="JOBID", type=options.job_id, help="only events of this vjob")
-    events.add_argument("--since", metavar="N", type=options.whole_number, default=0, help="only events after number N")
+    events.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_since,
+        default=(0, 0.0),
+        help="only events since then: 1h, 30m, 7d, today, YYYY-MM-DD[THH:MM[:SS]]; or only those after the event of "
+        "this number",
+    )
+    for key, what in (
+        ("node", "that name one of these nodes"),
+        ("user", "of vjobs of these users"),
+        ("kind", "of these kinds"),
+    ):
+        events.add_argument(
+            f"--{key}",
+            metavar=f"{key.upper()},...",
+            type=options.node_names if key == "node" else options.names,
+            default=(),
+            help=f"only events {what}",
+        )
     events.add_argument(
         "-n",
         "--limit",
@@ -73,20 +92,36 @@ def add_command(commands: options.Commands) -> None:
     add_table_options(events, FIELDS, "id,time,vjob,vm,node,kind,message")
 
 
+def _since(text: str) -> tuple[int, float]:
+    """The number of an event, and a time; one of them is 0."""
+    if text.isdecimal():
+        return options.whole_number(text), 0.0
+    try:
+        return 0, options.past_time(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; and it is not a whole number") from None
+
+
 def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     engine = find_engine(arguments.config)
-    rows = _read_events(engine, arguments.vjob, arguments.since, arguments.limit)
+    number, begin = arguments.since
+
+    def read(since: int, limit: int) -> list[Event]:
+        wanted = {key: getattr(arguments, key) for key in ("node", "user", "kind")}
+        return engine.events(since=since, vjob=arguments.vjob or "", limit=limit, begin=begin, wanted=wanted)
+
+    rows = read(number, arguments.limit)
     if not arguments.follow:
         print_rows(arguments, columns, "events", rows)
         return 0
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
-    last = arguments.since
+    last = number
     while True:
         _print_batch(arguments, table, rows)
         last = max([last, *(int(row["id"]) for row in rows)])
         time.sleep(_FOLLOW_S)
-        rows = _await_events(engine, arguments.vjob, last)
+        rows = _await_events(read, last)
 
 
 def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[Event]) -> None:
@@ -96,16 +131,12 @@ def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[Event])
     sys.stdout.flush()
 
 
-def _read_events(engine: Engine, vjob: str | None, since: int, limit: int) -> list[Event]:
-    return engine.events(since=since, vjob=vjob or "", limit=limit)
-
-
-def _await_events(engine: Engine, vjob: str | None, since: int) -> list[Event]:
+def _await_events(read: Callable[[int, int], list[Event]], since: int) -> list[Event]:
     """Read on; an engine that is being restarted is waited for, as `tail -F` waits for a file."""
     complained = False
     while True:
         try:
-            return _read_events(engine, vjob, since, _FOLLOW_LIMIT)
+            return read(since, _FOLLOW_LIMIT)
         except UnavailableError as error:
             if not complained:
                 print(f"rmsplugin events: {error}; waiting for it", file=sys.stderr)

@@ -18,6 +18,7 @@ def add_command(commands: options.Commands) -> None:
 
         examples:
           rmsplugin migrate 12 --to n2
+          rmsplugin migrate 12 15 --to n2
           rmsplugin migrate 12 --vm 0 --to n3
         """,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
@@ -17,10 +16,7 @@ from rmsplugin.cli.shared.table import (
     text_of,
     time_of,
 )
-
-if TYPE_CHECKING:
-    pass
-
+from rmsplugin.errors import NotFoundError
 
 FIELDS = (
     Field("node", "name, as in Slurm", text_of("name")),
@@ -106,18 +102,27 @@ def add_command(commands: options.Commands) -> None:
 
         examples:
           rmsplugin nodes
+          rmsplugin nodes n1 'n[3-5]'
           rmsplugin nodes --format=node,room,roomjob,until,features,reason
           rmsplugin nodes --json
         """,
+    )
+    nodes.add_argument(
+        "nodes", metavar="NODE", nargs="*", type=options.node_names, help="only these nodes: n1, or n[1-4]"
     )
     add_table_options(nodes, FIELDS, _COLUMNS)
 
 
 def _nodes(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    answer = find_engine(arguments.config).nodes()
+    wanted = dict.fromkeys(name for names in arguments.nodes for name in names)
+    found = find_engine(arguments.config).nodes()
+    answer = [node for node in found if not wanted or node.get("name") in wanted]
     if arguments.format == _COLUMNS:
         told = [name for name, key in _SENSORS.items() if any(node.get(key) is not None for node in answer)]
         columns = parse_format(",".join([_COLUMNS.removesuffix(",reason"), *told, "reason"]), FIELDS)
     print_rows(arguments, columns, "nodes", answer)
+    missing = wanted.keys() - {node.get("name") for node in found}
+    if missing:
+        raise NotFoundError("\n".join(f"{name} is no node that may host VMs" for name in wanted if name in missing))
     return 0

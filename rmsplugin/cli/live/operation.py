@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 from rmsplugin.api.binding import SeveralError
-from rmsplugin.cli.live.elements import begin_on, operate_on_each
+from rmsplugin.cli.live.elements import begin_on, operate_on_each, operate_on_several
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.watching import done_sentence, refuse_failed, watch
-from rmsplugin.errors import OperationFailedError
+from rmsplugin.errors import OperationFailedError, WrongOrderError
 from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def add_operation(commands: options.Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
     """Add a command that has the engine do something to a vjob; its path in the engine's API ends with ``name``."""
     parser = options.add_command(commands, name, summary, _operate, epilog)
-    parser.add_argument("job", metavar="JOBID", type=options.job_id, help=options.JOB_HELP)
+    parser.add_argument("jobs", metavar="JOBID", nargs="+", type=options.job_ids, help=options.JOB_HELP)
     return parser
 
 
@@ -38,8 +38,14 @@ def add_end_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _operate(arguments: argparse.Namespace) -> int:
-    engine = find_engine(arguments.config)
     to, vm = getattr(arguments, "to", None) or "", getattr(arguments, "vm", None) or ""
+    names = list(dict.fromkeys(name for named in arguments.jobs for name in named))
+    if vm and len(names) > 1:
+        raise WrongOrderError("--vm is about one vjob: name one")
+    engine = find_engine(arguments.config)
+    if len(names) > 1:
+        return operate_on_several(engine, arguments, names, to=to)
+    arguments.job = names[0]
     vm = vm_name(engine, arguments.job, vm) if vm else ""
     started = time.monotonic()
     try:

@@ -18,6 +18,7 @@ def add_command(commands: options.Commands) -> None:
 
         examples:
           rmsplugin resume 12
+          rmsplugin resume 12 15
           rmsplugin resume 12 --to n2
         """,
     )

@@ -20,6 +20,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin suspend 12
           rmsplugin suspend --no-wait 12
           rmsplugin suspend '12_[1-3]'
+          rmsplugin suspend 12 15 '20_[1-3]'
         """,
     )
     operation.add_end_options(parser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
@@ -22,7 +22,7 @@ from rmsplugin.cli.shared.table import (
     text_of,
     time_of,
 )
-from rmsplugin.errors import NotFoundError
+from rmsplugin.errors import NotFoundError, UnavailableError
 from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _state(row: Row) -> str:
 
 
 def _in_state(row: Row) -> str:
-    since = row.get("state_since")
+    since = row.get("state_since") or row.get("submitted")
     return duration(time.time() - since) if since else ""
 
 
@@ -53,14 +53,27 @@ def _age(row: Row) -> str:
     return duration(row["checkpoint"]["age_s"]) if row.get("checkpoint") else ""
 
 
+def _limit(row: Row) -> str:
+    if row.get("state") == "terminated" or "time_limit_s" not in row:
+        return ""
+    return "UNLIMITED" if row["time_limit_s"] is None else duration(row["time_limit_s"])
+
+
 def _repeated(row: Row) -> str:
     repeated_s = row.get("repeated_s")
     return duration(repeated_s) if repeated_s else ""
 
 
 FIELDS = (
-    Field("jobid", "job id, or ARRAYID_INDEX for an element of a job array", text_of("display_id"), right=True),
+    Field(
+        "jobid",
+        "job id, ARRAYID_INDEX for an element of a job array, or ARRAYID_[1-3] for several that wait for the same",
+        text_of("display_id"),
+        right=True,
+    ),
     Field("rawjobid", "the job id that Slurm uses inside", text_of("job_id"), right=True),
+    Field("name", "the name of its job", text_of("name")),
+    Field("account", "its account in Slurm, while Slurm knows its job", text_of("account")),
     Field("user", "the user who submitted it", text_of("user")),
     Field("partition", "its partition", text_of("partition")),
     Field(
@@ -72,6 +85,9 @@ FIELDS = (
     Field("time", "how long it has been in this state", _in_state, right=True),
     Field("since", "when it came into this state", time_of("state_since")),
     Field("submitted", "first submission; a requeue does not change it", time_of("submitted")),
+    Field("limit", "its time limit, as `squeue` shows it", _limit, right=True),
+    Field("priority", "its priority by Slurm, as it would be now", text_of("priority"), right=True),
+    Field("position", "its place among those that wait for their turn, from 1 on", text_of("position"), right=True),
     Field("vms", "number of its VMs", text_of("vms"), right=True),
     Field("cpus", "CPUs of each VM, or of the larger ones", text_of("cpus"), right=True),
     Field("memory", "memory of each VM, or of the larger ones", mebibytes_of("memory_mib"), right=True),
@@ -85,8 +101,37 @@ FIELDS = (
     Field("returns", "how often it went back to a checkpoint", text_of("returns"), right=True),
     Field("repeated", "the most of its run that was repeated by going back", _repeated, right=True),
     Field("operation", "the operation on it now, and how far that is", bytes_progress),
-    Field("reason", "why it is in this state", text_of("reason")),
+    Field(
+        "why",
+        "why it is in this state, in a word: Slurm's own where Slurm keeps the job, such as JobHeldUser",
+        text_of("code"),
+    ),
+    Field("reason", "the same in a sentence", text_of("reason")),
 )
+
+
+#: States of a vjob, in the order of its life.
+STATES = (
+    *("waiting", "starting", "running", "pausing", "paused", "unpausing", "suspending", "sleeping"),
+    *("resuming", "stopping", "terminated"),
+)
+#: The columns that are shown without --format; ``losses`` only where there are any.
+_COLUMNS = "jobid,partition,name,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,why"
+#: A longer list of words is not sent; the answer is chosen from here all the same.
+_LONGEST = 1000
+#: Slurm's words for states.
+_SLURM_STATES = {
+    **dict.fromkeys(("pd", "pending"), ("waiting",)),
+    **dict.fromkeys(("r",), ("running",)),
+    **dict.fromkeys(("cf", "configuring"), ("starting",)),
+    **dict.fromkeys(("s", "suspended"), ("sleeping", "paused", "suspending", "pausing", "resuming", "unpausing")),
+    **dict.fromkeys(("cg", "completing"), ("stopping",)),
+}
+#: By the field to sort by, the key of a row where that is not its name.
+_KEYS = {
+    **{"jobid": "job_id", "rawjobid": "job_id", "since": "state_since", "memory": "memory_mib", "ran": "ran_s"},
+    **{"limit": "time_limit_s", "why": "code", "repeated": "repeated_s"},
+}
 
 
 def add_command(commands: options.Commands) -> None:
@@ -97,49 +142,186 @@ def add_command(commands: options.Commands) -> None:
         "list vjobs, and why each is in its state",
         _vjobs,
         """
+        Every job that Slurm has in the partitions of vjobs is listed. Pending elements of an array are one row, as in
+        squeue. Options that choose take several words with commas between them.
+
         examples:
           rmsplugin vjobs
+          rmsplugin vjobs --reason
           rmsplugin vjobs -a -u alice
+          rmsplugin vjobs -t waiting,sleeping --sort position
+          rmsplugin vjobs -p vjob -w 'n[1-4]' -A physics
+          rmsplugin vjobs '12_[0-3]' -i 5
           rmsplugin vjobs --noheader --format=jobid,state,reason%60
         """,
     )
     vjobs.add_argument("jobs", metavar="JOBID", nargs="*", type=options.job_id, help="only these vjobs, ended ones too")
     vjobs.add_argument("-a", "--all", action="store_true", help="ended vjobs too")
     vjobs.add_argument(
-        "-n",
         "--limit",
         metavar="N",
         type=int,
         default=1000,
         help="with --all: the newest N ended vjobs (default: 1000, at most 10000)",
     )
+    _add_choice(vjobs)
     vjobs.add_argument(
-        "-u", "--user", metavar="USER,...", type=options.names, default=(), help="only vjobs of these users"
+        "--sort",
+        metavar="FIELD,...",
+        type=_sorting,
+        default=(),
+        help="sort by these fields; -FIELD: the greatest first (default: as they were submitted)",
     )
-    add_table_options(
-        vjobs, FIELDS, "jobid,partition,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,reason"
+    vjobs.add_argument(
+        "-i",
+        "--iterate",
+        metavar="SECONDS",
+        type=options.positive_seconds,
+        help="list them again after so many seconds, and so on until ctrl-C",
     )
+    vjobs.add_argument("--reason", action="store_true", help="show the reason as a sentence, not as a word")
+    add_table_options(vjobs, FIELDS, _COLUMNS)
+    vjobs.set_defaults(format=None)
+
+
+def _add_choice(vjobs: argparse.ArgumentParser) -> None:
+    group = vjobs.add_argument_group("choice")
+    group.add_argument(
+        "-t",
+        "--states",
+        metavar="STATE,...",
+        type=_states,
+        default=(),
+        help="only vjobs in these states, also in Slurm's words (PD, R, S); `all` is -a",
+    )
+    for letter, word, what in (
+        ("p", "partition", "of these partitions"),
+        ("A", "account", "of these accounts of Slurm"),
+        ("u", "user", "of these users"),
+        ("n", "name", "whose jobs have these names"),
+    ):
+        group.add_argument(
+            f"-{letter}",
+            f"--{word}",
+            metavar=f"{word.upper()},...",
+            type=options.names,
+            default=(),
+            help=f"only vjobs {what}",
+        )
+    group.add_argument(
+        "-w",
+        "--nodelist",
+        dest="node",
+        metavar="NODE,...",
+        type=options.node_names,
+        default=(),
+        help="only vjobs that have a VM on one of these nodes: n1,n3 or n[1-4]",
+    )
+
+
+def _states(text: str) -> tuple[str, ...]:
+    """States by our words or Slurm's; ``all`` for those of vjobs that have ended, too."""
+    found: dict[str, None] = {}
+    for word in options.names(text.lower()):
+        if word not in STATES and word not in _SLURM_STATES and word != "all":
+            raise argparse.ArgumentTypeError(f"{word!r} is no state; there are {', '.join(STATES)}")
+        found.update(dict.fromkeys(_SLURM_STATES.get(word, (word,))))
+    return tuple(found)
+
+
+def _sorting(text: str) -> tuple[tuple[str, bool], ...]:
+    """Keys of rows to sort by, the first one first, and whether the greatest comes first."""
+    keys = []
+    for word in options.names(text.lower()):
+        name = word.lstrip("+-")
+        if name not in {field.name for field in FIELDS} - {"operation", "checkpoint", "resumes"}:
+            raise argparse.ArgumentTypeError(f"{name!r} is no field to sort by")
+        # The time in a state grows as its begin lies back.
+        keys.append(("state_since", word[0] != "-") if name == "time" else (_KEYS.get(name, name), word[0] == "-"))
+    return tuple(keys)
 
 
 def _vjobs(arguments: argparse.Namespace) -> int:
-    columns = columns_of(arguments, FIELDS)
+    arguments.own_format = arguments.format is not None
+    arguments.format = _COLUMNS if arguments.format is None else arguments.format
+    columns_of(arguments, FIELDS)  # what is wrong there is said before the engine is asked
     engine = find_engine(arguments.config)
+    if not arguments.iterate:
+        return _list(arguments, engine)
+    while True:
+        if not arguments.json:
+            print(time.strftime("%a %b %d %H:%M:%S %Y"))
+        try:
+            _list(arguments, engine)
+        except (NotFoundError, UnavailableError) as error:
+            print(f"rmsplugin vjobs: {error}", file=sys.stderr)
+        if not arguments.json:
+            print()
+        sys.stdout.flush()
+        time.sleep(arguments.iterate)
+
+
+def _list(arguments: argparse.Namespace, engine: Engine) -> int:
+    wanted = {key: getattr(arguments, key) for key in ("partition", "account", "user", "name", "node")}
+    wanted["state"] = () if "all" in arguments.states else arguments.states
     rows: list[Row] = []
-    if not arguments.jobs or arguments.user:
-        told, more = engine.vjobs_and_more(ended=arguments.limit if arguments.all else None)
-        rows += told
-        if more:
-            print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
-    unknown = [] if arguments.user == () else _unknown_users(arguments.user, rows)
+    faults: list[str] = []
     if arguments.jobs:
         rows, faults = _named(engine, arguments.jobs)
-        unknown += faults
+    else:
+        ended = arguments.all or not {"all", "terminated"}.isdisjoint(arguments.states)
+        sent = {key: values for key, values in wanted.items() if len(",".join(values)) <= _LONGEST}
+        told, more = engine.vjobs_and_more(ended=arguments.limit if ended else None, wanted=sent)
+        rows = sorted([*told, *_unmet(engine, wanted=sent)], key=_submitted)
+        if more:
+            print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
     if arguments.user:
-        rows = [row for row in rows if row.get("user") in arguments.user]
-    print_rows(arguments, columns, "vjobs", rows)
-    if unknown:
-        raise NotFoundError("\n".join(unknown))
+        faults = [*_unknown_users(arguments.user, rows), *faults]
+    rows = [row for row in rows if _fits(row, wanted)]
+    for key, descending in reversed(arguments.sort):
+        rows.sort(key=lambda row, key=key: _sort_key(row.get(key)), reverse=descending)  # type: ignore[misc]
+    if not arguments.own_format:
+        arguments.format = _columns(arguments, rows)
+    print_rows(arguments, columns_of(arguments, FIELDS), "vjobs", rows)
+    if faults:
+        raise NotFoundError("\n".join(faults))
     return 0
+
+
+def _columns(arguments: argparse.Namespace, rows: Iterable[Row]) -> str:
+    """The columns to show where none were asked for."""
+    columns = _COLUMNS
+    if any(row.get("losses") for row in rows):
+        columns = columns.replace("checkpoint,", "losses,checkpoint,")
+    return columns.replace("why", "reason") if arguments.reason else columns
+
+
+def _submitted(row: Row) -> tuple[float, int]:
+    return row.get("submitted") or 0, row.get("job_id") or 0
+
+
+def _sort_key(value: object) -> tuple[bool, float, str]:
+    """Numbers by their size, words by their letters; what is not known comes last."""
+    if isinstance(value, int | float):
+        return False, value, ""
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    return not text, 0.0, text
+
+
+def _fits(row: Row, wanted: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a row is wanted: an older engine does not choose, and no engine chooses among those that have ended."""
+    return all(
+        not values or not set(values).isdisjoint(row.get("nodes") or () if key == "node" else [row.get(key)])
+        for key, values in wanted.items()
+    )
+
+
+def _unmet(engine: Engine, *, vjob: str = "", wanted: Mapping[str, Sequence[str]] | None = None) -> Sequence[Row]:
+    """Jobs that only Slurm has; an older engine does not tell them."""
+    try:
+        return engine.unmet(vjob=vjob, wanted=wanted)
+    except NotFoundError:
+        return []
 
 
 def _unknown_users(users: Iterable[str], rows: Iterable[Row]) -> list[str]:
@@ -158,6 +340,11 @@ def _is_account(user: str) -> bool:
     return True
 
 
+def _elements(row: Row) -> tuple[tuple[int, int], ...]:
+    """The elements of an array that the row is about; none if it is about a job alone."""
+    return parse(str(row.get("display_id"))).ranges
+
+
 def _named(engine: Engine, jobs: Iterable[str]) -> tuple[list[Row], list[str]]:
     """The vjobs that are called so, and a sentence for each name that none has.
 
@@ -167,12 +354,16 @@ def _named(engine: Engine, jobs: Iterable[str]) -> tuple[list[Row], list[str]]:
     faults = []
     for wanted in dict.fromkeys(jobs):
         name = parse(wanted)
-        own = [
+        own: list[Row] = [
             row
             for row in engine.vjobs_named(wanted)
             if name.means(str(row.get("display_id")), int(row.get("job_id") or 0))
         ]
-        own.sort(key=lambda row: int(str(row.get("display_id")).partition("_")[2] or 0))
+        if name.ranges or not own:
+            own += _unmet(engine, vjob=wanted)
+        elif any("_" in str(row.get("display_id")) for row in own):
+            own += _unmet(engine, vjob=str(name.job))
+        own.sort(key=lambda row: _elements(row)[:1])
         missing = name.missing(str(row.get("display_id")) for row in own)
         try:
             found += own or [engine.vjob(wanted)]

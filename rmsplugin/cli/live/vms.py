@@ -16,10 +16,11 @@ from rmsplugin.cli.shared.table import (
     print_rows,
     text_of,
 )
+from rmsplugin.errors import NotFoundError
 
 if TYPE_CHECKING:
-    pass
-
+    from rmsplugin.api.answers import VM
+    from rmsplugin.api.binding import Engine
 
 FIELDS = (
     Field("name", "name, also its host name", text_of("name")),
@@ -41,18 +42,39 @@ def add_command(commands: options.Commands) -> None:
     vms = options.add_command(
         commands,
         "vms",
-        "list the VMs of all vjobs",
+        "list the VMs of all vjobs, or of some",
         _vms,
         """
         examples:
           rmsplugin vms
+          rmsplugin vms 12 '13_[0-3]'
           rmsplugin vms --parsable2 --format=name,node,address
         """,
+    )
+    vms.add_argument(
+        "jobs", metavar="JOBID", nargs="*", type=options.job_id, help=f"only VMs of these: {options.JOB_HELP}"
     )
     add_table_options(vms, FIELDS, "name,vjob,state,node,address,image,imagesize,cpus,memory")
 
 
 def _vms(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "vms", find_engine(arguments.config).vms())
+    engine = find_engine(arguments.config)
+    rows, faults = ([], []) if arguments.jobs else (engine.vms(), list[str]())
+    for name in dict.fromkeys(arguments.jobs):
+        try:
+            rows += _of_vjob(engine, name)
+        except NotFoundError as error:
+            faults.append(str(error))
+    print_rows(arguments, columns, "vms", rows)
+    if faults:
+        raise NotFoundError("\n".join(faults))
     return 0
+
+
+def _of_vjob(engine: Engine, name: str) -> list[VM]:
+    """The VMs of vjobs of this name. Raises NotFoundError if there is no such vjob."""
+    rows = engine.vms(vjob=name)
+    if not rows and not engine.vjobs_named(name) and not engine.unmet(vjob=name):
+        engine.vjob(name)
+    return rows

@@ -88,6 +88,16 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
+def node_names(text: str) -> tuple[str, ...]:
+    """Names of nodes as Slurm's commands take them: n1,n3 or n[1-4]."""
+    from rmsplugin.model.hostlist import expand
+
+    try:
+        return tuple(map(node_name, expand(text))) or (node_name(text),)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def node_name(text: str) -> str:
     """A node's name."""
     if not _NODE.fullmatch(text):

@@ -20,6 +20,8 @@ from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_names import vm_name
 from rmsplugin.settings import Settings
 
+#: The reason of a vjob about which no cycle has decided.
+NOT_DECIDED_YET = "waits for the next cycle"
 _WRAPPER_LINE = re.compile(r"#!\S*/rmsplugin-job ([^\n]{1,250})\n")
 
 
@@ -53,7 +55,7 @@ def new_vjob(clock: Clock, job: RmsJob, geometry: Geometry, script: str) -> VJob
         partition=job.partition,
         geometry=geometry,
         state=VJobState.WAITING,
-        reason="waits for the next cycle",
+        reason=NOT_DECIDED_YET,
         submitted=job.submit_time,
         state_since=clock.now(),
         restarts=job.restarts,

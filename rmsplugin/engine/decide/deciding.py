@@ -20,7 +20,7 @@ from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
-from rmsplugin.engine.decide.telling import Telling
+from rmsplugin.engine.decide.telling import Telling, Told
 from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
@@ -129,6 +129,11 @@ class Deciding:
         self.groups: DecidedGroups | None = None  # of the last cycle that decided
         self._fault = ""
         self._telling = Telling(ledger, clock)
+
+    @property
+    def told(self) -> Mapping[str, Told]:
+        """By display id, why each vjob of the queue waits, as of the last cycle."""
+        return self._telling.newest
 
     @property
     def windows(self) -> tuple[Window, ...]:

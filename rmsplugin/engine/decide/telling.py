@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.engine.assess.assess import Assessment
@@ -29,8 +30,20 @@ class Wait(enum.StrEnum):
     NOT_DECIDED = "not-decided"  # its sentence says why
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Why a vjob waits: a code for listings, and a sentence for its owner."""
+
+    code: str
+    sentence: str
+
+
 class Telling:
-    """Remembers when waiting vjobs were told their reasons."""
+    """Remembers when waiting vjobs were told their reasons.
+
+    Attributes:
+        newest: by display id, why each vjob of the queue waits, as of the last cycle; others read it at any time.
+    """
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         """Nothing was told yet."""
@@ -38,6 +51,7 @@ class Telling:
         self._clock = clock
         self._told: dict[int, float] = {}  # by job id
         self._timeless = Timeless()
+        self.newest: Mapping[str, Told] = {}
 
     def tell(
         self,
@@ -61,6 +75,7 @@ class Telling:
         self._told = {}
         self._timeless.begin()
         reasons: dict[int, str] = {}
+        newest: dict[str, Told] = {}
         for waiting in queue:
             name = waiting.job.display_id
             reason = left_out.get(name) or (assessment.why_not(name) if assessment else "")
@@ -73,6 +88,7 @@ class Telling:
                 reason, code = decision.reasons[name].sentence, decision.reasons[name].code
             report.waiting += 1
             report.waits[code] += 1
+            newest[name] = Told(str(code), reason)
             row = rows.get(name)  # elements of an array that were not split off have no row
             if row is None or not reason:
                 continue
@@ -86,6 +102,7 @@ class Telling:
             if len(reasons) >= _TOLD_AT_ONCE:
                 self._record(reasons)
                 reasons = {}
+        self.newest = newest
         self._record(reasons)
 
     def _record(self, reasons: Mapping[int, str]) -> None:

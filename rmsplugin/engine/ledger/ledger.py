@@ -726,8 +726,42 @@ class Ledger:
         insert(self._db, "events", row)
         self._noted.append(partial(self.tally.happened, kind))
 
-    def events(self, *, since: int = 0, vjob: str = "", limit: int = 1000) -> list[Event]:
-        """The newest ``limit`` events after id ``since``, oldest first; only of ``vjob`` (display id), if given."""
-        where, parameters = called("vjob", parse(vjob)) if vjob else ("true", [])
-        sql = f"select * from events where id > ? and {where} order by id desc limit ?"
-        return [Event(**row) for row in reversed(self._rows(sql, [since, *parameters, limit]))]
+    def events(
+        self,
+        *,
+        since: int = 0,
+        vjob: str = "",
+        limit: int = 1000,
+        begin: float = 0.0,
+        nodes: Collection[str] = (),
+        users: Collection[str] = (),
+        kinds: Collection[str] = (),
+    ) -> list[Event]:
+        """The newest ``limit`` events that fit, oldest first.
+
+        Args:
+            since: only events after the one with this id.
+            vjob: only those of this vjob (display id, or a name of several); empty: all.
+            limit: the most events.
+            begin: only those that happened at this time, in seconds since the epoch, or later.
+            nodes: only those that name one of these nodes; none: all.
+            users: only those of vjobs of these users, as long as the ledger remembers the vjob; none: all.
+            kinds: only those of these kinds; none: all.
+        """
+        conditions = ["id > ?", "time >= ?"]
+        parameters: list[Any] = [since, begin]
+        if vjob:
+            where, of_vjob = called("vjob", parse(vjob))
+            conditions.append(where)
+            parameters += of_vjob
+        wanted = "(select value from json_each(?))"
+        for condition, values in (
+            (f"node in {wanted}", nodes),
+            (f"vjob in (select display_id from vjobs where user in {wanted})", users),
+            (f"kind in {wanted}", kinds),
+        ):
+            if values:
+                conditions.append(condition)
+                parameters.append(json.dumps(list(values)))
+        sql = f"select * from events where {' and '.join(conditions)} order by id desc limit ?"
+        return [Event(**row) for row in reversed(self._rows(sql, [*parameters, limit]))]

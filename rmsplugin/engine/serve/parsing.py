@@ -34,6 +34,9 @@ _GROUP = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _VM_NAME = re.compile(r"vjob[1-9][0-9]{0,9}-(0|[1-9][0-9]{0,5})")
 _SENTENCE = re.compile(r"[^\x00-\x1f\x7f]{0,1000}")
+_MOMENT = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_WORDS = re.compile(r"[^\x00-\x1f\x7f,]+(,[^\x00-\x1f\x7f,]+)*")
+_WORDS_LENGTH = 4096
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -131,6 +134,26 @@ class Query:
         """A name for vjobs; "" if none was given. Raises BadRequestError."""
         text = self._values.get(key, "")
         return job_name(text) if text else ""
+
+    def text(self, key: str) -> str:
+        """The value as it came; "" if none was given. Whoever is asked with it looks at it."""
+        return self._values.get(key, "")
+
+    def moment(self, key: str) -> float:
+        """A time in seconds since the epoch; 0 if none was given. Raises BadRequestError."""
+        text = self._values.get(key, "0")
+        if not _MOMENT.fullmatch(text):
+            raise BadRequestError(f"{key} is {_shown(text)}; it has to be a time in seconds since the epoch")
+        return float(text)
+
+    def words(self, key: str) -> frozenset[str]:
+        """The words between the commas; none if the key was not given. Raises BadRequestError."""
+        text = self._values.get(key, "")
+        if not text:
+            return frozenset()
+        if len(text) > _WORDS_LENGTH or not _WORDS.fullmatch(text):
+            raise BadRequestError(f"{key} is {_shown(text)}; it has to be words with commas between them")
+        return frozenset(text.split(","))
 
     def host(self, key: str) -> str:
         """The name of a host; "" if none was given. Raises BadRequestError."""

@@ -26,6 +26,7 @@ from rmsplugin.engine.serve.naming import Named, named, the_one
 from rmsplugin.engine.serve.orders import Orders, seen_by
 from rmsplugin.engine.serve.put_aside import PutAside
 from rmsplugin.engine.serve.rights import Rights, user_name
+from rmsplugin.engine.serve.standings import Standings
 from rmsplugin.engine.serve.unmet import find_unmet, unmet_view
 from rmsplugin.engine.serve.views import one_vjob_view, operation_view
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError
@@ -74,6 +75,7 @@ class Requests:
         self._wake = wake
         self.vjob_cache = VJobCache(context.ledger)
         self._grant(Rights.of_site(context.settings.engine))
+        self.standings = Standings(context.settings, context.ledger, cycle)
         self._lock = threading.Lock()
         self._changes: dict[int, int] = {}  # by job id, how often its script's end was told differently; latest last
 
@@ -211,10 +213,9 @@ class Requests:
         try:
             found = the_one(self._settings, self._ledger, self._cycle.seen, display_id)
         except NotFoundError:
-            return unmet_view(
-                self._settings, find_unmet(self._settings, self._jobs, self._cycle.seen, display_id), display_id
-            )
-        return one_vjob_view(self._ledger, self._clock, found)
+            job = find_unmet(self._settings, self._jobs, self._cycle.seen, display_id)
+            return {**unmet_view(self.standings, job, display_id), "elements": 1}
+        return one_vjob_view(self._ledger, self._clock, found, self.standings.of)
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 

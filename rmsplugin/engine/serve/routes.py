@@ -21,7 +21,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
 from rmsplugin.engine.schedule.timetable import Timetable
-from rmsplugin.engine.serve import parsing, plan_views, views
+from rmsplugin.engine.serve import parsing, plan_views, views, wanted_vjobs
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.group_views import group_views
@@ -31,8 +31,10 @@ from rmsplugin.engine.serve.requests import Requests, Several
 from rmsplugin.engine.serve.schedule_view import schedule_views
 from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.engine.serve.turns import Turns
+from rmsplugin.engine.serve.unmet import unmet_views
 from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
+from rmsplugin.engine.serve.wanted_vjobs import WantedVJobs
 from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -97,6 +99,7 @@ class Routes:
             "summary": self._summary,
             "vjobs": self._vjobs,
             "vjob": self._vjob,
+            "unmet": self._unmet,
             "vms": self._vms,
             "usage": self._usage,
             "decisions": self._decisions,
@@ -425,24 +428,40 @@ class Routes:
         limit = asked.query.number("limit", views.MOST_AT_ONCE, parsing.MAX_EVENTS)
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
         before, at_us = asked.query.number("before", 0), asked.query.number("at", 0)
+        wanted, standing = _wanted(asked), self._requests.standings.of
         if name:
-            return await self._do(asked, lambda: views.named_vjob_views(self._ledger, self._clock, name, after=after))
+            return await self._do(
+                asked,
+                lambda: views.named_vjob_views(self._ledger, self._clock, name, after=after, standing=standing),
+            )
         if before:
             return await self._do(
                 asked,
                 lambda: views.ended_vjob_views(self._ledger, self._clock, limit=limit, before=before, at_us=at_us),
             )
-        return await self._do(
-            asked, lambda: views.vjob_views(self._ledger, self._clock, ended=ended, limit=limit, after=after)
-        )
+
+        def read() -> Reply:
+            ledger, clock = self._ledger, self._clock
+            return views.vjob_views(
+                ledger, clock, ended=ended, limit=limit, after=after, wanted=wanted, standing=standing
+            )
+
+        return await self._do(asked, read)
+
+    async def _unmet(self, asked: Asked) -> Reply:
+        after, name, wanted = asked.query.number("after", 0), asked.query.job_name("vjob"), _wanted(asked)
+        standings = self._requests.standings
+        return await self._do(asked, lambda: unmet_views(standings, wanted, name, after=after, most=views.MOST_AT_ONCE))
 
     async def _vjob(self, asked: Asked) -> Reply:
         name = asked.vjobs
         return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
 
     async def _vms(self, asked: Asked) -> Reply:
-        after = asked.query.number("after", 0)
-        return await self._do(asked, lambda: views.vm_views(self._ledger, after=after))
+        after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
+        return await self._do(
+            asked, lambda: views.vm_views(self._ledger, after=after, name=own_name(self._ledger, name))
+        )
 
     async def _nodes(self, asked: Asked) -> Reply:
         def read_nodes() -> list[dict[str, Any]]:
@@ -460,10 +479,14 @@ class Routes:
     async def _events(self, asked: Asked) -> Reply:
         since = asked.query.number("since", 0)
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
-        vjob = asked.query.job_name("vjob")
+        vjob, begin = asked.query.job_name("vjob"), asked.query.moment("from")
+        nodes, users, kinds = (asked.query.words(key) for key in ("node", "user", "kind"))
 
         def read() -> list[dict[str, Any]]:
-            events = self._ledger.events(since=since, vjob=own_name(self._ledger, vjob), limit=limit)
+            name = own_name(self._ledger, vjob)
+            events = self._ledger.events(
+                since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=users, kinds=kinds
+            )
             if vjob and not events:
                 self._requests.require(vjob)  # a vjob that does not exist is an error
             return [asdict(event) for event in events]
@@ -510,6 +533,11 @@ class Routes:
         except TimeoutError:
             problem = "" if self._controllers is None else self._controllers.shared_problem()
             raise UnavailableError(f"the ledger does not answer{': ' * bool(problem)}{problem}") from None
+
+
+def _wanted(asked: Asked) -> WantedVJobs:
+    """The vjobs that a query chooses."""
+    return WantedVJobs(**{key: asked.query.words(key) for key in wanted_vjobs.KEYS})
 
 
 def _runs(answer: Reply) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,10 +20,14 @@ from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
 from rmsplugin.engine.ledger.rows import Operation, Outcome, SetAsideState, VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.engine.serve.standings import remembered
+from rmsplugin.engine.serve.wanted_vjobs import ALL, WantedVJobs
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
+#: Tells of a vjob and its VMs what ``standings`` has of them.
+StandingOf = Callable[[VJobRow, Sequence[VMRow]], dict[str, Any]]
 #: The most ended vjobs, or other vjobs, or VMs, or saved states in one answer.
 MOST_AT_ONCE = 1000
 #: The most nodes that a sentence names.
@@ -44,6 +48,7 @@ def vjob_view(
     vms: list[VMRow],
     operation: Operation | None,
     checkpoint: Checkpoint | None,
+    standing: StandingOf = remembered,
 ) -> dict[str, Any]:
     """One vjob."""
     return {
@@ -52,7 +57,7 @@ def vjob_view(
         "user": vjob.user,
         "partition": vjob.partition,
         "state": vjob.state,
-        "reason": _reason(vjob),
+        **standing(vjob, vms),
         "vms": vjob.geometry.vms,
         "cpus": vjob.geometry.cpus,
         "memory_mib": vjob.geometry.memory_mib,
@@ -79,27 +84,36 @@ def _checkpoint_view(clock: Clock, checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _reason(vjob: VJobRow) -> str:
-    """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for."""
-    if vjob.state not in (VJobState.PAUSED, VJobState.SLEEPING):
-        return vjob.reason
-    turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
-    waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
-    return f"{vjob.reason}; {waits}"
-
-
-def vjob_views(ledger: Ledger, clock: Clock, *, ended: bool, limit: int, after: int = 0) -> dict[str, Any]:
+def vjob_views(
+    ledger: Ledger,
+    clock: Clock,
+    *,
+    ended: bool,
+    limit: int,
+    after: int = 0,
+    wanted: WantedVJobs = ALL,
+    standing: StandingOf = remembered,
+) -> dict[str, Any]:
     """A page of the vjobs that have not ended; with the first page, if wanted, a page of the newest ended ones.
 
     The page has the next vjobs by job id, in order of first submission. ``next``: the next page has the vjobs ``after``
-    this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``.
+    this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``. Of vjobs that have
+    not ended only those are told that are ``wanted``.
     """
     old, told = _ended(ledger, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
-    page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
-    following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
-    rows = [*old, *page[:MOST_AT_ONCE]]
-    rows.sort(key=lambda row: (row.submitted, row.job_id))
-    return {"vjobs": _views(ledger, clock, rows), **told, "next": following}
+    found: list[dict[str, Any]] = []
+    following: int | None = after
+    while following is not None and len(found) < MOST_AT_ONCE:
+        page = ledger.vjobs_after(following, MOST_AT_ONCE + 1)
+        following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
+        found += filter(wanted.takes, _views(ledger, clock, page[:MOST_AT_ONCE], standing))
+    if len(found) > MOST_AT_ONCE:
+        found = found[:MOST_AT_ONCE]
+        following = found[-1]["job_id"]
+    if old:
+        found += _views(ledger, clock, old, standing)
+    found.sort(key=lambda view: (view["submitted"], view["job_id"]))
+    return {"vjobs": found, **told, "next": following}
 
 
 def ended_vjob_views(ledger: Ledger, clock: Clock, *, limit: int, before: int, at_us: int = 0) -> dict[str, Any]:
@@ -121,37 +135,47 @@ def _ended(ledger: Ledger, limit: int, before: int = 0, at_us: int = 0) -> tuple
     return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}
 
 
-def named_vjob_views(ledger: Ledger, clock: Clock, name: str, *, after: int = 0) -> dict[str, Any]:
+def named_vjob_views(
+    ledger: Ledger, clock: Clock, name: str, *, after: int = 0, standing: StandingOf = remembered
+) -> dict[str, Any]:
     """A page of the vjobs with this name, ended or not: one, or elements of an array. None at all is no error."""
     rows = sorted(ledger.named(parse(name)), key=lambda row: row.job_id)
     page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
-    return {"vjobs": _views(ledger, clock, page[:MOST_AT_ONCE]), "more": False, "next": following}
+    return {"vjobs": _views(ledger, clock, page[:MOST_AT_ONCE], standing), "more": False, "next": following}
 
 
-def _views(ledger: Ledger, clock: Clock, rows: Sequence[VJobRow]) -> list[dict[str, Any]]:
+def _views(
+    ledger: Ledger, clock: Clock, rows: Sequence[VJobRow], standing: StandingOf = remembered
+) -> list[dict[str, Any]]:
     vms = ledger.vms_among(row.job_id for row in rows)
     operations = {operation.job_id: operation for operation in ledger.running_operations()}
     newest = ledger.checkpoints.newest()
     return [
-        vjob_view(ledger, clock, row, vms.get(row.job_id, []), operations.get(row.job_id), newest.get(row.job_id))
+        vjob_view(
+            *(ledger, clock, row, vms.get(row.job_id, [])),
+            *(operations.get(row.job_id), newest.get(row.job_id), standing),
+        )
         for row in rows
     ]
 
 
-def one_vjob_view(ledger: Ledger, clock: Clock, vjob: VJobRow) -> dict[str, Any]:
+def one_vjob_view(ledger: Ledger, clock: Clock, vjob: VJobRow, standing: StandingOf = remembered) -> dict[str, Any]:
     """One vjob of the ledger."""
     operation = next((each for each in ledger.running_operations() if each.job_id == vjob.job_id), None)
     newest = ledger.checkpoints.newest().get(vjob.job_id)
-    return vjob_view(ledger, clock, vjob, ledger.vms(vjob.job_id), operation, newest)
+    return vjob_view(ledger, clock, vjob, ledger.vms(vjob.job_id), operation, newest, standing)
 
 
-def vm_views(ledger: Ledger, *, after: int = 0) -> dict[str, Any]:
+def vm_views(ledger: Ledger, *, after: int = 0, name: str = "") -> dict[str, Any]:
     """A page of the VMs of vjobs that have not ended, by job id; ``next`` as of ``vjob_views``.
 
-    A vjob's VMs are on one page, which ends with the vjob that fills it.
+    A vjob's VMs are on one page, which ends with the vjob that fills it. ``name``: only VMs of vjobs of this name.
     """
     page = ledger.vjobs_after(after, MOST_AT_ONCE + 1)
+    if name:
+        alive = (vjob for vjob in ledger.named(parse(name)) if vjob.state is not VJobState.TERMINATED)
+        page = sorted((vjob for vjob in alive if vjob.job_id > after), key=lambda vjob: vjob.job_id)
     vjobs: dict[int, VJobRow] = {}
     told = 0
     for vjob in page[:MOST_AT_ONCE]:

@@ -76,7 +76,7 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
     name = str(job)
     assert engine.status()["version"] and engine.nodes() and engine.vms() and engine.groups()
     assert engine.vjob(name)["state"] == engine.vjobs()[0]["state"] == "running"
-    assert [each["job_id"] for each in engine.vjobs_named(name)] == [job]
+    assert [each["job_id"] for each in engine.vjobs_named(name)] == [job] and engine.unmet() == []
     assert engine.usage(name) and engine.decisions(name) and engine.events(vjob=name)
     engine.schedule()
     assert engine.cycle(engine.cycles()[-1]["number"])["steps"]

@@ -104,6 +104,7 @@ def monitoring(ask: Teller, world: World) -> None:
     assert ask("GET", f"/v1/vjobs?vjob={job}")["next"] is None
     ask("GET", f"/v1/vjobs?ended=1&before={big + 10}")
     stranger = world.submit()
+    ask("GET", "/v1/unmet?user=nobody")
     assert "cpus" not in ask("GET", f"/v1/jobs/{stranger}")["vjob"], "no cycle has met it"
     assert ask("GET", "/v1/vms")["vms"] and ask("GET", "/v1/groups")["groups"]
     nodes = ask("GET", "/v1/nodes")["nodes"]

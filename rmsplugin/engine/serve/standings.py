@@ -1,0 +1,184 @@
+"""Standings: where each vjob stands in the queue, and why it waits: by Slurm, or by the last cycle's decision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.engine.assess.newcomers import NOT_DECIDED_YET
+from rmsplugin.engine.assess.queue import queue_key
+from rmsplugin.engine.capacity.priorities import priority_of
+from rmsplugin.engine.cycle import Cycle
+from rmsplugin.engine.decide.telling import Told, Wait
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.rows import VJobRow, VMRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.settings import Settings
+
+#: Slurm's words for what keeps a pending job, and what they mean. Of others only the word is told.
+_WORDS = {
+    "JobHeldUser": "its user holds it: `scontrol release` lets it go",
+    "JobHeldAdmin": "an administrator holds it",
+    "Dependency": "it depends on other jobs",
+    "DependencyNeverSatisfied": "what it depends on can never be fulfilled",
+    "BeginTime": "its begin time has not come",
+    "JobArrayTaskLimit": "as many elements of its array are under way as may be",
+}
+#: Words by which Slurm tells of the gate, or of its own turn: they do not say what keeps a job.
+_OF_THE_GATE = frozenset({"", "None", "Licenses", "Priority", "Resources"})
+_RESTS = (VJobState.PAUSED, VJobState.SLEEPING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The queue as of one look: by display id, position and priority."""
+
+    seen: Observation | None
+    found: Mapping[str, tuple[int, int]]
+
+
+def reason_of(vjob: VJobRow) -> str:
+    """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for."""
+    if vjob.state not in _RESTS:
+        return vjob.reason
+    turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
+    waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
+    return f"{vjob.reason}; {waits}"
+
+
+def remembered(vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
+    """As ``Standings.of``, as far as the ledger alone knows."""
+    return {
+        "name": vjob.job_name,
+        "account": "",
+        "time_limit_s": None,
+        "priority": vjob.priority,
+        "position": None,
+        "code": "",
+        "reason": reason_of(vjob),
+    }
+
+
+class Standings:
+    """Tells of vjobs what Slurm and the queue say of them. Reads the last look and the ledger; changes nothing."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, cycle: Cycle) -> None:
+        """Nothing was asked yet."""
+        self._settings, self._ledger, self._cycle = settings, ledger, cycle
+        self._places = _Places(None, {})
+
+    def of(self, vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
+        """Of one vjob: name, account, time limit, priority, position, and code and reason of its state."""
+        seen = self._cycle.seen
+        job = seen.jobs.get(vjob.job_id) if seen else None
+        if vjob.job_id in self._cycle.identity.others or vjob.state is VJobState.TERMINATED:
+            job = None
+        position, priority = self._place(vjob.display_id)
+        told = self._why(vjob, vms, job)
+        return {
+            "name": vjob.job_name,
+            "account": job.account if job else "",
+            "time_limit_s": _limit_s(job),
+            "priority": priority if position else (job.priority if job else 0) or vjob.priority,
+            "position": position,
+            "code": told.code,
+            "reason": told.sentence,
+        }
+
+    def of_job(self, job: RmsJob, name: str = "") -> dict[str, Any]:
+        """Of a job that the ledger does not know; ``name``: its display id, if the job has not its own yet."""
+        position, priority = self._place(name or job.display_id)
+        told = why_in_slurm(job) or self._cycle.deciding.told.get(name or job.display_id)
+        return {
+            "name": job.name,
+            "account": job.account,
+            "time_limit_s": _limit_s(job),
+            "priority": priority if position else job.priority,
+            "position": position,
+            "code": told.code if told else "new",
+            "reason": told.sentence if told and told.sentence else self._next_look(),
+        }
+
+    def _next_look(self) -> str:
+        return f"the engine has not met it yet (it looks every {self._settings.engine.cycle_s:g} s)"
+
+    def unmet(self) -> Iterator[RmsJob]:
+        """The jobs of vjob partitions that Slurm had at the last look, under way or pending, and the ledger has not."""
+        seen = self._cycle.seen
+        if seen is None:
+            return
+        known = {vjob.display_id for vjob in self._ledger.vjobs()}
+        for job in seen.rms.jobs:
+            ours = job.partition in self._settings.slurm.partitions and job.state is not JobState.ENDED
+            if ours and job.display_id not in known:
+                yield job
+
+    def _why(self, vjob: VJobRow, vms: Iterable[VMRow], job: RmsJob | None) -> Told:
+        """Code and sentence of the state; the sentence of the ledger, unless the last look knows better."""
+        if vjob.state is VJobState.WAITING:
+            if job is not None and (told := why_in_slurm(job)):
+                return told
+            known = self._cycle.deciding.told.get(vjob.display_id)
+            code = known.code if known else "new" if vjob.reason == NOT_DECIDED_YET else str(Wait.NOT_DECIDED)
+            return Told(code, vjob.reason)
+        if vjob.state is VJobState.RUNNING:
+            return self._silent(vms) or Told("", vjob.reason)
+        if vjob.state not in _RESTS:
+            return Told("", vjob.reason)
+        known = self._cycle.deciding.told.get(vjob.display_id) if vjob.resumes else None
+        code = known.code if known else "its-turn" if vjob.resumes else "by-hand"
+        return Told(code, reason_of(vjob))
+
+    def _silent(self, vms: Iterable[VMRow]) -> Told | None:
+        """Of a vjob that ran when it was last seen: why nobody knows whether it still does; None: it was seen."""
+        silent = self._cycle.seen.unreachable if self._cycle.seen else {}
+        node = next((vm.host for vm in vms if vm.host in silent), None)
+        return None if node is None else Told("node-silent", f"its node {node} does not answer: {silent[node]}")
+
+    # -- the queue -----------------------------------------------------------------------------------------------
+
+    def _place(self, display_id: str) -> tuple[int | None, int]:
+        """Position, from 1 on, and priority; no position: it is not in the queue."""
+        seen, places = self._cycle.seen, self._places
+        if seen is not None and places.seen is not seen:
+            places = self._places = _Places(seen, self._positions(seen))
+        return places.found.get(display_id) or (None, 0)
+
+    def _positions(self, seen: Observation) -> dict[str, tuple[int, int]]:
+        keys = []
+        for vjob in self._ledger.vjobs():
+            job = seen.jobs.get(vjob.job_id)
+            if job is not None and _queues(vjob, job):
+                priority = job.priority if vjob.state is VJobState.WAITING else priority_of(seen, vjob, job)
+                keys.append((queue_key(seen, vjob, priority, vjob.submitted), vjob.display_id, priority))
+        for job in self.unmet():
+            if job.eligible:
+                keys.append((queue_key(seen, job, job.priority, job.submit_time), job.display_id, job.priority))
+        return {name: (number, priority) for number, (_, name, priority) in enumerate(sorted(keys), 1)}
+
+
+def _queues(vjob: VJobRow, job: RmsJob) -> bool:
+    """Whether it waits for its turn, and for nothing else."""
+    if vjob.state is VJobState.WAITING:
+        return job.eligible
+    return vjob.state in _RESTS and vjob.resumes and not job.held
+
+
+def why_in_slurm(job: RmsJob) -> Told | None:
+    """What keeps a pending job in Slurm, whatever the engine decides; None: nothing but the gate."""
+    if job.state is not JobState.PENDING or job.eligible:
+        return None
+    word = job.reason.replace(" ", "_")
+    if word in _OF_THE_GATE:
+        word = "JobHeldUser" if job.held else "JobArrayTaskLimit" if "_" in job.display_id else "None"
+    means = _WORDS.get(word)
+    return Told(word, f"Slurm keeps it ({word})" + (f": {means}" if means else ""))
+
+
+def _limit_s(job: RmsJob | None) -> float | None:
+    """The time limit in seconds; None: unknown, or none."""
+    return job.time_limit_s if job and job.time_limit_s < math.inf else None

@@ -1,0 +1,136 @@
+"""Listings of some nodes, VMs and events, and operations on several jobs: the real commands and the real service."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.cli.test_cli import SETTINGS
+from unit.served import Served
+
+from rmsplugin.cli.main import main
+from rmsplugin.model.vjob import VJobState
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    served = Served(tmp_path)
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(SETTINGS.format(socket=served.socket))
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(path))
+    yield served
+    served.close()
+
+
+class Said:
+    """What a command says."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.error = ""
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        assert main(list(words)) == status
+        out, self.error = self._capsys.readouterr()
+        return out
+
+    def names(self, key: str, *words: str, status: int = 0) -> list[Any]:
+        (rows,) = json.loads(self(*words, "--json", status=status)).values()
+        return [row[key] for row in rows]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(capsys)
+
+
+def test_some_nodes_are_listed_and_those_that_are_none_are_named(served: Served, said: Said) -> None:
+    served.world.tick()
+    assert said.names("name", "nodes", "n3", "n[1-2]") == ["n1", "n2", "n3"]
+    assert said.names("name", "nodes", "n2", "x[1-2]", status=1) == ["n2"]
+    assert said.error == "".join(f"rmsplugin nodes: {each} is no node that may host VMs\n" for each in ("x1", "x2"))
+
+
+def test_the_vms_of_some_vjobs_are_listed_by_any_of_their_ids(served: Served, said: Said) -> None:
+    world = served.world
+    first, second, other = world.running(), world.running(vms=2), world.running()
+    assert said.names("name", "vms", str(second)) == [f"vjob{second}-0", f"vjob{second}-1"]
+    assert said.names("vjob", "vms", str(first), str(other)) == [str(first), str(other)]
+    served.ledger.update_vjob(other, display_id="50_1")
+    served.add_vjob(77, 0, display_id="50_2")
+    assert said.names("name", "vms", "50_1") == said.names("name", "vms", str(other)) == [f"vjob{other}-0"]
+    assert len(said.names("name", "vms", "50")) == 2
+    assert said.names("name", "vms", str(first), "99", status=1) == [f"vjob{first}-0"]
+    assert said.error == "rmsplugin vms: no vjob 99\n"
+
+
+def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said) -> None:
+    ledger, now = served.ledger, time.time()
+    served.add_vjob(12, 5)
+    for kind, vjob, node in (("a", "12", "n1"), ("b", "12", "n2"), ("b", "13", "n1")):
+        ledger.event(kind, "for a test", vjob=vjob, node=node)
+    ledger._db.execute("update events set time = ? where vjob = '12'", [now - 5000])
+    ledger._db.execute("update events set time = ? where vjob = '13'", [now - 500])
+
+    def found(*words: str) -> list[tuple[str, str]]:
+        rows = json.loads(said("events", "--json", *words))["events"]
+        return [(row["kind"], row["node"]) for row in rows]
+
+    assert found("--node", "n1") == [("a", "n1"), ("b", "n1")]
+    assert found("--kind", "b,c") == [("b", "n2"), ("b", "n1")]
+    assert found("--user", "u5", "--kind", "b") == [("b", "n2")]
+    assert found("--since", "1h") == [("b", "n1")]
+    assert found("--since", "1") == [("b", "n2"), ("b", "n1")]
+    with pytest.raises(SystemExit) as ended:
+        main(["events", "--since", "soon"])
+    assert ended.value.code == 2
+
+
+def test_several_jobs_are_suspended_and_each_that_cannot_be_has_its_sentence(served: Served, said: Said) -> None:
+    world = served.world
+    first, second = world.running(), world.running()
+    waiting = world.submit(vms=1, cpus=200)
+    world.tick()
+    out = said("suspend", str(first), str(waiting), "99", str(second), "--no-wait", status=1)
+    assert out.count("operation ") == 2
+    assert said.error.splitlines() == [
+        f"rmsplugin suspend: vjob {waiting} is waiting, not running",
+        "rmsplugin suspend: no vjob 99",
+    ]
+    for job in (first, second):
+        world.until(job, VJobState.SLEEPING)
+    said("resume", f"{first},{second}", "--no-wait")
+    for job in (first, second):
+        world.until(job, VJobState.RUNNING)
+
+
+def test_one_vm_is_of_one_vjob(served: Served, said: Said) -> None:
+    said("migrate", "12", "13", "--vm", "0", status=2)
+    assert said.error == "rmsplugin migrate: --vm is about one vjob: name one\n"
+
+
+def test_with_elements_of_an_array_among_several_jobs_all_are_done(served: Served, said: Said) -> None:
+    world = served.world
+    array, alone = world.submit(vms=1, memory_mib=128, array=(1, 2)), world.running()
+    ids = [world.context.ledger.find_vjob(name).job_id for name in _split(world, array)]
+    for job in ids:
+        world.until(job, VJobState.RUNNING)
+    said("suspend", str(array), str(alone), "--no-wait")
+    for job in (*ids, alone):
+        world.until(job, VJobState.SLEEPING)
+    said("suspend", str(array), str(alone), status=1)
+    assert said.error.splitlines()[0] == f"rmsplugin suspend: vjobs {array} are sleeping already"
+
+
+def _split(world: Any, array: int) -> list[str]:
+    names = [f"{array}_1", f"{array}_2"]
+    for _ in range(20):
+        world.tick()
+        known = {vjob.display_id for vjob in world.context.ledger.vjobs()}
+        if known.issuperset(names):
+            return names
+    raise AssertionError(f"never met: {names}")

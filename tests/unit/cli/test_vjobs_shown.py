@@ -1,0 +1,166 @@
+"""`rmsplugin vjobs`: every job that Slurm has in our partitions, chosen and sorted, by the real command and service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unit.cli.test_cli import SETTINGS
+from unit.served import Served
+
+from rmsplugin.cli.live import vjobs
+from rmsplugin.cli.main import main
+from rmsplugin.engine.serve.standings import why_in_slurm
+from rmsplugin.model.vjob import VJobState
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    served = Served(tmp_path)
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(SETTINGS.format(socket=served.socket))
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(path))
+    yield served
+    served.close()
+
+
+class Shown:
+    """What the command shows."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.error = ""
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        assert main(["vjobs", *words]) == status
+        out, self.error = self._capsys.readouterr()
+        return out
+
+    def rows(self, *words: str, status: int = 0) -> dict[str, dict[str, Any]]:
+        found = json.loads(self("--json", *words, status=status))["vjobs"]
+        return {row["display_id"]: row for row in found}
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Shown:
+    return Shown(capsys)
+
+
+def test_pending_elements_of_an_array_are_one_row_and_can_be_named(served: Served, shown: Shown) -> None:
+    array = served.world.submit(vms=1, memory_mib=128, array=range(6), array_limit=2)
+    for _ in range(3):
+        served.world.tick()
+    rows = shown.rows()
+    first = [name for name, row in rows.items() if row["state"] != "waiting"]
+    assert sorted(first) == [f"{array}_0", f"{array}_1"]
+    assert (rows[f"{array}_[2-5]"]["elements"], rows[f"{array}_[2-5]"]["code"]) == (4, "JobArrayTaskLimit")
+    assert list(shown.rows(f"{array}_[1-3]")) == [f"{array}_1", f"{array}_[2-3]"]
+    assert list(shown.rows(str(array))) == [f"{array}_0", f"{array}_1", f"{array}_[2-5]"]
+    assert list(shown.rows(f"{array}_4")) == [f"{array}_4"]
+    assert list(shown.rows(f"{array}_[5-7]", status=1)) == [f"{array}_5"]
+    assert shown.error == f"rmsplugin vjobs: no vjob {array}_[6-7]\n"
+
+
+def test_a_job_that_slurm_keeps_has_slurms_own_reason(served: Served, shown: Shown) -> None:
+    world = served.world
+    before = world.submit(vms=1)
+    waits, held = world.submit(depends_on=[before]), world.submit()
+    world.rms.user_hold(held)
+    world.tick()
+    rows = shown.rows()
+    assert [rows[str(job)]["code"] for job in (waits, held)] == ["Dependency", "JobHeldUser"]
+    assert "scontrol release" in rows[str(held)]["reason"] and "next cycle" not in rows[str(waits)]["reason"]
+    assert [rows[str(job)]["position"] for job in (waits, held)] == [None] * 2
+    assert "JobHeldUser" in shown("--format=why") and "scontrol release" in shown("--reason")
+
+
+@pytest.mark.parametrize(
+    ("word", "code"), [("BeginTime", "BeginTime"), ("Licenses", "None"), ("QOS Limit", "QOS_Limit")]
+)
+def test_slurms_word_is_told_unless_it_speaks_of_the_gate(served: Served, word: str, code: str) -> None:
+    job = served.world.rms.job(served.world.submit())
+    assert why_in_slurm(job) is None, "only the gate keeps it"
+    told = why_in_slurm(replace(job, eligible=False, reason=word))
+    assert told is not None and (told.code, "begin time" in told.sentence) == (code, code == "BeginTime")
+
+
+def test_those_that_wait_for_their_turn_have_a_code_and_a_position(served: Served, shown: Shown) -> None:
+    world = served.world
+    first, second = (world.submit(vms=1, cpus=200, priority=each) for each in (10, 20))
+    world.tick()
+    rows = shown.rows("--sort", "position")
+    assert [(name, row["position"], row["priority"]) for name, row in rows.items()] == [
+        (str(second), 1, 20),
+        (str(first), 2, 10),
+    ]
+    assert rows[str(second)]["code"] == "no-room"
+    assert list(shown.rows("--sort=-position")) == [str(first), str(second)]
+
+
+def test_vjobs_are_chosen_by_state_partition_user_account_node_and_name(served: Served, shown: Shown) -> None:
+    world = served.world
+    job = world.running()
+    other = world.submit(vms=1, cpus=200, name="solver")
+    world.tick()
+    node = world.context.ledger.vms(job)[0].host
+    ours = {"-t": "running", "-w": node, "-n": "sleeper,solver"}
+    assert list(shown.rows("-t", "R")) == list(shown.rows("-w", ours["-w"])) == [str(job)]
+    assert list(shown.rows("-t", "pd")) == list(shown.rows("-n", "solver")) == [str(other)]
+    assert list(shown.rows("-u", "nobody", "-p", "vjob")) == [str(job), str(other)]
+    assert shown.rows("-p", "other") == shown.rows("-A", "physics") == {}
+    world.rms.finish(job)
+    world.until(job, VJobState.TERMINATED)
+    assert list(shown.rows("-t", "terminated")) == [str(job)]
+    assert list(shown.rows("-t", "all")) == [str(job), str(other)]
+
+
+@pytest.mark.parametrize("words", [("-t", "flying"), ("--sort", "colour"), ("-w", "n[2-1]"), ("-p", "a,,b")])
+def test_a_wrong_choice_is_wrong_usage(served: Served, words: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["vjobs", *words])
+    assert ended.value.code == 2
+
+
+def test_the_engine_chooses_before_it_answers(served: Served) -> None:
+    world = served.world
+    for name in ("a", "b", "c"):
+        world.submit(vms=1, cpus=200, name=name)
+    world.tick()
+    told = served.ask("GET", "/v1/vjobs?name=a,c&state=waiting")[1]["vjobs"]
+    assert [row["name"] for row in told] == ["a", "c"]
+
+
+def test_losses_have_a_column_where_there_are_any(served: Served, shown: Shown) -> None:
+    job = served.world.running()
+    assert "LOSSES" not in shown()
+    served.ledger.update_vjob(job, losses=2)
+    assert "LOSSES" in shown()
+
+
+def test_a_vjob_on_a_silent_node_is_not_said_to_answer(served: Served, shown: Shown) -> None:
+    world = served.world
+    job = world.running()
+    seen, node = world.cycle.seen, world.context.ledger.vms(job)[0].host
+    assert seen is not None and "answer" in shown.rows()[str(job)]["reason"]
+    world.cycle.seen = replace(seen, unreachable={node: "no route to it"})
+    row = shown.rows()[str(job)]
+    assert (row["code"], row["reason"]) == ("node-silent", f"its node {node} does not answer: no route to it")
+
+
+def test_the_list_comes_again_until_it_is_interrupted(
+    served: Served, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(vjobs.time, "sleep", sleep)
+    assert shown("-i", "5", "--format=jobid", status=130).count("JOBID") == 2
+    assert pauses == [5.0, 5.0]
