@@ -64,6 +64,10 @@ _CANNOT_HEAR = b"HTTP/1.1 503"
 #: Where there are several addresses, an engine that has not answered a look within so many seconds is passed over.
 LOOK_S = 1.0
 
+# Where there are several addresses, a host of which nothing is heard for so long, not even that it has got the request,
+# is given up: seconds after which the kernel begins to ask, between two questions, and, in milliseconds, until it ends.
+_ASKED_AFTER_S, _ASKED_EVERY_S, _UNHEARD_MS = 5, 2, 8_000
+
 #: The number of words that ``EngineClient.words`` makes.
 WORDS = 5
 
@@ -271,7 +275,10 @@ class EngineClient:
         connection = None
         try:
             if not self._unix_path:
-                return socket.create_connection(self._addresses[0], timeout=timeout_s)
+                connection = socket.create_connection(self._addresses[0], timeout=timeout_s)
+                if len(self._addresses) > 1:
+                    _give_up_soon(connection)
+                return connection
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(timeout_s)
             connection.connect(self._unix_path)
@@ -284,7 +291,7 @@ class EngineClient:
         return connection
 
     def _silent(self, error: OSError, timeout_s: float) -> str:
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and not error.errno:  # the kernel's own has a number
             return f"the engine at {self} did not answer within {timeout_s:.0f} s"
         return f"the engine at {self} cannot be reached: {error or type(error).__name__}"
 
@@ -312,6 +319,14 @@ class EngineClient:
         )
         error.status = status
         raise error
+
+
+def _give_up_soon(connection: socket.socket) -> None:
+    """Have a connection end soon after its host is gone from the network: an answer may be waited for much longer."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_MS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _ASKED_AFTER_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _ASKED_EVERY_S)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 def _address(url: str) -> tuple[str, int]:

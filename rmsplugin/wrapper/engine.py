@@ -26,6 +26,8 @@ _ANSWER_TIMEOUT_S = 10.0
 # Over TCP each request costs a munge and an unmunge on both sides. The times are spread, so that the wrappers of a
 # restarted front do not come all at once for ever.
 _SIGN_OF_LIFE_S = (11.0, 19.0)
+# A sign that nobody answered is repeated soon: after a whole period more the engine may miss this wrapper.
+_SIGN_AGAIN_S = (2.0, 5.0)
 _LONGEST_PAUSE_S = 5.0
 _CHUNK_BYTES = 1 << 16
 # The least time between two reports that this process goes on.
@@ -109,17 +111,24 @@ class EngineLink:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
         while True:
-            # A lost sign does not matter: the next one tells as much.
-            with contextlib.suppress(RmspluginError, OSError):
-                returned(int(self._sign_of_life().get("returns", 0)))
-            shortest, longest = _SIGN_OF_LIFE_S
+            shortest, longest = self._sign_of_life(returned)
             time.sleep(_LEAST_SIGN_OF_LIFE_S)
             poll.poll(1000 * (shortest + (longest - shortest) * os.urandom(1)[0] / 255 - _LEAST_SIGN_OF_LIFE_S))
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wakes, _CHUNK_BYTES)
 
-    def _sign_of_life(self) -> dict[str, Any]:
-        """Give one; where there are several addresses, to the next one if the one before has lost it."""
+    def _sign_of_life(self, returned: Callable[[int], object]) -> tuple[float, float]:
+        """Give one sign. Returns the least and the most seconds until the next one."""
+        try:
+            returned(int(self._tell_attached().get("returns", 0)))
+        except (UnavailableError, OSError):
+            return _SIGN_AGAIN_S
+        except RmspluginError:  # an engine has heard this one, and refuses it
+            pass
+        return _SIGN_OF_LIFE_S
+
+    def _tell_attached(self) -> dict[str, Any]:
+        """Give a sign of life; where there are several addresses, to the next one if the one before has lost it."""
         for _ in range(self._client.addresses - 1):
             with contextlib.suppress(UnavailableError):
                 return self._post("attached")

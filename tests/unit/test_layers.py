@@ -202,7 +202,7 @@ ORDERS = {
         "main",
     ),
     "adapters": (
-        *("command", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
+        *("command", "knock", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
         *("rms", "power", "simulated"),
     ),
     "manager": (

@@ -127,6 +127,7 @@ class RmsNode:
     reason: str = ""  # the reason why it is drained or down
     address: str = ""  # its address, by name or number (NodeAddr); empty: its name
     power: NodePower = NodePower.ON
+    port: int = 0  # of the RMS's daemon there; 0: that of the others (``RmsSnapshot.daemon_port``)
     #: When it booted, as its daemon said last, seconds since the epoch; 0: unknown. It may vary by a second.
     boot_time: int = field(default=0, compare=False)
     #: They are only shown: a node whose load has changed is the same node.
@@ -206,6 +207,8 @@ class RmsSnapshot:
     requeue_exits: frozenset[int] = frozenset()
     #: SlurmdSpoolDir of slurm.conf, with its %n and %h.
     spool_dir: str = ""
+    #: SlurmdPort of slurm.conf, at which the RMS's daemons listen on nodes; 0: it cannot be read.
+    daemon_port: int = 0
     #: StateSaveLocation of slurm.conf, on the controller.
     state_dir: str = ""
     version: str = ""

@@ -96,6 +96,7 @@ class SlurmCli:
             kill_wait_s=slurm_records.kill_wait_s(configuration),
             requeue_exits=slurm_records.requeue_exits(configuration),
             spool_dir=configuration.get("SlurmdSpoolDir", ""),
+            daemon_port=slurm_records.port(configuration.get("SlurmdPort", "")),
             state_dir=self._state_dir,
             version=configuration["SLURM_VERSION"],
             priorities=priorities,

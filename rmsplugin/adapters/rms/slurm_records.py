@@ -58,8 +58,15 @@ def nodes(text: str) -> dict[str, RmsNode]:
             address=record.get("NodeAddr", ""),
             readings=readings(record),
             boot_time=epoch(record.get("BootTime", "")),
+            port=port(record.get("Port", "")),
         )
     return found
+
+
+def port(text: str) -> int:
+    """A port, the first one of several; 0: there is none."""
+    first = text.partition("-")[0]
+    return int(first) if first.isdecimal() else 0
 
 
 def power(flags: Collection[str]) -> NodePower:
@@ -147,6 +154,7 @@ def node(
     address: str = "",
     readings: Readings | None = None,
     boot_time: int = 0,
+    port: int = 0,
 ) -> RmsNode:
     """Make a node from Slurm's facts; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
     flags = set(re.findall(r"[A-Z_]+", state))
@@ -164,6 +172,7 @@ def node(
         readings=readings or Readings(),
         power=power(flags),
         boot_time=boot_time,
+        port=port,
     )
 
 

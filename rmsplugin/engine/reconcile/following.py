@@ -13,6 +13,7 @@ from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.context.accounting import Accounting
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.context.fronts import OVERDUE_S
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.one_step_plan import ENGINE
 from rmsplugin.engine.execute.operations.allocation import suspend_job
@@ -33,6 +34,8 @@ from rmsplugin.model.vjob import VJobState
 
 #: States of a vjob in which its VMs are on their nodes, and nothing is under way on them.
 _HAVE_VMS = (VJobState.RUNNING, VJobState.PAUSED)
+#: Slurm's own default of the port of slurmd.
+_PORT = 6818
 
 
 class Followed(NamedTuple):
@@ -61,6 +64,7 @@ class Following:
         self._nodes = context.nodes
         self._signs = context.signs
         self._hearing = context.hearing
+        self._fronts = context.fronts
         self._suspensions = context.suspensions
         self._executor = executor
         self._placing = placing
@@ -72,6 +76,7 @@ class Following:
         self._started = context.clock.now()
         self._states: StateFinder
         self._changed: set[int] = set()
+        self._overdue: dict[str, tuple[str, int]] = {}  # fronts of wrappers that are overdue
         self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
 
     def follow_jobs(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
@@ -90,11 +95,13 @@ class Following:
         vms = self._ledger.vms_by_job()
         gone = self._ledger.nodes.gone()
         doubtful = []
+        self._overdue = {}
         for vjob in vjobs.values():
             with report.alone(f"vjob {vjob.display_id}"):
                 held = self._reconcile_one(seen, vjob, vms.get(vjob.job_id, []), gone, jobs, busy, report)
                 if held is not None:
                     doubtful.append(held)
+        self._fronts.watch(self._overdue)
         with report.alone("what is held back"):
             through = self._let_through(doubtful, vjobs, report)
             held_back = {held.job_id: held.directive.reason for held in self.brake.held}
@@ -154,7 +161,7 @@ class Following:
             vms,
             job,
             missing,
-            seen.taken - heard,
+            self._silent_s(seen, job, seen.taken - heard),
             self._settings.engine.orphan_s,
             gone,
             self._copies(vms, seen) or strays(self._ledger, seen, vjob),
@@ -176,6 +183,14 @@ class Following:
         how = jobs.ended[vjob.job_id]
         absence = how in DOUBTFUL_ENDS and vjob.state is not VJobState.WAITING
         return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
+
+    def _silent_s(self, seen: Observation, job: RmsJob | None, silent_s: float) -> float:
+        """For how long a job's wrapper counts as silent, if nothing was heard of it for ``silent_s``."""
+        front = seen.rms.nodes.get(job.batch_host) if job is not None and job.state is JobState.RUNNING else None
+        if front is None or silent_s <= OVERDUE_S:
+            return silent_s
+        self._overdue[front.name] = (front.address or front.name, front.port or seen.rms.daemon_port or _PORT)
+        return self._fronts.silent_s(front.name, silent_s, seen.taken)
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""

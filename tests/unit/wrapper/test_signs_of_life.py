@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rmsplugin.client import EngineClient
-from rmsplugin.errors import UnavailableError
+from rmsplugin.engine.context.fronts import OVERDUE_S
+from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError, UnreachableError
 from rmsplugin.wrapper import engine
 from rmsplugin.wrapper.engine import EngineLink
 
@@ -20,6 +21,7 @@ class Client(EngineClient):
         """``lost``: so many of the first signs are lost."""
         self._addresses = [("h", port) for port in range(addresses)]
         self.posted, self.lost = threading.Semaphore(0), lost
+        self.errors: list[RmspluginError] = []  # of the next signs
 
     def request(self, method: str, path: str, *_: Any, **__: Any) -> dict[str, Any]:
         assert (method, path) == ("POST", "/v1/jobs/7/attached")
@@ -27,6 +29,8 @@ class Client(EngineClient):
         if self.lost:
             self.lost -= 1
             raise UnavailableError("it did not answer within 10 s")
+        if self.errors:
+            raise self.errors.pop(0)
         return {"returns": 0}
 
 
@@ -53,6 +57,36 @@ def test_a_sign_that_one_of_several_has_lost_is_given_to_the_next_one_at_once(
     for _ in range(signs):
         assert client.posted.acquire(timeout=60)
     assert not client.posted.acquire(timeout=0.2)
+
+
+def signs(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Signs that come once, but for those that are repeated."""
+    monkeypatch.setattr(engine, "_SIGN_OF_LIFE_S", (3600.0, 3600.0))
+    monkeypatch.setattr(engine, "_SIGN_AGAIN_S", (0.02, 0.05))
+    monkeypatch.setattr(engine, "_LEAST_SIGN_OF_LIFE_S", 0.01)
+    EngineLink(client, "7").show_signs_of_life(lambda _: None)
+
+
+def test_a_sign_that_nobody_answered_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a cut of 10 s at the moment of one sign made a silence of two periods, and the job was requeued."""
+    client = Client()
+    client.errors = [UnreachableError("no way"), UnavailableError("it broke off")]
+    signs(client, monkeypatch)
+    for _ in range(3):
+        assert client.posted.acquire(timeout=60)
+    assert not client.posted.acquire(timeout=0.5), "the third one was answered"
+
+
+def test_an_engine_that_refuses_a_sign_has_heard_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    client.errors = [RefusedError("not its vjob")]
+    signs(client, monkeypatch)
+    assert client.posted.acquire(timeout=60)
+    assert not client.posted.acquire(timeout=0.5)
+
+
+def test_a_wrapper_is_overdue_for_the_engine_after_its_longest_period() -> None:
+    assert max(engine._SIGN_OF_LIFE_S) == OVERDUE_S > 3 * max(engine._SIGN_AGAIN_S)
 
 
 def test_it_may_be_told_so_however_often() -> None:
