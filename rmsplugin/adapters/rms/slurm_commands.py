@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
@@ -57,7 +57,8 @@ class SlurmCommands:
             program: its name.
             arguments: its arguments.
             text: its standard input.
-            questions: how many questions it asks Slurm, each of which has the time of a command.
+            questions: how many questions it asks Slurm. Each has the time of a command: where no answer comes within
+                it, the command is ended, whatever time others have left.
 
         Raises:
             UnavailableError: it cannot be run, or Slurm does not answer.
@@ -65,20 +66,13 @@ class SlurmCommands:
             ForbiddenError: the caller may not do that.
             RefusedError: Slurm refuses for any other reason.
         """
-        path, timeout_s = os.path.join(self._bin_dir, program), self._timeout_s * questions
+        path = os.path.join(self._bin_dir, program)
         command, environment = self._command([path, *arguments])
         try:
             with self._permit():
-                done = subprocess.run(
-                    command,
-                    input=text.encode(),
-                    capture_output=True,
-                    timeout=timeout_s,
-                    env=environment,
-                    check=False,
-                )
+                done = _run_command(command, environment, text, self._timeout_s, questions)
         except subprocess.TimeoutExpired:
-            raise UnavailableError(f"Slurm did not answer `{program}` within {timeout_s:.0f} s") from None
+            raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not self._prefix:
                 raise _missing(path, str(error.strerror)) from None
@@ -123,6 +117,32 @@ class SlurmCommands:
             variables = (f"{name}={value}" for name, value in _VARIABLES.items())
             return [*self._prefix, "env", *variables, *words], environment
         return list(words), environment | _VARIABLES
+
+
+def _run_command(
+    command: Sequence[str], environment: Mapping[str, str], text: str, answer_s: float, questions: int
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, as long as it prints something in each of ``questions`` periods of ``answer_s``.
+
+    Raises:
+        subprocess.TimeoutExpired: it was silent for a period, or took longer than all; it is ended.
+        OSError: it cannot be started.
+    """
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        printed, left, asked = 0, questions, text.encode()
+        while True:
+            try:
+                out, err = child.communicate(asked, timeout=answer_s)
+                return subprocess.CompletedProcess(command, child.returncode, out, err)
+            except subprocess.TimeoutExpired as silent:
+                before, printed, left, asked = printed, len(silent.output or b""), left - 1, b""
+                if printed == before or not left:
+                    child.kill()
+                    raise
+            except BaseException:
+                child.kill()
+                raise
 
 
 def _signal(status: int) -> int:

@@ -46,6 +46,23 @@ def test_without_a_directory_commands_are_found_as_the_shell_does(
     assert SlurmCommands("", 10, ()).run("squeue") == "found\n"
 
 
+def test_a_command_with_several_questions_is_ended_when_one_of_them_is_not_answered(tmp_path: Path) -> None:
+    """Seen: a slurmctld that stood still kept a cycle for the time of all four questions."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho first\nsleep 2.5\necho others\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    with pytest.raises(UnavailableError, match="did not answer `scontrol` within 1 s"):
+        SlurmCommands(str(tmp_path), 1, ()).run("scontrol", questions=4)
+
+
+def test_each_question_of_a_command_has_its_own_time(tmp_path: Path) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nwhile read -r q; do sleep 1; echo $q; done\nexit 0\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    asked = "one\ntwo\nthree\nfour\n"
+    assert SlurmCommands(str(tmp_path), 3, ()).run("scontrol", text=asked, questions=4) == asked
+    with pytest.raises(UnavailableError, match="did not answer"):
+        SlurmCommands(str(tmp_path), 3, ()).run("scontrol", text=asked, questions=1)
+
+
 @pytest.mark.parametrize("prefix", [(), ("sh", "-c", 'sh -c "$*"; exit', "-")], ids=["here", "by a shell"])
 @pytest.mark.parametrize("number", [9, 13])
 def test_a_command_that_a_signal_ended_is_no_refusal(tmp_path: Path, prefix: tuple[str, ...], number: int) -> None:
