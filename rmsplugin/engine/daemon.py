@@ -27,6 +27,7 @@ from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
+from rmsplugin.adapters.knock import knock
 from rmsplugin.adapters.lease.base import Lease
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION, Opened, open_lease
 from rmsplugin.adapters.nodes.base import Nodes
@@ -41,6 +42,7 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.acts import Acts, only_led
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.context.fronts import KNOCK_PERIOD_S
 from rmsplugin.engine.context.hearing import TEST_PERIOD_S
 from rmsplugin.engine.context.steady_clock import SteadyClock
 from rmsplugin.engine.controllers.about import about
@@ -56,7 +58,7 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.leadership import Leadership
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME
-from rmsplugin.engine.ledger.takeover import take_over
+from rmsplugin.engine.ledger.takeover import nodes_of_last_turn, take_over
 from rmsplugin.engine.ledger.whereabouts import note_shared, require_taken_back, shared_ledgers
 from rmsplugin.engine.metrics.metrics import open_metrics
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
@@ -221,6 +223,7 @@ class Daemon:
             Periodic("memory", self._watch_memory, settings.memory.watch_s),
             Periodic("wrappers", self._watch_wrappers, _WRAPPERS_S),
             Periodic("hearing", self._ears().test_hearing, TEST_PERIOD_S),
+            Periodic("fronts", self.context.fronts.knock_at_all, KNOCK_PERIOD_S),
             Periodic("clock", self._watch_clock, _CLOCK_S),
             *self._watch_controllers(opened),
             *self._watch_the_leader(),
@@ -448,7 +451,7 @@ def open_context(
         change = None
         if parted is not None:
             change = parted.for_all() if territory is None else parted.for_a_group(territory)
-        obeyed_by_all(settings, rms, agents)
+        obeyed_by_all(settings, rms, agents, partial(nodes_of_last_turn, shared))
         path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held, change=change)
         if parted is not None and territory is None and change is not None:
             parted.joined(epoch)
@@ -471,6 +474,7 @@ def open_context(
         epoch=epoch,
         acts=acts,
         territory=territory,
+        knock=knock,
     )
 
 

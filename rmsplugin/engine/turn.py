@@ -6,13 +6,13 @@ The other order would miss what the one before does in between, and has written 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from rmsplugin.adapters.nodes.base import Turns
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.observe.rooms import vm_hosts
-from rmsplugin.errors import DeposedError, RmspluginError
+from rmsplugin.errors import DeposedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -20,25 +20,52 @@ log = logging.getLogger(__name__)
 #: The longest wait for nodes: a connection to a dead one is given up within 10 s.
 _WITHIN_S = 12.0
 _PARALLEL = 64
+#: The longest wait for the names of the nodes: often the slurmctld was on the host that has just gone.
+_NAMES_S = 2.0
 #: How many nodes are named in a sentence.
 _NAMED = 10
 
 
-def obeyed_by_all(settings: Settings, rms: Rms, nodes: Turns) -> None:
+def obeyed_by_all(
+    settings: Settings, rms: Rms, nodes: Turns, remembered: Callable[[], Collection[str]] | None = None
+) -> None:
     """Have all VM hosts that answer obey no engine of a lower epoch. Those that do not learn it with the first act.
+
+    Args:
+        settings: of the site.
+        rms: tells which nodes are VM hosts.
+        nodes: their agents.
+        remembered: the nodes on which the engine before has acted, which are asked where Slurm does not answer soon;
+            None: Slurm is waited for.
 
     Raises:
         DeposedError: a node has heard of a higher epoch.
     """
     try:
-        names = vm_hosts(settings, rms.snapshot())
+        names: Collection[str] = _names(settings, rms, None if remembered is None else _NAMES_S)
     except RmspluginError as error:
-        log.warning("nodes learn the epoch of this turn one by one, since Slurm does not tell their names: %s", error)
-        return
+        names = () if remembered is None else remembered()
+        others = f"{len(names)} nodes are known from the ledger, others" if names else "nodes"
+        log.warning(
+            "%s learn the epoch of this turn one by one, since Slurm does not tell their names: %s", others, error
+        )
     silent = _ask(nodes, names)
     if silent:
         named = ", ".join(silent[:_NAMED]) + (", ..." if len(silent) > _NAMED else "")
         log.warning("%d of %d nodes have not taken the epoch of this turn yet: %s", len(silent), len(names), named)
+
+
+def _names(settings: Settings, rms: Rms, within_s: float | None) -> list[str]:
+    """The names of the VM hosts. Raises RmspluginError where Slurm does not tell them in time."""
+    if within_s is None:
+        return vm_hosts(settings, rms.snapshot())
+    pool = ThreadPoolExecutor(1, thread_name_prefix="names")
+    asked = pool.submit(rms.snapshot)
+    pool.shutdown(wait=False)
+    try:
+        return vm_hosts(settings, asked.result(within_s))
+    except TimeoutError:
+        raise UnavailableError(f"it is not waited for longer than {within_s:g} s") from None
 
 
 def _ask(nodes: Turns, names: Collection[str]) -> list[str]:

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from rmsplugin import __version__
-from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME, damages, open_database, schema_steps
+from rmsplugin.engine.ledger.ledger_file import LEDGER_NAME, damages, open_database, read_only, schema_steps
 from rmsplugin.engine.ledger.parting import Change
 from rmsplugin.engine.ledger.shared_files import WAL, copy_ledger, epoch_of, ledgers_in, name_of
 from rmsplugin.errors import DeposedError, LedgerError
@@ -24,6 +24,11 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 
 #: How many ledgers are kept, the new one included.
 KEPT = 3
+#: Where an engine has begun something, and where VMs and states are.
+_NODES = """
+    select source from actions union select destination from actions
+    union select host from vms union select destination from vms union select image_node from vms
+"""
 #: The file that says that there was a ledger in the directory.
 _BEGUN = "begun"
 #: Directories in which ledgers are made: this, and the epoch.
@@ -72,6 +77,15 @@ def take_over(
         return made
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(f"the ledger of epoch {epoch} cannot be made in {directory}: {error}") from error
+
+
+def nodes_of_last_turn(directory: Path) -> list[str]:
+    """The nodes on which the engine before has acted, or has VMs, as its ledger says; none if it cannot be read."""
+    try:
+        with closing(read_only(ledgers_in(directory)[-1])) as db:
+            return sorted({name for (name,) in db.execute(_NODES)} - {""})
+    except (OSError, IndexError, sqlite3.Error):
+        return []
 
 
 def _empty(directory: Path, epoch: int) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,12 +24,15 @@ class Cluster:
 
     def __init__(self) -> None:
         self.slurm_answers = True
+        self.slurm_stands_still = False
         self.obeying: set[str] = set()
         self.errors: dict[str, Exception] = {}
         self.stuck: set[str] = set()
         self.let_go = threading.Event()
 
     def snapshot(self) -> Any:
+        if self.slurm_stands_still:
+            self.let_go.wait()
         if not self.slurm_answers:
             raise UnavailableError("no slurmctld")
         nodes = dict.fromkeys(("n1", "n2", "n3"))
@@ -42,8 +45,8 @@ class Cluster:
             raise self.errors[node]
         self.obeying.add(node)
 
-    def take_turn(self) -> None:
-        turn.obeyed_by_all(SETTINGS, cast(Any, self), self)
+    def take_turn(self, remembered: Callable[[], list[str]] | None = None) -> None:
+        turn.obeyed_by_all(SETTINGS, cast(Any, self), self, remembered)
 
 
 @pytest.fixture
@@ -89,6 +92,26 @@ def test_without_slurm_nodes_learn_it_one_by_one(cluster: Cluster, caplog: pytes
     cluster.slurm_answers = False
     cluster.take_turn()
     assert "Slurm does not tell their names: no slurmctld" in caplog.text
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_without_slurm_nodes_of_the_last_turn_obey(
+    cluster: Cluster, stands_still: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen: a new leader waited 20 s for the names of nodes, as slurmctld was on the host that had gone."""
+    monkeypatch.setattr(turn, "_NAMES_S", 0.2)
+    cluster.slurm_answers, cluster.slurm_stands_still = False, stands_still
+    cluster.take_turn(lambda: ["n2"])
+    assert cluster.obeying == {"n2"}
+    assert "1 nodes are known from the ledger, others learn the epoch" in caplog.text
+
+
+def test_slurm_is_asked_for_all_nodes_before_the_ledger_is(cluster: Cluster) -> None:
+    def remembered() -> list[str]:
+        raise AssertionError("Slurm answers")
+
+    cluster.take_turn(remembered)
+    assert cluster.obeying == {"n1", "n2"}
 
 
 # -- the engine of a host among several ----------------------------------------------------------------------------
