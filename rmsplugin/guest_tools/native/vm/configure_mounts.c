@@ -6,15 +6,19 @@
 #include "base/texts.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/random.h>
 #include <unistd.h>
 
 enum { KERNEL_S = 10 };  /* for a mount, whose server may be silent */
+enum { SERVER_S = 60 };  /* for a server that refuses connections, as one does that is being started */
+enum { PAUSE_S = 5 };    /* the longest one between two tries */
 enum { NO_LINKS = 256 }; /* MS_NOSYMFOLLOW of Linux 5.10 */
 
 /* As the mount has them: a change of its size would reset options that it does not name. */
@@ -108,12 +112,15 @@ struct call {
     const char *source, *target, *type;
     unsigned long flags;
     const char *options;
+    int *error; /* in memory that a child shares */
 };
 
 static bool call_mount(const void *what)
 {
     const struct call *call = what;
-    return mount(call->source, call->target, call->type, call->flags, call->options) == 0;
+    bool is_mounted = mount(call->source, call->target, call->type, call->flags, call->options) == 0;
+    *call->error = is_mounted ? 0 : errno;
+    return is_mounted;
 }
 
 /* The option with the version. For version 4 without a second number, the program has to find the number. */
@@ -129,25 +136,51 @@ static bool has_option(const char *options, const char *const words[])
     return false;
 }
 
-/* NFS of a server named by its address is mounted by the kernel alone, if locks need no daemon: an emulated guest takes 0.1 s
- * for the program. Version 4 carries locks itself; version 3 is for mounts without locks. Mounts that the kernel refuses go to
- * the program, as all others do. */
-static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options)
+/* Whether the kernel alone can mount it: NFS of a server named by its address, if locks need no daemon. An emulated guest
+ * takes 0.1 s for the program. Version 4 carries locks itself; version 3 is for mounts without locks. */
+static bool is_for_kernel(const char *type, const char *source, const char *options)
 {
     static const char *const nolock[] = {"nolock", NULL};
+    struct in_addr address;
+    return is_nfs(type) &&
+           (has_option(options, version_4) || (has_option(options, version_3) && has_option(options, nolock))) &&
+           inet_pton(AF_INET, field_of(source, ':', 1), &address) == 1;
+}
+
+/* Also writes the error of the last try; 0 if there was no answer. */
+static bool mount_by_kernel(const char *type, const char *source, const char *target, const char *options, int *error)
+{
     /* These options are defaults, or are not for the kernel. */
     static const char *const left_out[] = {"defaults", "rw", "suid", "dev", "exec", "auto", "noauto", "_netdev", "nofail", NULL};
     struct text others = {NULL, 0};
-    struct in_addr address;
-    const char *option, *server = field_of(source, ':', 1);
-    text_add(&others, "addr=%s", server);
+    const char *option;
+    text_add(&others, "addr=%s", field_of(source, ':', 1));
     for (int number = 1; *(option = field_of(options, ',', number)) != '\0'; number++)
         if (flags_of(option) == 0 && !is_one_of(option, left_out))
             text_add(&others, ",%s", option);
-    return is_nfs(type) &&
-           (has_option(options, version_4) || (has_option(options, version_3) && has_option(options, nolock))) &&
-           inet_pton(AF_INET, server, &address) == 1 &&
-           in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes});
+    *error = 0;
+    return in_time(KERNEL_S, call_mount, &(const struct call){source, target, type, flags_of(options), others.bytes, error});
+}
+
+/* What a server says that may serve in a moment. */
+static bool passes(int error)
+{
+    return error == ECONNREFUSED || error == ECONNRESET || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+/* By the kernel if it can, with a server that refuses connections tried again and again: nothing of the job has begun, and
+ * a VM that gives up is taken away with the job's allocation. */
+static bool mount_in_time(const char *type, const char *source, const char *target, const char *options, int *error)
+{
+    if (!is_for_kernel(type, source, options))
+        return false;
+    for (unsigned waited = 0, pause = 1; !mount_by_kernel(type, source, target, options, error); waited += pause) {
+        if (!passes(*error) || waited >= SERVER_S)
+            return false;
+        pause = 2 * waited < PAUSE_S ? waited + 1 : PAUSE_S;
+        sleep(pause);
+    }
+    return true;
 }
 
 static void mount_line(const char *line)
@@ -161,8 +194,16 @@ static void mount_line(const char *line)
         load_nfs(!has_option(options, version_3));
         name_nfs_client();
     }
-    if (!mount_by_kernel(type, source, target, options) && !mount_by_program(type, source, target, options))
+    int *error = mmap(NULL, sizeof *error, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (error == MAP_FAILED)
+        fail(1, "no memory to mount %s", source);
+    bool is_mounted = mount_in_time(type, source, target, options, error);
+    if (!is_mounted && passes(*error))
+        fail(1, "cannot mount %s on %s: for %d s its server has said: %s", source, target, SERVER_S, strerror(*error));
+    /* Mounts that the kernel refuses go to the program, as all others do. */
+    if (!is_mounted && !mount_by_program(type, source, target, options))
         fail(1, "cannot mount %s on %s", source, target);
+    munmap(error, sizeof *error);
 }
 
 void mount_all(void)
