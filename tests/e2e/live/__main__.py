@@ -31,7 +31,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=120, help="for how long faults come (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is random (default: %(default)s)")
-    parser.add_argument("--only", default="", choices=sorted(KINDS), help="faults of this kind only")
+    parser.add_argument("--only", default=[], nargs="+", choices=sorted(KINDS), help="faults of these kinds only")
     parser.add_argument("--evidence", type=Path, help="directory for logs and listings, where something was wrong")
     parser.add_argument("--journal", type=Path, help="file for the journal; python -m journal.check reads it")
     return parser.parse_args()

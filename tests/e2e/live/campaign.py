@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from e2e.cluster import SHARED
@@ -22,8 +22,6 @@ from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
 
 #: By these a slurmctld may be lost.
 _FORGET = ("slurmctld", "controller")
-#: By these homes may be lost: the head serves them.
-_HOMELESS = ("nfs", "controller")
 #: What was submitted, or has ended, in the last seconds before it was killed is not in a slurmctld's files.
 _SAVED_S = 6.0
 #: Vjobs count on for so long between two faults.
@@ -35,7 +33,9 @@ _ROWS = "select id, vm, kind, source, destination, state, created, ended from ac
 class Campaign:
     """All of it."""
 
-    def __init__(self, site: Site, seed: int, say: Callable[[str], object], evidence: Path | None, only: str) -> None:
+    def __init__(
+        self, site: Site, seed: int, say: Callable[[str], object], evidence: Path | None, only: Sequence[str]
+    ) -> None:
         self._site, self._say, self._evidence = site, say, evidence
         self._throws = throws(seed, only)
         self.work = Work(site, orders(seed))
@@ -92,7 +92,7 @@ class Campaign:
         )
         self.rounds.append(round_)
         round_.wrong = [f"not well again: {each}" for each in lacks] + self._new(
-            self._judged(forgets=throw.kind in _FORGET, homeless=throw.kind in _HOMELESS)
+            self._judged(forgets=throw.kind in _FORGET)
         )
         for line in recovery.resumed:
             self._say(f"   resumed: {line}")
@@ -106,11 +106,11 @@ class Campaign:
             self._keep_evidence(f"round-{len(self.rounds)}")
         return not lacks
 
-    def _judged(self, *, forgets: bool = False, homeless: bool = False) -> list[str]:
-        """What is wrong now; vjobs that have just ended have left nothing. The faults: see ``judge.of_vjob``."""
+    def _judged(self, *, forgets: bool = False) -> list[str]:
+        """What is wrong now; vjobs that have just ended have left nothing. ``forgets``: see ``judge.of_vjob``."""
         site, work = self._site, self.work
         before = work.alive()
-        wrong = [each for vjob in before for each in judge.of_vjob(site, vjob, forgets=forgets, homeless=homeless)]
+        wrong = [each for vjob in before for each in judge.of_vjob(site, vjob, forgets=forgets)]
         wrong += judge.of_vms(site, work.alive())
         wrong += judge.left_over(site, [vjob for vjob in before if vjob.ended])
         if said := well.checks_of_ledger(site):

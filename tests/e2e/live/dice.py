@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 #: Ways in which something fails: it ends, it stands still, its network is gone.
@@ -33,6 +33,7 @@ KINDS = {
     "leader": Kind((KILL, STOP, CUT), 40, 5),
     "standby": Kind((KILL, STOP, CUT), 40),
     "server": Kind((KILL, STOP, CUT), 40, 3),
+    "ensemble": Kind((KILL, STOP, CUT), 40, 3),
     "quorum": Kind((KILL, STOP, CUT), 30, 3),
     "nfs": Kind((KILL, STOP, CUT), 40, 3),
     "slurmctld": Kind((KILL, STOP, CUT), 40, 4),
@@ -74,10 +75,10 @@ class Throw:
         return f"{self.kind} {self.way} {self.seconds:.0f} s{middle}"
 
 
-def throws(seed: int, only: str = "") -> Iterator[Throw]:
-    """Faults without end; ``only``: of this kind."""
+def throws(seed: int, only: Sequence[str] = ()) -> Iterator[Throw]:
+    """Faults without end; ``only``: of these kinds, each with its weight."""
     chance = random.Random(seed)
-    names = [only] if only else [name for name, kind in KINDS.items() for _ in range(kind.weight)]
+    names = [name for name, kind in KINDS.items() if not only or name in only for _ in range(kind.weight)]
     while True:
         kind = chance.choice(names)
         yield Throw(

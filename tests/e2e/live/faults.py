@@ -14,6 +14,7 @@ _SERVERS = ("head", "front2", "n1")
 #: Of the other kinds: which daemon fails.
 _DAEMONS = {
     "server": "zookeeper",
+    "ensemble": "zookeeper",
     "quorum": "zookeeper",
     "nfs": "nfs",
     "slurmctld": "slurmctld",
@@ -38,6 +39,8 @@ def places(site: Site, throw: Throw) -> list[str]:
             return [host for host in _SERVERS if host != spared]
         case "server":
             return [one_of(list(_SERVERS), throw.which)]
+        case "ensemble":
+            return [site.first_server(_SERVERS)]
         case "nfs":
             return ["head"]
         case "slurmctld":

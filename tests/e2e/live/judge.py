@@ -43,15 +43,13 @@ def begun(site: Site, vjob: VJob) -> int:
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
-def of_vjob(site: Site, vjob: VJob, *, forgets: bool = False, homeless: bool = False) -> list[str]:
+def of_vjob(site: Site, vjob: VJob, *, forgets: bool = False) -> list[str]:
     """What is wrong with one vjob. One that has ended is over from now on.
 
     Args:
         site: the minicluster.
         vjob: which one.
         forgets: a slurmctld was lost, which may have forgotten that it had started the job: it is requeued.
-        homeless: homes were lost. A VM cannot mount them, its start fails, and the job is requeued and started again;
-            that of a script that had begun is not.
     """
     told = site.run("scontrol", "-o", "show", "job", str(vjob.job))
     fields = dict(re.findall(r"(\S+?)=(\S*)", told.out))
@@ -64,12 +62,11 @@ def of_vjob(site: Site, vjob: VJob, *, forgets: bool = False, homeless: bool = F
     if state in _BAD_ENDS:
         wrong.append(f"its job is {state}, {fields.get('Reason')}, {fields.get('ExitCode')}")
     restarts = int(fields.get("Restarts", "0"))
-    if forgets or (homeless and not vjob.has_begun):
+    if forgets:
         vjob.restarts = restarts
     if restarts > vjob.restarts:
         wrong.append(f"its job was requeued {restarts} times")
     starts = begun(site, vjob)
-    vjob.has_begun = starts > 0
     if starts > 1:
         wrong.append(f"its script began {starts} times")
     if said := counted(site.output(vjob.job, vjob.order.user), over=state == "COMPLETED"):

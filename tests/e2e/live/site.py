@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from e2e.cluster import Cluster
@@ -79,6 +79,14 @@ class Site(Cluster):
         words = [*self.in_network_of(host), "nft", "-f", "-"]
         done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
+
+    def first_server(self, hosts_of_servers: Sequence[str]) -> str:
+        """The host of the ZooKeeper server that leads the ensemble."""
+        for host in hosts_of_servers:
+            asked = f"exec 3<>/dev/tcp/{self._layout.host(host).address}/2181 && printf srvr >&3 && timeout 3 cat <&3"
+            if "Mode: leader" in self.run("bash", "-c", asked, host=host).out:
+                return host
+        raise AssertionError("no ZooKeeper server leads")
 
     def slurmctld_that_rules(self) -> str:
         """The host of the slurmctld that answers: the first one that is up."""

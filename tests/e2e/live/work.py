@@ -28,7 +28,6 @@ class VJob:
     submitted: float
     ended: float = 0.0
     restarts: int = 0  # so often its job was requeued, for a reason that is known
-    has_begun: bool = False  # its script had begun when it was judged last
 
 
 class Work:

@@ -36,7 +36,8 @@ def test_every_fault_in_every_way_comes_in_the_middle_of_everything() -> None:
     }
     assert {each.order for each in thrown} == {"", *ORDERS}
     assert all(2 <= each.seconds <= KINDS[each.kind].most_s for each in thrown)
-    assert {each.kind for each in islice(throws(1, "nfs"), 20)} == {"nfs"}
+    assert {each.kind for each in islice(throws(1, ["nfs"]), 20)} == {"nfs"}
+    assert {each.kind for each in islice(throws(1, ["nfs", "ensemble"]), 40)} == {"nfs", "ensemble"}
 
 
 def test_nothing_fails_on_a_front_until_slurm_begins_its_jobs_anew() -> None:

@@ -84,18 +84,6 @@ def test_a_job_that_was_requeued_is_wrong_unless_its_slurmctld_was_lost(site: An
     assert of_vjob(site, known) == ["vjob 7: its job was requeued 2 times"]
 
 
-def test_where_homes_were_lost_a_vjob_is_started_again_until_its_script_begins(site: Any, tmp_path: Path) -> None:
-    (tmp_path / "started.7").unlink()
-    site.told, site.text = RUNS.replace("Restarts=0", "Restarts=3"), ""
-    vjob = counting()
-    assert of_vjob(site, vjob, homeless=True) == []
-    (tmp_path / "started.7").write_text("started\n")
-    site.told = RUNS.replace("Restarts=0", "Restarts=4")
-    assert of_vjob(site, vjob, homeless=True) == [], "it began after the last look"
-    site.told = RUNS.replace("Restarts=0", "Restarts=5")
-    assert of_vjob(site, vjob, homeless=True) == ["vjob 7: its job was requeued 5 times"]
-
-
 def test_a_script_that_began_twice_is_wrong_also_where_a_slurmctld_was_lost(site: Any, tmp_path: Path) -> None:
     (tmp_path / "started.7").write_text("started\nstarted\n")
     assert begun(site, counting()) == 2
