@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Stored
@@ -17,6 +20,9 @@ _RETRY_S, _RETRY_MOST_S = 0.1, 0.5
 #: Seconds for which a server may be silent to who connects. kazoo would wait for a session, at each one in turn, while
 #: another one serves already: the servers that are left need that time to elect a leader.
 _CONNECT_S = 1.0
+#: A server that has answered nothing for this part of a session is left for another one. kazoo itself notices only a
+#: connection without requests: it takes each one that it sends for a sign of life.
+_SILENT_SESSIONS = 1 / 3
 #: Seconds for which a session that is closed waits for the service's answer.
 _CLOSE_S = 2.0
 
@@ -46,9 +52,11 @@ class ZooKeeperTree:
             ) from None
         logging.getLogger("kazoo").setLevel(logging.ERROR)  # each try to connect is said, two a second
         self._errors, self._timeout_error = exceptions, KazooTimeoutError
-        self._servers, self._answer_s = ", ".join(servers), answer_s
+        self._servers, self._answer_s, self._silent_s = ", ".join(servers), answer_s, session_s * _SILENT_SESSIONS
+        self._connection: socket.socket | None = None  # the newest one
+        self._heard = time.monotonic()  # the last answer, or the last connection that was left
         retry = {"max_tries": -1, "delay": _RETRY_S, "backoff": 2, "max_delay": _RETRY_MOST_S}
-        handler = _connecting_soon(SequentialThreadingHandler())
+        handler = _connecting_soon(SequentialThreadingHandler(), self._note_connection)
         self._client: Any = KazooClient(
             hosts=",".join(servers), timeout=session_s, handler=handler, connection_retry=retry
         )
@@ -96,30 +104,48 @@ class ZooKeeperTree:
         except Exception as error:
             log.warning("the session with ZooKeeper ends by itself: %s", error)
 
+    def _note_connection(self, made: socket.socket) -> None:
+        self._connection = made
+
+    def _leave_silent_server(self) -> None:
+        """End the connection to a server that has answered nothing for long: kazoo goes on with the next server."""
+        now = time.monotonic()
+        if self._connection is not None and now - self._heard >= self._silent_s:
+            self._heard = now  # the next one has as long
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
     def _ask(self, path: str, method: str, *arguments: Any, **options: Any) -> Any:
         """Ask, and wait for the answer. A request is not even made while no server is connected."""
         errors = self._errors
         if not self._up.wait(self._answer_s):
             raise UnavailableError(f"no server of ZooKeeper answers: {self._servers}")
         try:
-            return getattr(self._client, method)(*arguments, **options).get(timeout=self._answer_s)
+            answer = getattr(self._client, method)(*arguments, **options).get(timeout=self._answer_s)
+            self._heard = time.monotonic()
+            return answer
         except errors.NoNodeError:
+            self._heard = time.monotonic()
             raise MissingError(f"there is no node {path}") from None
         except (errors.BadVersionError, errors.NodeExistsError):
+            self._heard = time.monotonic()
             raise ChangedError(f"another session has written the node {path}") from None
         except self._timeout_error:
+            self._leave_silent_server()
             raise UnavailableError(f"ZooKeeper did not answer within {self._answer_s:g} s: {self._servers}") from None
         except errors.KazooException as error:
             what = str(error) or type(error).__name__
             raise UnavailableError(f"ZooKeeper does not answer: {what}: {self._servers}") from None
 
 
-def _connecting_soon(handler: Any) -> Any:
-    """Bound the time that kazoo's handler takes to connect to a server."""
+def _connecting_soon(handler: Any, note: Callable[[socket.socket], object]) -> Any:
+    """Bound the time that kazoo's handler takes to connect to a server; ``note`` is told each connection."""
     connect = handler.create_connection
 
     def connect_soon(*arguments: Any, timeout: float, **options: Any) -> Any:
-        return connect(*arguments, timeout=min(timeout, _CONNECT_S), **options)
+        made = connect(*arguments, timeout=min(timeout, _CONNECT_S), **options)
+        note(made)
+        return made
 
     handler.create_connection = connect_soon
     return handler

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import select
 import socket
+import struct
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
+from rmsplugin.errors import UnavailableError
 
 pytest.importorskip("kazoo")
 
@@ -40,3 +44,37 @@ def test_a_server_that_does_not_serve_yet_is_asked_again_soon_although_another_o
         finally:
             tree.close()
     assert moments[-1] - moments[0] < 15, "a session is 20 s"
+
+
+def granted(connection: socket.socket) -> None:
+    """Answer the request for a session."""
+    connection.recv(4096)
+    answer = struct.pack(">iiqi", 0, 6000, 1, 16) + bytes(16) + b"\0"
+    connection.sendall(struct.pack(">i", len(answer)) + answer)
+
+
+def test_a_server_that_falls_silent_is_left_although_requests_are_sent_to_it() -> None:
+    """Seen: of the engines at a ZooKeeper server that stood still each stayed there until it went on."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        ports = {each.fileno(): each for each in (first, second)}
+        tree = ZooKeeperTree([f"127.0.0.1:{each.getsockname()[1]}" for each in ports.values()], 3.0, 0.2)
+        asking, over = threading.Event(), threading.Event()
+
+        def ask() -> None:
+            while not over.wait(0.05):
+                with suppress(UnavailableError):
+                    tree.read("/x")
+                asking.set()
+
+        asks = threading.Thread(target=ask)
+        with ExitStack() as connections:
+            connections.callback(tree.close)
+            connections.callback(asks.join)
+            connections.callback(over.set)
+            asks.start()
+            for _ in range(2):  # the second one comes when the first has been silent
+                ready, _, _ = select.select(list(ports), [], [], 20)
+                assert ready, "the silent server is not left"
+                connection = connections.enter_context(ports[ready[0]].accept()[0])
+                granted(connection)
+    assert asking.is_set()
