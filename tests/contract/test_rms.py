@@ -70,6 +70,7 @@ def test_snapshot_of_the_cluster(world: World) -> None:
     assert snapshot.preempt_exempt_s == 10.0
     assert snapshot.version.count(".") >= 1
     assert snapshot.spool_dir.startswith("/var/spool/slurm")
+    assert snapshot.daemon_port > 0
     assert snapshot.state_dir.startswith("/var/spool/slurm")
 
 

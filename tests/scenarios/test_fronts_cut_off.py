@@ -50,6 +50,19 @@ def test_a_wrapper_that_says_nothing_though_its_front_answers_is_missed(world: W
     assert requeued(world, job) == [True]
 
 
+def test_a_wrapper_that_has_told_of_the_scripts_end_may_be_gone_before_slurm_tells_of_it(world: World) -> None:
+    """Seen: slurmd could not tell slurmctld of the end for 30 s, and a job that was over was requeued."""
+    job, cut = world.running(), Cut(world)
+    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=0)
+    world.wrappers_answer = False
+    cut.pass_time(80)
+    world.context.hearing.note_deaf("Slurm did not answer `scontrol` within 5 s", world.context.clock.now())
+    cut.pass_time(80)
+    assert requeued(world, job) == [False]
+    cut.pass_time(50)
+    assert requeued(world, job) == [True], "it is not waited for for ever"
+
+
 def test_it_is_missed_after_a_cut_as_well(world: World) -> None:
     job, cut = world.running(), Cut(world)
     world.wrappers_answer, cut.away = False, True

@@ -18,9 +18,15 @@ _EXPECTED_S = 90.0
 _RUNS_ON = f"its script was said to have ended, but its job runs on after {_EXPECTED_S:.0f} s: it counts as running"
 
 
-def is_ending(vjob: VJobRow, now: float) -> bool:
-    """Whether the vjob's script ended so recently that its job is expected to end, too."""
-    return vjob.finished and now - vjob.finished_at < _EXPECTED_S
+def is_ending(vjob: VJobRow, now: float, unheard_until: float = 0.0) -> bool:
+    """Whether the vjob's script ended so recently that its job is expected to end, too.
+
+    Args:
+        vjob: as the ledger has it.
+        now: the engine's time.
+        unheard_until: ends of jobs could not be heard of until then: Slurm did not answer.
+    """
+    return vjob.finished and now - max(vjob.finished_at, unheard_until) < _EXPECTED_S
 
 
 def tell_of_end_that_does_not_come(ledger: Ledger, vjob: VJobRow, job: RmsJob | None, now: float) -> None:

@@ -22,7 +22,7 @@ from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
 from rmsplugin.engine.observe.absence import DOUBTFUL_ENDS, Jobs, MissingVMs, find_jobs, has_ended
 from rmsplugin.engine.observe.dead_nodes import require_answers
-from rmsplugin.engine.observe.ending import tell_of_end_that_does_not_come
+from rmsplugin.engine.observe.ending import is_ending, tell_of_end_that_does_not_come
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.engine.reconcile import brake
@@ -161,7 +161,7 @@ class Following:
             vms,
             job,
             missing,
-            self._silent_s(seen, job, seen.taken - heard),
+            self._silent_s(seen, vjob, job, seen.taken - heard),
             self._settings.engine.orphan_s,
             gone,
             self._copies(vms, seen) or strays(self._ledger, seen, vjob),
@@ -184,8 +184,10 @@ class Following:
         absence = how in DOUBTFUL_ENDS and vjob.state is not VJobState.WAITING
         return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
 
-    def _silent_s(self, seen: Observation, job: RmsJob | None, silent_s: float) -> float:
+    def _silent_s(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, silent_s: float) -> float:
         """For how long a job's wrapper counts as silent, if nothing was heard of it for ``silent_s``."""
+        if is_ending(vjob, seen.taken, self._hearing.deaf_until(self._clock.now())):
+            return 0.0  # it has told of the script's end and has gone; slurmctld hears of that later
         front = seen.rms.nodes.get(job.batch_host) if job is not None and job.state is JobState.RUNNING else None
         if front is None or silent_s <= OVERDUE_S:
             return silent_s

@@ -45,6 +45,11 @@ def test_nodes(state: str, up: bool, draining: bool) -> None:
     node = found["n1"]
     assert (node.cpus, node.memory_mib, node.up, node.draining, node.state) == (2, 2000, up, draining, state)
     assert node.features == ("big", "ib")
+    assert (node.address, node.port) == ("10.9.9.1", 7001)
+
+
+def test_of_several_ports_the_first_one_is_taken() -> None:
+    assert [slurm_records.port(text) for text in ("6818", "6818-6820", "", "(null)")] == [6818, 6818, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def test_silence_counts_from_the_last_knock_without_an_answer() -> None:
     network.away = set()
     network.pass_time(25, "f1", "f2")
     assert network.fronts.silent_s("f1", 90.0, network.time) == 25.0
+    assert network.fronts.silent_s("f1", 21.0, network.time) == 21.0, "another one was heard of since"
 
 
 def test_nobody_knocks_where_all_wrappers_are_heard_of() -> None:

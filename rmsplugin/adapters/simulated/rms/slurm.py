@@ -43,6 +43,7 @@ class SimulatedRms(SimulatedCluster):
                 kill_wait_s=self.kill_wait_s,
                 requeue_exits=self.requeue_exits,
                 spool_dir=self.spool_dir,
+                daemon_port=6818,
                 state_dir=self.state_dir,
                 version="22.05.8",
                 priorities=self.priorities.said(self._jobs.values(), self._clock()),
