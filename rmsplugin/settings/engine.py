@@ -79,5 +79,6 @@ class Engine(Section):
     )
     orphan_s: Seconds = Field(
         30.0,
-        description="time without a sign of life from a running vjob's wrapper after which its Slurm job is requeued",
+        description="time without a sign of life from a running vjob's wrapper after which its Slurm job is requeued; "
+        "it counts while its front can be reached",
     )

@@ -1,16 +1,26 @@
-"""Stores that are full and states that are corrupt (issue 2, 6.7)."""
+"""Stores that are full, states that are corrupt, and homes that are not served (issue 2, 6.7)."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 
 import pytest
 from e2e.cluster import Cluster
 from e2e.rooms import count, finish, wait_number
 
 pytestmark = pytest.mark.e2e
+
+_COUNTS = """
+table inet asked_for_homes {
+  chain input {
+    type filter hook input priority -200
+    tcp dport 2049 tcp flags & (syn | ack) == syn counter
+  }
+}
+"""
 
 
 @contextlib.contextmanager
@@ -85,3 +95,34 @@ def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Clu
     finish(cluster, neighbour)
     events = cluster.plugin("events", "--vjob", str(job)).out
     assert "state-lost" in events
+
+
+@contextlib.contextmanager
+def counted_tries(cluster: Cluster) -> Iterator[Callable[[], int]]:
+    """In the block it can be asked how often somebody has asked the NFS server for a connection."""
+    nft = [*cluster.in_network_of("head"), "nft"]
+    subprocess.run([*nft, "-f", "-"], input=_COUNTS, text=True, check=True, timeout=60)
+
+    def tries() -> int:
+        words = [*nft, "list", "table", "inet", "asked_for_homes"]
+        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+        return int(re.findall(r"packets (\d+)", said)[0])
+
+    try:
+        yield tries
+    finally:
+        subprocess.run([*nft, "delete", "table", "inet", "asked_for_homes"], check=True, timeout=60)
+
+
+def test_a_start_waits_for_an_nfs_server_that_refuses_connections(cluster: Cluster) -> None:
+    """Seen: with the server killed, the job was requeued and started again each 6 to 14 s."""
+    with counted_tries(cluster) as tries:
+        cluster.manage("kill", "head", "nfs")
+        try:
+            job = cluster.sbatch("#!/bin/sh\necho hello\n", "-c", "1", "--mem=96")
+            cluster.wait("the VM to ask again", lambda: tries() >= 3, 120, lambda: cluster.describe(job))
+        finally:
+            cluster.manage("start", "head", "nfs")
+    ended = cluster.wait_job(job, timeout_s=120)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0"), cluster.describe(job)
+    assert cluster.output(job) == "hello\n"

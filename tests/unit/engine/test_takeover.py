@@ -364,3 +364,18 @@ def test_readers_in_its_own_process_leave_a_ledger_locked_for_all_other_programs
             assert connection.execute("select count(*) from events").fetchone() == (1,)
         opened = subprocess.run([sys.executable, "-c", _OPEN, str(ledger.path)], capture_output=True, text=True)
     assert "database is locked" in opened.stderr, opened.stderr
+
+
+def test_the_nodes_of_the_last_turn_are_those_of_its_actions_and_vms(directory: Path) -> None:
+    assert takeover.nodes_of_last_turn(directory) == []
+    lead_once(directory, 3, "one")
+    columns = "(operation_id, vm, kind, source, destination, state, bytes_done, bytes_total, error, created, ended)"
+    with closing(sqlite3.connect(directory / name_of(3))) as db:
+        db.execute(
+            f"insert into actions {columns} values (1, 'vjob1-0', 'migrate', 'n1', 'n2', 'done', 0, 0, '', 1, 2)"
+        )
+        db.execute(f"insert into actions {columns} values (1, 'vjob1-0', 'run', '', 'n2', 'done', 0, 0, '', 1, 2)")
+        db.commit()
+    assert takeover.nodes_of_last_turn(directory) == ["n1", "n2"]
+    (directory / name_of(4)).write_bytes(b"no ledger")
+    assert takeover.nodes_of_last_turn(directory) == []

@@ -167,6 +167,7 @@ def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     assert order == ["n1 obeys", "n2 obeys", "copy"]
     assert context.epoch == 7 and agents == [{"epoch": 7, "group": ""}]
     assert context.ledger.path == tmp_path / "shared" / "groups" / "all" / name_of(7)
+    assert context.knock is not None, "a front whose wrappers are silent is looked for"
     context.ledger.close()
 
 
@@ -179,6 +180,21 @@ def test_agents_are_told_the_group_where_nodes_share_a_store(
     settings = on_several_hosts(tmp_path, nodes=nodes).of_group("left")
     daemon._agents(settings, 7)
     assert agents == [{"epoch": 7, "group": group}]
+
+
+def test_nodes_of_the_last_turn_obey_where_slurm_does_not_tell_their_names(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.slurm_answers = False
+    monkeypatch.setattr(daemon, "open_rms", lambda *_, **__: cluster)
+    monkeypatch.setattr(daemon, "open_platform", lambda *_: SimpleNamespace(capabilities=frozenset()))
+    monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: cluster)
+    asked: list[Path] = []
+    monkeypatch.setattr(daemon, "nodes_of_last_turn", lambda directory: asked.append(directory) or ["n2"])
+    (tmp_path / "state").mkdir()
+    daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led())).ledger.close()
+    assert asked == [tmp_path / "shared" / "groups" / "all"]
+    assert cluster.obeying == {"n2"}
 
 
 def test_the_key_of_the_first_host_in_guests_becomes_that_of_all(tmp_path: Path) -> None:
