@@ -14,9 +14,12 @@ from pathlib import Path
 
 from rmsplugin.adapters.power.base import PowerDriver, PowerState
 from rmsplugin.adapters.power.factory import open_power
+from rmsplugin.adapters.rms import slurm_records
+from rmsplugin.adapters.rms.base import NodePower
+from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.hostlist import expand
-from rmsplugin.settings import load
+from rmsplugin.settings import Settings, load
 
 _AT_ONCE = 32
 #: Pause before a BMC is asked again.
@@ -32,14 +35,16 @@ def resume(config: str, hosts: str) -> list[str]:
         SettingsError: the settings cannot be read.
         ValueError: ``hosts`` is no host list.
     """
-    power = load(Path(config)).power
-    driver = open_power(power)
+    settings = load(Path(config))
+    power, driver = settings.power, open_power(settings.power)
     nodes = [node for node in expand(hosts) if driver.drives(node)]
     if not nodes:
         return []
     watch_s = _BEYOND_SHUTDOWN_S + max(each.shutdown_s for each in power.driver.values())
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
-        return [said for said in pool.map(lambda node: switch_on(driver, node, watch_s), nodes) if said]
+        still = _still_wanted(settings)
+        ordered = pool.map(lambda node: switch_on(driver, node, watch_s, still_wanted=still), nodes)
+        return [said for said in ordered if said]
 
 
 def switch_on(
@@ -48,17 +53,22 @@ def switch_on(
     watch_s: float,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    still_wanted: Callable[[str], bool] = lambda node: True,
 ) -> str:
     """Order a node on. Returns why it did not succeed; empty: it did, or the node stayed on.
 
     A node that is on is watched: its shutdown may have begun before Slurm wanted it back, and an order to come on does
-    not call that off.
+    not call that off. If it goes off, Slurm is asked whether the node is still wanted: it may have come on, and been
+    switched off again.
     """
-    until = clock() + watch_s
+    until, watched = clock() + watch_s, False
     while True:
         problem = ""
         try:
             state = driver.reading(node).state
+            if watched and state is not PowerState.ON and not still_wanted(node):
+                return ""
+            watched = True
             if state is not PowerState.ON:
                 driver.on(node)
             if state is PowerState.OFF:
@@ -69,3 +79,17 @@ def switch_on(
         if clock() >= until:
             return problem
         sleep(_AGAIN_S)
+
+
+def _still_wanted(settings: Settings) -> Callable[[str], bool]:
+    """Whether Slurm waits for a node to come on; also if it does not say so, for to switch on destroys nothing."""
+    slurm = SlurmCommands(settings.slurm.bin_dir, settings.slurm.command_timeout_s, ())
+
+    def still_wanted(node: str) -> bool:
+        try:
+            found = slurm_records.nodes(slurm.run("scontrol", "show", "node", "-o", node)).get(node)
+        except RmspluginError:
+            return True
+        return found is None or found.power is NodePower.COMING_ON
+
+    return still_wanted

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from minicluster_lib import (
     accounting,
+    bmcs,
     controllers,
     engine,
     hosts,
@@ -53,6 +54,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
         pki.install_certificates(cluster)
         ssh.install_keys(cluster)
         controllers.install(cluster)
+        bmcs.install(cluster)
         libvirt.install_configuration(cluster)
         nfs.install_configuration(cluster)
         slurm.install_configuration(cluster, secrets.token_bytes(128))
@@ -120,6 +122,7 @@ def _start_node(cluster: Cluster, node: Host) -> None:
     slurm.start_munge(cluster, node)
     libvirt.start(node)
     slurm.start_slurmd(node, node.name, boots=cluster.power_saving)
+    bmcs.start(cluster, node)
 
 
 def _libvirt_waits(cluster: Cluster) -> list[Callable[[], None]]:

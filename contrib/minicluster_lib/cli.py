@@ -31,6 +31,10 @@ examples:
   contrib/minicluster down
 
 HOST is head (front1 to Slurm), n1, n2, ..., and front2, ... where --fronts asks for more than the one on the head.
+With --power-saving a node has a daemon bmc, too; its address is that of the node with 10.78 in place of 10.77:
+  contrib/minicluster exec head -- ipmitool -I lanplus -C 3 -H 10.78.0.11 -U admin -f /etc/rmsplugin/bmc_password \
+    chassis power status                             # of n1; or: on, off, soft
+
 DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
 munged on a node, slurmd or munged on another front. With --controllers 2 there are slurmctld and engine on front2, too,
 and zookeeper on the head, front2 and n1.
@@ -142,7 +146,8 @@ def _add_up(up: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--power-saving",
         action="store_true",
-        help="have nodes powered down and up by Slurm; a slurmd that is restarted counts as a node that booted",
+        help="give each node a BMC (ipmi_sim), and have it powered down and up by Slurm; with --rooms elastic "
+        "the engine switches idle nodes off after some seconds",
     )
     up.add_argument(
         "--owner",
@@ -253,7 +258,8 @@ def _status(arguments: argparse.Namespace, directory: Path) -> int:
     else:
         print(f"minicluster in {directory}: {'up' if report['up'] else 'NOT completely up'}")
         for name, host in report["hosts"].items():
-            print(f"{name:5} {host['address']:12} {'' if host['up'] else 'DOWN'}")
+            how = "DOWN" if not host["up"] else "" if host["power"] == "on" else "without power"
+            print(f"{name:5} {host['address']:12} {how}".rstrip())
             for daemon, state in host["daemons"].items():
                 how = f"pid {state['pid']}" if state["pid"] else f"ENDED with status {state['status']}"
                 print(f"      {daemon:12} {how}")

@@ -4,6 +4,8 @@ It makes the host's namespaces and its file tree, then starts, watches and signa
 As it is process 1 of a PID namespace, the kernel ends every process of the host with it, guests included, and the
 mount and network namespaces go with the last of them. That is all that tearing a host down takes.
 
+A host may have a BMC, which takes its power away and gives it back (``host_power``). This process stays.
+
 Requests are one JSON object on a line over a Unix socket in the host's directory, answered with one JSON object.
 """
 
@@ -20,11 +22,12 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from minicluster_lib import control_groups, kernel, kvm
+from minicluster_lib import control_groups, host_power, kernel, kvm
 from minicluster_lib.layout import MEMBER_VARIABLE, SEARCH_PATH
 
 CONTROL_SOCKET = "control.sock"
@@ -116,14 +119,27 @@ def mount_dev(dev: Path) -> None:
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
+#: How often it is looked whether a boot or a shutdown can go on.
+_STEP_S = 0.05
+
+
 @dataclass
 class Daemon:
-    """A daemon of this host: how to start it, whether it is started again when it crashes, and how it fares."""
+    """A daemon of this host: how to start it, whether it is started again when it crashes, and how it fares.
+
+    Attributes:
+        awaits: the file without which it cannot do much when its host boots.
+        boot_flags: by which it says that its host has just booted.
+        own_power: whether it runs while the host has no power.
+    """
 
     argv: list[str]
     user: str
     environment: dict[str, str]
     restart_on_crash: bool
+    awaits: str = ""
+    boot_flags: Sequence[str] = ()
+    own_power: bool = False
     pid: int | None = None
     status: int | None = None
     starts: int = 0
@@ -135,6 +151,8 @@ class Supervisor:
     def __init__(self, cluster_directory: str) -> None:
         self._cluster_directory = cluster_directory
         self._daemons: dict[str, Daemon] = {}
+        self._listeners: list[socket.socket] = []
+        self._power: host_power.HostPower | None = None
 
     def start(
         self,
@@ -143,16 +161,19 @@ class Supervisor:
         user: str = "root",
         environment: dict[str, str] | None = None,
         restart_on_crash: bool = False,
+        **more: Any,
     ) -> None:
         """Start a daemon; its output is appended to /var/log/NAME.log. A running one is left alone."""
         known = self._daemons.get(name)
         if known is not None and known.pid is not None:
             return
-        daemon = Daemon(argv, user, environment or {}, restart_on_crash, starts=known.starts if known else 0)
+        starts = known.starts if known else 0
+        daemon = Daemon(argv, user, environment or {}, restart_on_crash, starts=starts, **more)
         self._daemons[name] = daemon
-        self._spawn(name, daemon)
+        self._check_power(daemon)
+        self._spawn(name, daemon, daemon.boot_flags)
 
-    def _spawn(self, name: str, daemon: Daemon) -> None:
+    def _spawn(self, name: str, daemon: Daemon, flags: Sequence[str] = ()) -> None:
         account = pwd.getpwnam(daemon.user)
         environment = {
             "PATH": SEARCH_PATH,
@@ -165,7 +186,7 @@ class Supervisor:
         }
         with open(f"/var/log/{name}.log", "ab") as log:
             process = subprocess.Popen(
-                daemon.argv,
+                [*daemon.argv, *flags],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -193,8 +214,59 @@ class Supervisor:
             for name, daemon in self._daemons.items():
                 if daemon.pid == pid:
                     daemon.pid, daemon.status = None, os.waitstatus_to_exitcode(status)
-                    if daemon.restart_on_crash and -daemon.status in _CRASHES:
+                    if daemon.restart_on_crash and -daemon.status in _CRASHES and self._has_power(daemon):
                         self._spawn(name, daemon)
+
+    # -- power: see host_power.Daemons ---------------------------------------------------------------------------
+
+    def bootable(self) -> list[str]:
+        """Those that a boot starts, in this order."""
+        return [name for name, daemon in self._daemons.items() if not daemon.own_power]
+
+    def running(self) -> list[str]:
+        """Those that run."""
+        return [name for name in self.bootable() if self._daemons[name].pid is not None]
+
+    def awaits(self, name: str) -> str:
+        """The file without which a daemon cannot do much; empty: none."""
+        return self._daemons[name].awaits
+
+    def boot(self, name: str, *, tells_boot: bool) -> None:
+        """Start one. ``tells_boot``: its host has just booted, and it is to say so."""
+        daemon = self._daemons[name]
+        self._spawn(name, daemon, daemon.boot_flags if tells_boot else ())
+
+    def terminate(self, name: str) -> None:
+        """Send one SIGTERM."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._daemons[name].pid or 0, signal.SIGTERM)
+
+    def spared(self) -> list[int]:
+        """Processes with power of their own."""
+        return [daemon.pid for daemon in self._daemons.values() if daemon.own_power and daemon.pid is not None]
+
+    def _has_power(self, daemon: Daemon) -> bool:
+        return daemon.own_power or self._power is None or self._power.on
+
+    def _check_power(self, daemon: Daemon) -> None:
+        if not self._has_power(daemon):
+            raise ValueError("this host has no power")
+
+    def _switch(self, request: dict[str, Any]) -> None:
+        """Do what is asked of the host's power, which a first request makes one that can be switched."""
+        if request["op"] == "has_power":
+            self._power = host_power.HostPower(self, request["address"], request["device"])
+            self._listeners.append(host_power.listen())
+            return
+        if self._power is None:
+            raise ValueError("this host has no BMC")
+        if "fault" in request:
+            self._power.fault = host_power.Fault(request["fault"])
+        {"on": self._power.switch_on, "off": self._power.cut, "shutdown": self._power.shut_down, None: lambda: None}[
+            request.get("to")
+        ]()
+
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def stop(self, name: str, signal_number: int, timeout_s: float) -> None:
         """Signal a daemon and wait until it has ended; SIGKILL it at the time limit."""
@@ -216,6 +288,7 @@ class Supervisor:
             self.start(**{key: value for key, value in request.items() if key != "op"})
         elif operation == "start_again":
             daemon = self._daemon(request["name"])
+            self._check_power(daemon)
             if daemon.pid is None:
                 self._spawn(request["name"], daemon)
         elif operation == "signal":
@@ -228,16 +301,21 @@ class Supervisor:
         elif operation == "restart":
             self.stop(request["name"], request.get("signal", signal.SIGTERM), request.get("timeout_s", 15))
             daemon = self._daemon(request["name"])
+            self._check_power(daemon)
             if request.get("argv"):
                 daemon.argv = request["argv"]
             self._spawn(request["name"], daemon)
+        elif operation in ("has_power", "power"):
+            self._switch(request)
         elif operation != "status":
             raise ValueError(f"unknown operation {operation!r}")
         self.reap()
         return {
+            "power": self._power is None or self._power.on,
             "daemons": {
-                name: {"pid": d.pid, "status": d.status, "starts": d.starts} for name, d in self._daemons.items()
-            }
+                name: {"pid": d.pid, "status": d.status, "starts": d.starts, "own_power": d.own_power}
+                for name, d in self._daemons.items()
+            },
         }
 
     def _daemon(self, name: str) -> Daemon:
@@ -250,15 +328,20 @@ class Supervisor:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._listeners.append(listener)
         while True:
-            readable, _, _ = select.select([listener.fileno(), wake_read], [], [])
+            pause_s = _STEP_S if self._power is not None and self._power.busy else None
+            readable, _, _ = select.select([*self._listeners, wake_read], [], [], pause_s)
             if wake_read in readable:
                 os.read(wake_read, 4096)
             self.reap()
-            if listener.fileno() in readable:
-                connection, _ = listener.accept()
-                with connection:
-                    self._answer(connection)
+            for each in self._listeners:
+                if each in readable:
+                    connection, _ = each.accept()
+                    with connection:
+                        self._answer(connection)
+            if self._power is not None and self._power.busy:
+                self._power.step()
 
     def _answer(self, connection: socket.socket) -> None:
         connection.settimeout(5)

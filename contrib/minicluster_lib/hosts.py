@@ -208,8 +208,9 @@ def start_daemon(
     user: str = "root",
     environment: dict[str, str] | None = None,
     restart_on_crash: bool = False,
+    **more: Any,
 ) -> None:
-    """Start a daemon on a host."""
+    """Start a daemon on a host. ``more``: other values of ``host_init.Daemon``."""
     request(
         host,
         op="start",
@@ -218,6 +219,7 @@ def start_daemon(
         user=user,
         environment=environment or {},
         restart_on_crash=restart_on_crash,
+        **more,
     )
 
 

@@ -55,6 +55,11 @@ class Host:
     cluster_directory: Path
 
     @property
+    def bmc_address(self) -> str:
+        """Where a node's BMC is, in the network of BMCs; the head and the fronts ask from there."""
+        return self.address.replace("10.77.", "10.78.", 1)
+
+    @property
     def is_head(self) -> bool:
         """Whether this is the head (controller, accounting, NFS, engine, the first front)."""
         return self.name == HEAD

@@ -18,7 +18,7 @@ _RULES = REPOSITORY / "contrib/nftables/rmsplugin-guests.nft"
 
 def connect(cluster: Cluster) -> None:
     """Make the bridges and the cables between the hosts."""
-    head_commands = _bridge_commands(cluster.head)
+    head_commands = _bridge_commands(cluster, cluster.head)
     for node in cluster.hosts[1:]:
         # The far end is made in the node's namespace: the machine's own namespace never holds either end.
         head_commands += [
@@ -28,19 +28,23 @@ def connect(cluster: Cluster) -> None:
         ]
     _batch(cluster, cluster.head, head_commands)
     for node in cluster.hosts[1:]:
-        _batch(cluster, node, [*_bridge_commands(node), f"link set uplink master {BRIDGE}", "link set uplink up"])
+        _batch(
+            cluster, node, [*_bridge_commands(cluster, node), f"link set uplink master {BRIDGE}", "link set uplink up"]
+        )
     rules = re.sub(r"(define rmsplugin_guests =) \S+", rf"\1 {POOL}", _RULES.read_text())
     for host in cluster.hosts:
         _in_network(cluster, host, ["nft", "-f", "-"], rules)
 
 
-def _bridge_commands(host: Host) -> list[str]:
+def _bridge_commands(cluster: Cluster, host: Host) -> list[str]:
     last_two = [int(part) for part in host.address.split(".")[2:]]
     return [
         f"link add {BRIDGE} type bridge forward_delay 0 stp_state 0",
         # A fixed address: otherwise it changes when a guest with a lower one is plugged in.
         f"link set {BRIDGE} address 52:54:00:4d:{last_two[0]:02x}:{last_two[1]:02x}",
         f"address add {host.address}/{PREFIX_LENGTH} dev {BRIDGE}",
+        # A node's BMC is reached while the node is not.
+        *([f"address add {host.bmc_address}/{PREFIX_LENGTH} dev {BRIDGE}"] if cluster.power_saving else []),
         f"link set {BRIDGE} up",
     ]
 

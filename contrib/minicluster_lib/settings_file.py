@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from minicluster_lib import controllers
+from minicluster_lib import bmcs, controllers
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
 from minicluster_lib.network import BRIDGE, POOL
@@ -131,5 +131,6 @@ def install(cluster: Cluster) -> None:
         images=IMAGE_DIRECTORY,
         cmdline=CMDLINE,
     )
+    content += bmcs.settings(cluster)
     for host in cluster.hosts:
         write(host.path(PATH), controllers.settings(cluster, content, host.name).encode())

@@ -20,6 +20,8 @@ _HOOKS = {
 _POWER_HOOKS = {"SuspendProgram": "suspend_program", "ResumeProgram": "resume_program"}
 _LUA_FILES = ("job_submit.lua", "rmsplugin.lua", "rmsplugin_options.lua")
 
+_MUNGE_SOCKET = "/run/munge/munge.socket.2"
+
 # A front has no VM: what Slurm counts on it is what its wrappers' jobs have on the VM hosts.
 _FRONT_CPUS = 1024
 _FRONT_MEMORY_MIB = 4194304
@@ -102,7 +104,7 @@ PriorityTier=1 PreemptMode=CANCEL GraceTime={grace_s}{suspend_time}
 """
 
 # With a SuspendTime of a year Slurm powers down whatever it is asked to, and nothing of itself.
-_POWER_SAVING = "\nSuspendTimeout=5\nResumeTimeout=30\nSuspendRate=0\nResumeRate=0"
+_POWER_SAVING = "\nSuspendTimeout=5\nResumeTimeout=20\nSuspendRate=0\nResumeRate=0"
 _SUSPEND_TIME = " SuspendTime=30000000"
 
 _SHARED = "\nPartitionName=shared Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE"
@@ -267,7 +269,8 @@ def start_controller(cluster: Cluster) -> None:
 
 def start_slurmd(host: Host, name: str, *, boots: bool = False) -> None:
     """Start a host's slurmd, by the name that the host has in Slurm. It says that its host has just booted, or not."""
-    hosts.start_daemon(host, "slurmd", ["/usr/sbin/slurmd", "-D", "-N", name, *(["-b"] if boots else [])])
+    argv = ["/usr/sbin/slurmd", "-D", "-N", name]
+    hosts.start_daemon(host, "slurmd", argv, awaits=_MUNGE_SOCKET, boot_flags=["-b"] if boots else [])
 
 
 def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:

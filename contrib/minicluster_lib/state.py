@@ -21,16 +21,23 @@ def daemon_states(cluster: Cluster) -> dict[str, Any]:
     for host in cluster.hosts:
         init = cluster.init_pids.get(host.name)
         try:
-            daemons = hosts.request(host, op="status", timeout_s=10)["daemons"]
-            up = True
+            answer = hosts.request(host, op="status", timeout_s=10)
+            daemons, power, up = answer["daemons"], answer["power"], True
         except MiniclusterError:
-            daemons, up = {}, False
+            daemons, power, up = {}, False, False
         outside = _outside_pids(init) if init and up else {}
         for state in daemons.values():
             state["inside_pid"] = state["pid"]
             state["pid"] = outside.get(state["pid"])
-        report["hosts"][host.name] = {"address": host.address, "up": up, "init_pid": init, "daemons": daemons}
-        report["up"] = report["up"] and up and all(state["pid"] for state in daemons.values())
+        report["hosts"][host.name] = {
+            "address": host.address,
+            "up": up,
+            "power": "on" if power else "off",
+            "init_pid": init,
+            "daemons": daemons,
+        }
+        wanted = [state for state in daemons.values() if power or state["own_power"]]
+        report["up"] = report["up"] and up and all(state["pid"] for state in wanted)
     return report
 
 

@@ -307,8 +307,9 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         def as_user(user: str) -> list[str]:
             return hosts.enter_command(cluster, cluster.head, [], user=user)
 
-        def boots(node: str) -> None:  # with --power-saving, a slurmd that starts says that its host has booted
-            hosts.request(cluster.host(node), op="restart", name="slurmd")
+        def boots(node: str) -> None:
+            for to in ("off", "on"):
+                hosts.request(cluster.host(node), op="power", to=to)
 
     commands = SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
     return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, boots)

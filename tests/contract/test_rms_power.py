@@ -1,6 +1,6 @@
 """The contract of ``adapters.rms.base.Rms``: nodes that are powered down and up; see rms_worlds.
 
-With real Slurm, nothing loses its power: slurmd runs on, and is restarted as one whose host has booted.
+With real Slurm, a node keeps its power when it is powered down, and loses it for a moment when it is to boot.
 """
 
 from __future__ import annotations
@@ -135,6 +135,14 @@ def test_a_node_that_goes_off_cannot_be_powered_up_yet(world: World) -> None:
     with pytest.raises(RefusedError, match=NODE):
         world.rms.power_up(NODE)
     until(world, NodePower.OFF)
+
+
+@pytest.mark.usefixtures("on_again")
+def test_a_node_that_somebody_has_boot_is_on_without_a_request(world: World) -> None:
+    powered_down(world)
+    world.boot(NODE)
+    node = until(world, NodePower.ON)
+    assert node.up
 
 
 @pytest.mark.usefixtures("on_again")

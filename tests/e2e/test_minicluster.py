@@ -259,7 +259,7 @@ def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
     owner = subprocess.Popen(["sleep", "infinity"])
     with HeldNamespaces() as held:
         try:
-            minicluster(directory, "up", "--nodes", "1", "--no-engine", "--owner", str(owner.pid))
+            minicluster(directory, "up", "--nodes", "1", "--no-engine", "--power-saving", "--owner", str(owner.pid))
             teardown.members(directory, held)
             assert len(held) == 4  # 2 hosts, 2 kinds
             assert status_of(directory)["up"]

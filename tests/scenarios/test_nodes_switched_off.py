@@ -337,7 +337,7 @@ def test_a_node_that_does_not_come_up_is_left_alone_and_another_is_chosen(world:
     job = world.submit(vms=1)
     tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=200)
     assert world.host(job) == "n2"
-    assert states(world)["n1"] is SwitchState.FAILED
+    tick_until(world, lambda: states(world)["n1"] is SwitchState.FAILED)
     assert any(problem.startswith("n1: it did not come on") for problem in world.cycle.report.problems)
     assert 1 <= world.rms.calls.count(("power_up", "n1")) <= 3, "a brake: it is left alone, for longer each time"
     if fault == "agent silent":
@@ -361,8 +361,21 @@ def test_a_node_that_failed_is_power_cycled_when_it_is_needed_again(world: World
     unharmed(world, *jobs)
 
 
-def test_a_node_that_somebody_switches_on_is_left_alone_until_it_is_needed(world: World) -> None:
+def test_a_node_that_somebody_switches_on_is_on_and_its_idle_time_begins_anew(world: World) -> None:
     all_off(world)
+    world.power.switch_by_hand("n1", on=True)
+    slurm_alone(world, lambda: world.rms.snapshot().nodes["n1"].power is NodePower.ON)
+    began = world.time
+    tick_until(world, lambda: "n1" not in states(world), ticks=3, seconds=2.0)
+    assert "somebody else switched it on" in world.events("power-on")[-1]
+    tick_until(world, lambda: "n1" in states(world), seconds=2.0)
+    assert world.time - began > 130, "equation 8"
+    all_off(world)
+
+
+def test_a_node_that_somebody_switches_on_and_slurm_has_not_is_left_alone_until_it_is_needed(world: World) -> None:
+    all_off(world)
+    world.power.bmcs["n1"].boots = False
     world.power.switch_by_hand("n1", on=True)
     tick_until(world, lambda: states(world)["n1"] is SwitchState.FAILED)
     assert not world.context.ledger.power.is_off("n1"), "no proof any more"
@@ -370,6 +383,7 @@ def test_a_node_that_somebody_switches_on_is_left_alone_until_it_is_needed(world
         world.tick(20.0)
     assert world.power.bmcs["n1"].on
     assert world.power.calls.count(("off", "n1")) == 1
+    world.power.bmcs["n1"].boots = True
     jobs = [world.submit(vms=1, cpus=2) for _ in NODES]
     tick_until(world, lambda: world.states(*jobs) == [S.RUNNING] * 3, ticks=300)
     unharmed(world, *jobs)
@@ -386,6 +400,52 @@ def test_a_native_job_has_a_node_that_is_off(world: World) -> None:
     assert set(states(world)) == {"n1", "n3"}
 
 
+def slurm_alone(world: World, until: Callable[[], bool]) -> None:
+    """Time passes, and no engine looks."""
+    for _ in range(60):
+        world.pass_time(10.0)
+        resume_program(world)
+        if until():
+            return
+    raise AssertionError("never")
+
+
+def test_a_node_that_slurm_had_on_while_the_engine_was_down_is_on(world: World) -> None:
+    all_off(world)
+    job = world.rms.submit(partition="plain", node="n2", cpus=2, memory_mib=1024, time_limit_s=3600)
+    slurm_alone(world, lambda: world.rms.job(job).state is JobState.RUNNING)
+    world.rms.finish(job)
+    world.start_engine()
+    for _ in range(3):
+        world.tick(2.0)
+    assert set(states(world)) == {"n1", "n3"}
+    jobs = [world.submit(vms=1, cpus=1)]
+    tick_until(world, lambda: world.states(*jobs) == [S.RUNNING], ticks=3)
+    assert world.host(jobs[0]) == "n2"
+    assert world.power.calls.count(("off", "n2")) == 1
+    unharmed(world, *jobs)
+
+
+def test_a_node_that_failed_and_that_slurm_has_after_all_is_on(world: World) -> None:
+    """Somebody looks at its console, and has it boot."""
+    all_off(world)
+    world.power.bmcs["n1"].boots = False
+    job = world.submit(vms=1)
+    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=200)
+    tick_until(world, lambda: states(world)["n1"] is SwitchState.FAILED)
+    world.context.ledger.power.change("n1", not_before=world.time + 1e6)
+    before = world.power.calls.count(("off", "n1"))
+    world.power.switch_by_hand("n1", on=False)
+    world.power.bmcs["n1"].boots = True
+    world.rms.repair_node("n1")
+    world.rms.power_up("n1")
+    slurm_alone(world, lambda: world.rms.snapshot().nodes["n1"].power is NodePower.ON)
+    world.start_engine()
+    tick_until(world, lambda: "n1" not in states(world), ticks=3)
+    assert world.power.calls.count(("off", "n1")) == before, "its power is not cut once more"
+    unharmed(world, job)
+
+
 def test_a_vjob_that_arrives_before_slurm_was_told_keeps_the_node_on(directory: Path) -> None:
     world = make_world(directory)
     world.rms._boot_s = 6.0  # of a room
@@ -394,6 +454,33 @@ def test_a_vjob_that_arrives_before_slurm_was_told_keeps_the_node_on(directory: 
     tick_until(world, lambda: world.states(*jobs) == [S.RUNNING] * 3, ticks=300, seconds=2.0)
     assert [call for call in world.power.calls if call[0] == "off"] == []
     unharmed(world, *jobs)
+
+
+def test_a_vjob_that_arrives_when_the_engine_has_its_room_to_tell_slurm_keeps_the_node_on(world: World) -> None:
+    """The room is there for the node to go off, and for nothing else."""
+    tick_until(world, lambda: bool(states(world)), seconds=1.0, ticks=300)
+    room = world.rms.snapshot()
+    assert [job.state for job in room.jobs if job.name == ROOM_NAME and job.nodes == ("n1",)] == [JobState.RUNNING]
+    job = world.submit(vms=1)
+    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=5, seconds=1.0)
+    assert world.events("step-failed") == []
+    assert world.power.calls.count(("off", world.host(job))) == 0
+    unharmed(world, job)
+
+
+def test_a_node_that_is_on_is_better_than_one_that_comes_on_and_may_not(world: World) -> None:
+    all_off(world)
+    world.power.bmcs["n1"].boots = False
+    job = world.submit(vms=1, cpus=2)
+    tick_until(world, lambda: states(world)["n1"] is SwitchState.COMING_ON)
+    native = world.rms.submit(partition="plain", node="n2", cpus=2, memory_mib=1024, time_limit_s=3600)
+    tick_until(world, lambda: world.rms.job(native).state is JobState.RUNNING)
+    assert states(world)["n1"] is SwitchState.COMING_ON
+    world.rms.finish(native)
+    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=4)
+    assert world.host(job) == "n2"
+    assert world.power.calls.count(("off", "n2")) == 1
+    unharmed(world, job)
 
 
 def test_a_vjob_that_arrives_while_the_node_goes_off_has_it_afterwards(world: World) -> None:

@@ -85,7 +85,9 @@ def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding
         hosts = slurm.vm_hosts(settings)
         found = [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
         show("BMCs")
-        found += check_power(settings, slurm, hosts)
+        of_power, off = check_power(settings, slurm, hosts)
+        found += of_power
+        hosts = tuple(host for host in hosts if host not in off)
         show("the other controllers")
         cluster = probe_cluster(settings)
         found += [] if cluster is None else judge_cluster(cluster)

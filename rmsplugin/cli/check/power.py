@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from rmsplugin.adapters.power.base import PowerDriver, PowerReading, PowerState
 from rmsplugin.adapters.power.factory import open_power
 from rmsplugin.adapters.rms import slurm_records
+from rmsplugin.adapters.rms.base import RmsNode
 from rmsplugin.cli.check.facts import SlurmFacts, some
 from rmsplugin.errors import RmspluginError
 from rmsplugin.finding import Finding, error, ok, warning
@@ -20,17 +21,31 @@ _EXAMPLE = "SuspendProgram=/etc/rmsplugin/hooks/suspend_program and ResumeProgra
 Readings = Mapping[str, PowerReading | str]
 
 
-def check_power(settings: Settings, facts: SlurmFacts, hosts: Collection[str]) -> list[Finding]:
-    """Ask the BMC of each VM host once, and judge what they say; nothing where the settings name no BMC."""
+def check_power(settings: Settings, facts: SlurmFacts, hosts: Collection[str]) -> tuple[list[Finding], frozenset[str]]:
+    """Ask the BMC of each VM host once, and judge what they say; nothing where the settings name no BMC.
+
+    Returns:
+        What was found, and the hosts that are switched off: nothing else there can be looked at.
+    """
     if not settings.power.driver:
-        return []
+        return [], frozenset()
     try:
         driver = open_power(settings.power)
     except RmspluginError as fault:
-        return [error("power", str(fault), "install it, or use other drivers")]
+        return [error("power", str(fault), "install it, or use other drivers")], frozenset()
     readings = probe_power(driver, hosts)
+    off = switched_off(facts, readings)
     found = [*judge_slurms_power(settings, facts), *judge_power(facts, readings, len(hosts))]
-    return [*found, *judge_sensors(settings, readings)]
+    found += judge_sensors(settings, readings)
+    if off:
+        found.append(ok("power", f"{len(off)} are switched off, and are not looked at: {some(sorted(off))}"))
+    return found, off
+
+
+def switched_off(facts: SlurmFacts, readings: Readings) -> frozenset[str]:
+    """The nodes whose BMCs say off, and that Slurm does not have."""
+    off = {node for node, said in readings.items() if not isinstance(said, str) and said.state is PowerState.OFF}
+    return frozenset(node for node in off if not _as_slurm_has_it(facts, node).up)
 
 
 def probe_power(driver: PowerDriver, hosts: Collection[str]) -> Readings:
@@ -88,7 +103,7 @@ def _fault(facts: SlurmFacts, node: str, reading: PowerReading | str) -> Finding
             "the BMC says neither on nor off",
             "ask again; if it stays so, see says_on and says_off in docs/settings.md",
         )
-    found = slurm_records.node(node, 0, 0, facts.nodes.get(node, {}).get("State", "UNKNOWN"))
+    found = _as_slurm_has_it(facts, node)
     if reading.state is PowerState.OFF and found.up:
         return error(
             subject,
@@ -96,6 +111,10 @@ def _fault(facts: SlurmFacts, node: str, reading: PowerReading | str) -> Finding
             "mend address or addresses of [power.driver.NAME]",
         )
     return None
+
+
+def _as_slurm_has_it(facts: SlurmFacts, node: str) -> RmsNode:
+    return slurm_records.node(node, 0, 0, facts.nodes.get(node, {}).get("State", "UNKNOWN"))
 
 
 def judge_slurms_power(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:

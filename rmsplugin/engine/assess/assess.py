@@ -137,6 +137,7 @@ class _Assessor:
         self._members = members
         self._leaving = leaving_nodes(settings, seen)
         self._unclean = {node for node, _ in ledger.nodes.left_behind()} | stray_nodes(ledger, seen)
+        self._switched = ledger.power.switches().keys()  # no VM comes there, also while the engine has a room there
         self._resting = ledger.failures.resting()
         self._failures = ledger.failures.of_vjobs()
         self._jobs = seen.jobs
@@ -198,7 +199,7 @@ class _Assessor:
         room = self._seen.rooms.by_node.get(name)
         if name in self._leaving or self._seen.rms.nodes[name].draining:
             return RoomUse.LEAVING
-        shut = name in self._closed or name in self._seen.faults or name in self._unclean
+        shut = name in self._closed or name in self._seen.faults or name in self._unclean or name in self._switched
         return RoomUse.NONE if room is None or room.state is not RoomState.HELD or shut else RoomUse.HELD
 
     # -- vjobs ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from rmsplugin.engine.ledger.power_book import can_come_on, comes_on
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle, vm_hosts
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -44,10 +45,10 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
     """Place the vjobs that a decision left waiting; nodes that are on are tried first."""
     rooms = seen.rooms.by_node
     switches = capacities.ledger.power.switches()
-    idle = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in rooms and _idle(seen, name)]
-    off = (name for name in can_come_on(switches, seen.taken) if name not in seen.hot)
-    others_first = [*(name for name in idle if name not in switches), *off]
-    if not others_first or not left:
+    known = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in switches]
+    idle = [name for name in known if name not in rooms and _idle(seen, name)]
+    others = [*idle, *(name for name in can_come_on(switches, seen.taken) if name not in seen.hot)]
+    if not others or not left:
         return Ahead(unplaced=next(iter(left), None))
     hosts = capacities.hosts(seen)
     reserved = capacities.ledger.reservations.read().nodes
@@ -57,13 +58,21 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
         if name not in reserved
         and (not host.why_not or comes_on(switches, name) or (is_coming(rooms.get(name)) and name not in switches))
     }
-    others = {name: hosts[name].capacity for name in others_first if name in hosts}
+    beyond = {name: hosts[name].capacity for name in others if name in hosts}
     resting = capacities.ledger.failures.resting()
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
-    found = places_beyond(candidates, {}, {**soon, **others})
+    found = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches))
     kept = frozenset().union(*found.values())
     unplaced = next((each for each in left if each.job.display_id not in found), None)
-    return Ahead(kept & others.keys(), kept, unplaced, found)
+    return Ahead(kept & beyond.keys(), kept, unplaced, found)
+
+
+def _those_on_first(
+    soon: Mapping[str, Resources], beyond: Mapping[str, Resources], switched: Collection[str]
+) -> dict[str, Resources]:
+    """What nodes have free, in the order in which they are taken: what comes on may never come, and is behind."""
+    parts = [{name: free for name, free in part.items() if name not in switched} for part in (soon, beyond)]
+    return {**parts[0], **parts[1], **soon, **beyond}
 
 
 def _idle(seen: Observation, name: str) -> bool:

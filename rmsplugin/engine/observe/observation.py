@@ -15,6 +15,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.rooms import Rooms, find_rooms, vm_hosts
+from rmsplugin.engine.observe.switched import without_power
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.vm_names import parse_vm_name
@@ -142,7 +143,7 @@ class Observer:
         # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
         left = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
         names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
-        off = {each.node: each.sentence for each in self._ledger.power.switches().values() if each.answers_nothing}
+        off = without_power(self._ledger.power.switches(), rms.nodes)
         found = self._look_at_all([name for name in names if name not in off])
         answers = {name: each for name, each in found.items() if isinstance(each, _Node)}
         silent = {name: each for name, each in found.items() if isinstance(each, str)}

@@ -23,6 +23,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import NodeSwitch, SwitchState
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, next_reservation
+from rmsplugin.engine.observe.switched import has_booted
 from rmsplugin.engine.power.bmc_orders import BmcOrders, back_off_s, patience_on_s
 from rmsplugin.engine.power.demand import PowerDemand
 from rmsplugin.engine.power.idle import class_of, is_used, stays_on, switchable, used_first, with_something
@@ -119,12 +120,15 @@ class Powering:
             self._prepare_off(seen, switch, demand, something)
         elif switch.state is _S.GOING_OFF:
             self._go_off(seen, switch)
+        elif switch.state is _S.OFF and has_booted(seen.rms.nodes[switch.node], switch):
+            self._was_on(seen, switch)
         elif why := self._needed(seen, switch, demand):
             self._switch_on(seen, switch, why)
         elif switch.state is _S.OFF and seen.taken - switch.checked > _WATCH_S:
             self.orders.watch(switch)
         elif switch.state is _S.FAILED and _is_back(seen, switch):
-            self._is_on(switch)
+            self._book.note_idle({}, [switch.node], {})
+            self._is_on(switch, "somebody else had it boot, and Slurm has it")
 
     def _prepare_off(
         self, seen: Observation, switch: NodeSwitch, demand: PowerDemand, something: frozenset[str]
@@ -206,10 +210,10 @@ class Powering:
             self._book.enter(switch, _S.FAILED, failures=failures, error=error, not_before=until, ordered=0.0, told=0.0)
             self._ledger.event("power-failed", f"{node.name} did not come on: {error}", node=node.name)
 
-    def _is_on(self, switch: NodeSwitch) -> None:
+    def _is_on(self, switch: NodeSwitch, why: str = "") -> None:
         with self._ledger.transaction():
             self._book.forget(switch)
-            self._ledger.event("power-on", f"{switch.node} is on: {switch.why}", node=switch.node)
+            self._ledger.event("power-on", f"{switch.node} is on: {why or switch.why}", node=switch.node)
 
     def _when_due(self, seen: Observation, switch: NodeSwitch, act: object) -> None:
         if switch.not_before <= seen.taken and callable(act):
@@ -236,6 +240,11 @@ class Powering:
             return "power.switch is not set"
         begins_s = next_reservation(self._settings, seen.rms, switch.node, seen.taken) - seen.taken
         return "a reservation needs it" if begins_s <= 2 * self._power(switch).on_s else ""
+
+    def _was_on(self, seen: Observation, switch: NodeSwitch) -> None:
+        """Slurm has had it on while the engine did not look, or somebody switched it on: its idle time begins anew."""
+        self._book.note_idle({}, [switch.node], {})
+        self._switch_on(seen, switch, "somebody else switched it on, and Slurm has it")
 
     def _switch_on(self, seen: Observation, switch: NodeSwitch, why: str) -> None:
         boot = switch.boot_before
@@ -376,6 +385,4 @@ def _with_vjobs(planned: PlannedPower, demand: PowerDemand) -> PlannedPower:
 
 def _is_back(seen: Observation, switch: NodeSwitch) -> bool:
     """Whether Slurm has the node with a newer boot time, and the node answers."""
-    node = seen.rms.nodes[switch.node]
-    newer = node.boot_time > switch.boot_before
-    return node.up and node.power is NodePower.ON and newer and switch.node in seen.vms
+    return has_booted(seen.rms.nodes[switch.node], switch) and switch.node in seen.vms

@@ -51,13 +51,12 @@ def test_an_older_boot_does_not_count(lag_s: float, power: NodePower) -> None:
     assert site.node().boot_time == int(site.time - lag_s)
 
 
-def test_a_boot_before_slurm_wants_the_node_does_not_count() -> None:
+@pytest.mark.parametrize(("lag_s", "power"), [(0.0, NodePower.ON), (1000.0, NodePower.OFF)])
+def test_a_node_that_is_off_is_on_if_somebody_has_it_boot(lag_s: float, power: NodePower) -> None:
     site = Site()
     site.off()
-    site.rms.register(NODE, site.time)
-    assert site.node(10).power is NodePower.OFF
-    site.rms.power_up(NODE)
-    assert site.node(10).power is NodePower.COMING_ON
+    site.rms.register(NODE, site.time - lag_s)
+    assert site.node(10).power is power
 
 
 def test_without_programs_nothing_is_powered_down() -> None:

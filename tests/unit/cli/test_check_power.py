@@ -33,12 +33,21 @@ def levels(findings: list[Finding]) -> list[Level]:
 
 
 def test_without_a_driver_nothing_is_said() -> None:
-    assert check_power(check_facts.settings(), slurm(), ["n1"]) == []
+    assert check_power(check_facts.settings(), slurm(), ["n1"]) == ([], frozenset())
 
 
 def test_a_site_in_order() -> None:
-    (found,) = check_power(site(status=["/bin/echo", "{node}: on"]), slurm(), ["n1"])
+    ((found,), off) = check_power(site(status=["/bin/echo", "{node}: on"]), slurm(), ["n1"])
+    assert off == frozenset()
     assert (found.level, found.what) == (Level.OK, "BMCs of 1 of 1 VM hosts answer: n1")
+
+
+@pytest.mark.parametrize(("state", "off"), [("IDLE+POWERED_DOWN", {"n1"}), ("IDLE", set())])
+def test_a_node_that_is_off_is_not_looked_at(state: str, off: set[str]) -> None:
+    found, found_off = check_power(site(status=["/bin/echo", "{node}: off"]), slurm(state), ["n1"])
+    assert found_off == off
+    said = "1 are switched off, and are not looked at: n1" in [each.what for each in found]
+    assert said == bool(off)
 
 
 def test_each_bmc_is_asked_once_and_only_where_there_is_one() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rmsplugin import power_hook
 from rmsplugin.adapters.simulated.power import SimulatedPower
 from rmsplugin.errors import UnavailableError
+from rmsplugin.settings import load
 
 ROOT = Path(__file__).resolve().parents[3]
 NODE = "n1"
@@ -35,13 +36,16 @@ class Site:
 
     def __init__(self) -> None:
         self.time = 1000.0
+        self.wanted = True
         self.power = SimulatedPower([NODE], clock=lambda: self.time, off_s=20.0, on_s=60.0)
 
     def sleep(self, seconds: float) -> None:
         self.time += seconds
 
     def switched_on(self, watch_s: float = 100.0) -> str:
-        return power_hook.switch_on(self.power, NODE, watch_s, self.sleep, lambda: self.time)
+        return power_hook.switch_on(
+            self.power, NODE, watch_s, self.sleep, lambda: self.time, still_wanted=lambda node: self.wanted
+        )
 
     @property
     def orders(self) -> list[str]:
@@ -61,6 +65,37 @@ def test_a_node_whose_shutdown_goes_on_is_ordered_on_when_it_is_off() -> None:
     assert site.switched_on() == ""
     assert (site.orders, site.time) == (["off", "on"], 1020.0)
     assert site.power.bmcs[NODE].on
+
+
+def test_a_node_that_has_come_on_and_was_switched_off_again_stays_off() -> None:
+    site = Site()
+    site.power.off(NODE)
+    site.wanted = False
+    assert site.switched_on() == ""
+    assert (site.orders, site.time) == (["off"], 1020.0)
+
+
+def test_a_node_that_is_off_from_the_beginning_is_ordered_on_whatever_slurm_says_by_then() -> None:
+    site = Site()
+    site.power.switch_by_hand(NODE, on=False)
+    site.wanted = False
+    assert site.switched_on() == ""
+    assert site.orders == ["on"]
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [("ALLOCATED+NOT_RESPONDING+POWERING_UP", True), ("IDLE+POWERING_DOWN", False), ("IDLE", False), ("", True)],
+)
+def test_slurm_says_whether_it_waits_for_a_node(tmp_path: Path, state: str, wanted: bool) -> None:
+    """A Slurm that does not say so wants it."""
+    scontrol = tmp_path / "scontrol"
+    said = f"echo NodeName=n1 CPUTot=2 RealMemory=2048 State={state}" if state else "exit 1"
+    scontrol.write_text(f"#!/bin/sh\n{said}\n")
+    scontrol.chmod(0o755)
+    path = tmp_path / "config.toml"
+    path.write_text(SETTINGS.replace("[slurm]", f'[slurm]\nbin_dir = "{tmp_path}"'))
+    assert power_hook._still_wanted(load(path))(NODE) is wanted
 
 
 def test_a_node_that_stays_on_is_ordered_nothing() -> None:

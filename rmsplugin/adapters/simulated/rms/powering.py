@@ -2,7 +2,8 @@
 
 A node that is to be powered down takes no job, and is powering down as soon as it has none. That lasts for
 SuspendTimeout, whatever the node does: then it counts as off. It comes on for a job, or when it was asked to, and is
-back when it registers with a boot time after that request. One that does not within ResumeTimeout is down.
+back when it registers with a boot time after that request. One that does not within ResumeTimeout is down. A node that
+is off, and boots because somebody else has switched it on, is back as well.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class SimulatedPowering:
         """As slurmd, which says when the node booted."""
         known = self.of(node)
         known.boot_time = boot_time
-        if known.stage is Stage.COMES_ON and int(boot_time) >= int(known.since):
+        if known.stage in (Stage.COMES_ON, Stage.OFF) and int(boot_time) >= int(known.since):
             self._enter(node, Stage.ON)
 
     def repair(self, node: str) -> None:

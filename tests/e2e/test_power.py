@@ -1,0 +1,156 @@
+"""Nodes lose their power and get it back: Slurm, slurmd, libvirtd and guests are real, and so are the BMCs' ipmi_sim.
+
+The tests follow each other on one cluster: a node that a test switches on is one that the next one finds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from e2e.cluster import Cluster
+from e2e.conftest import minicluster, share_templates
+from minicluster_lib import hosts
+from minicluster_lib.bmcs import PASSWORD_FILE, USER
+
+from rmsplugin.engine.ledger.ledger_file import read_only
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+#: Its script says who it is when it begins, and when it ends.
+KIND = ("-c", "2", "--mem=96")
+SCRIPT = "#!/bin/sh\necho begins $SLURM_JOB_ID\nsleep 2\necho ends $SLURM_JOB_ID\n"
+
+
+class Powered(Cluster):
+    """A minicluster whose nodes have BMCs."""
+
+    def ipmitool(self, node: str, *words: str) -> str:
+        """What an operator does at a BMC, and sees there; asked beside the product's own driver."""
+        address = self._layout.host(node).bmc_address
+        tool = ("ipmitool", "-I", "lanplus", "-C", "3", "-H", address, "-U", USER, "-f", PASSWORD_FILE)
+        return self.ok(*tool, "chassis", "power", *words, user="slurm").strip()
+
+    def have_fault(self, node: str, fault: str) -> None:
+        """Have the node fail when it is switched; empty: no more."""
+        hosts.request(self._layout.host(node), op="power", fault=fault)
+
+    def runs(self, node: str) -> list[str]:
+        """The node's daemons that run."""
+        daemons = self.status()["hosts"][node]["daemons"]
+        return [name for name, daemon in daemons.items() if daemon["pid"]]
+
+    def slurm(self, node: str) -> str:
+        """The node's state in Slurm."""
+        found = re.search(r"State=(\S+)", self.ok("scontrol", "-o", "show", "node", node))
+        assert found
+        return found[1]
+
+    def switch(self, node: str) -> tuple[str, str]:
+        """State, and last error, of a node as the engine has it, also while it is down; empty: it is simply on."""
+        with closing(read_only(self.ledger(), busy_s=5)) as db:
+            sql = "select state, error from power_switches where node = ?"
+            return db.execute(sql, [node]).fetchone() or ("", "")
+
+    def power_events(self, node: str) -> list[str]:
+        """What the engine did with the node's power, oldest first."""
+        with closing(read_only(self.ledger(), busy_s=5)) as db:
+            rows = db.execute("select message from events where node = ? and kind like 'power-%' order by id", [node])
+            return [message for (message,) in rows]
+
+    def wait_power(self, what: str, condition: Callable[[], object], timeout_s: float = 90) -> None:
+        self.wait(what, condition, timeout_s, lambda: self.manage("logs", "head", "engine").out[-3000:])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Powered]:
+    options = ("--power-saving", "--room-idle-s", "2", "--cycle-s", "2", "--watch-s", "1")
+    for each in minicluster("elastic", *options):
+        yield Powered(each.directory)
+
+
+def wait_off(cluster: Powered, *nodes: str) -> None:
+    """Wait until nodes are off to the engine; then they are to the operator at the BMC, to Slurm, and in truth."""
+    cluster.wait_power(f"{nodes} to be off", lambda: all(cluster.switch(node)[0] == "off" for node in nodes))
+    assert [cluster.ipmitool(node, "status") for node in nodes] == ["Chassis Power is off"] * len(nodes)
+    assert [cluster.runs(node) for node in nodes] == [["bmc"]] * len(nodes)
+    cluster.wait_power("Slurm's timer", lambda: all("POWERED_DOWN" in cluster.slurm(node) for node in nodes))
+
+
+def assert_whole(cluster: Powered, job: int) -> None:
+    """Its script ran once, from its begin to its end."""
+    assert cluster.wait_job(job)["JobState"] == "COMPLETED"
+    assert cluster.lines(job) == [f"begins {job}", f"ends {job}"]
+
+
+def native(cluster: Powered, node: str) -> int:
+    """Submit a native job for this node."""
+    return cluster.sbatch(SCRIPT, "-p", "plain", "-w", node)
+
+
+def test_idle_nodes_go_off_and_one_comes_on_for_a_vjob(cluster: Powered) -> None:
+    wait_off(cluster, "n1", "n2", "n3")
+    checked = cluster.plugin("check", "--quick")
+    assert (checked.code, "3 are switched off" in checked.out) == (0, True), checked.out
+    job = cluster.sbatch(SCRIPT, *KIND)
+    assert_whole(cluster, job)
+    on = {node for node in cluster.nodes if any(" is on: " in event for event in cluster.power_events(node))}
+    assert on == {"n1"}, "one is enough"
+    assert "n1 is on: a vjob needs it" in cluster.power_events("n1")
+    wait_off(cluster, "n1")
+    share_templates(cluster)
+
+
+def test_native_jobs_have_their_nodes_whether_the_engine_runs_or_not(cluster: Powered) -> None:
+    """Slurm's ResumeProgram is ours. Of a job whose node has booted, Slurm itself takes note once in 30 s."""
+    cluster.kill("head", "engine")
+    jobs = [native(cluster, "n2")]
+    cluster.wait_power("n2 to boot", lambda: "slurmd" in cluster.runs("n2"))
+    assert cluster.ipmitool("n2", "status") == "Chassis Power is on"
+    cluster.restart_engine()
+    jobs += [native(cluster, "n1")]
+    cluster.ipmitool("n3", "on")
+    cluster.wait_power("n3 to be seen", lambda: cluster.power_events("n3")[-1].startswith("n3 is on: somebody else"))
+    cluster.wait_job(jobs[1], "RUNNING")
+    cluster.kill("n1", "bmc")
+    for job in jobs:
+        assert_whole(cluster, job)
+    assert "n1 is on: Slurm needs it for a job" in cluster.power_events("n1")
+
+
+def test_a_node_whose_bmc_is_silent_stays_on(cluster: Powered) -> None:
+    cluster.wait_power("the BMC of n1", lambda: "`status` of n1" in cluster.power_events("n1")[-1])
+    wait_off(cluster, "n2", "n3")
+    assert "POWER" not in cluster.slurm("n1")
+    assert "slurmd" in cluster.runs("n1")
+    cluster.start("n1", "bmc")
+
+
+def test_nodes_that_do_not_come_up_are_left_alone_until_somebody_helps_them(cluster: Powered) -> None:
+    cluster.have_fault("n2", "hangs")
+    cluster.have_fault("n3", "old-boot-time")
+    job = cluster.sbatch(SCRIPT, "-N", "3", *KIND)
+    for node in ("n2", "n3"):
+        cluster.wait_power(f"{node} to fail", lambda node=node: cluster.switch(node)[0] == "failed")
+        assert "did not come on" in cluster.power_events(node)[-1]
+    assert cluster.runs("n2") == ["bmc"]
+    assert "slurmd" in cluster.runs("n3"), "it booted, and tells that it did so long ago"
+    assert cluster.job(job)["JobState"] == "PENDING"
+    for node in ("n2", "n3"):
+        cluster.have_fault(node, "")
+        cluster.ipmitool(node, "off")
+        cluster.ok("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        cluster.ok("scontrol", "update", f"NodeName={node}", "State=POWER_UP")
+    assert_whole(cluster, job)
+
+
+def test_slurms_powered_down_is_no_proof_where_slurmd_runs_on(cluster: Powered) -> None:
+    cluster.have_fault("n2", "stays-on")
+    cluster.wait_power("Slurm's timer", lambda: "POWERED_DOWN" in cluster.slurm("n2"))
+    assert "slurmd" in cluster.runs("n2")
+    assert cluster.switch("n2")[0] == "going-off"
+    cluster.have_fault("n2", "")
+    cluster.ipmitool("n2", "off")
+    wait_off(cluster, "n2")
