@@ -44,6 +44,7 @@ LONGEST = (
     "contract/hypervisor/test_hypervisor_agents.py",
     "contract/test_node_templates.py",
     "e2e/test_fronts.py",
+    "e2e/test_power.py",
     "e2e/test_minicluster.py",
     "e2e/test_deciding.py",
     "e2e/test_rooms.py",
