@@ -24,6 +24,7 @@ NAMES = [
     "day",
     "faults",
     "managers",
+    "packages",
     "live",
     "fuzz",
 ]

@@ -1,0 +1,1 @@
+"""contrib/build-packages: the Debian packages of this checkout."""

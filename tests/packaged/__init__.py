@@ -1,0 +1,1 @@
+"""The Debian packages, installed into roots that are thrown away."""
