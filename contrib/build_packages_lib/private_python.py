@@ -22,6 +22,7 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: The extras of pyproject.toml whose libraries are in it: all that settings and options can ask for.
 _EXTRAS = ("ha", "redfish", "metrics", "html")
 _LIBVIRT = "libvirt-python"
+_OF_THE_SITE = "/usr/local/lib/rmsplugin"
 #: Debian's package python3-libvirt.
 _SYSTEM = Path("/usr/lib/python3/dist-packages")
 _LIBVIRT_FILES = ("libvirt.py", f"libvirtmod{sysconfig.get_config_var('EXT_SUFFIX')}")
@@ -53,6 +54,8 @@ def make(tree: Path, work: Path, libraries: bool) -> Path:
     modules = home / f"lib/python{PYTHON}/site-packages"
     _tidy(home, modules)
     _link_libvirt(modules)
+    # What a site adds, e.g. a policy; the libraries come first.
+    (modules / "site.pth").write_text(f"{_OF_THE_SITE}\n")
     # Files of a package are never written beside on the host, so nothing has to be compared with its source.
     output_of(["/usr/bin/python3", "-m", "compileall", *_COMPILE_OPTIONS, "-s", tree, "-p", "/", modules])
     return modules

@@ -42,6 +42,7 @@ _MODULES = {
     "energy": "report.energy",
     "compare": "compare",
     "check": "check.command",
+    "setup": "setup.command",
     "engine": "engine",
     "manager": "manager",
     "ledger": "ledger.command",

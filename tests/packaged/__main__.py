@@ -19,6 +19,7 @@ _PROGRAM = r"""
 section() { echo "== $1"; }
 fail() { echo "FAILED: $1"; exit 1; }
 section "apt-get install ./...deb on a bare $RELEASE"
+echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/throw-away
 (apt-get -q update && apt-get -q -y install --no-install-recommends /srv/debs/*.deb) >/tmp/log 2>&1 ||
     { tail -n 40 /tmp/log; fail install; }
 dpkg-query -W -f '${Package} ${Version} ${Installed-Size} KiB\n' 'rmsplugin-*' | grep ' 0'
@@ -42,6 +43,15 @@ rmsplugin --version
 rmsplugin-job 2>&1 | grep usage
 rmsplugin simulate --help >/dev/null && rmsplugin plan --help >/dev/null && rmsplugin pack --help >/dev/null
 rmsplugin check || echo "status $?"
+
+section "setup"
+printf %s "$SETTINGS" >/etc/rmsplugin/rmsplugin.toml
+rmsplugin setup controller --node n1 --node n2 >/tmp/setup && rmsplugin setup node --from /etc/rmsplugin/nodes/n1.tar
+rmsplugin setup controller --node n1 --node n2 >/tmp/again && ! grep '^made' /tmp/again || fail "made twice"
+echo '<domain/>' | /etc/libvirt/hooks/qemu.d/rmsplugin vjob0-0 prepare begin - 2>&1 | grep 'rmsplugin refuses'
+rmsplugin check --quick | tee /tmp/check || :
+! grep '^error *\(/etc/rmsplugin\|settings\)' /tmp/check | grep -v known_hosts ||
+    fail "check is not content with what setup has made"
 [ -s /usr/share/bash-completion/completions/rmsplugin ] || fail completion
 
 section "purge"
@@ -77,7 +87,7 @@ def _try_release(release: str, debs: Path, script: str) -> bool:
     with place.lock(), tempfile.TemporaryDirectory(prefix="rmsplugin-layer-", dir="/var/tmp") as upper:
         place.make(None)
         place.take_settings(None)
-        variables = {**roots.environment(), "RELEASE": release}
+        variables = {**roots.environment(), "RELEASE": release, "SETTINGS": throwaway.SETTINGS}
         done = throwaway.run_in(
             place.root, script, {debs: "/srv/debs"}, upper=Path(upper), variables=variables, timeout_s=1800
         )

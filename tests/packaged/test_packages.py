@@ -36,22 +36,21 @@ PURGE = f"{DPKG} --purge rmsplugin-node rmsplugin-controller rmsplugin-common 2>
 
 @pytest.fixture(scope="module")
 def debs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages, and next to them the same of a later revision, with another prolog."""
+    """The packages, and next to them a later revision of the one with the hooks, in which one of them is another."""
     output = tmp_path_factory.mktemp("debs")
     build = [REPOSITORY / "contrib/build-packages", "--fast", "--without-libraries", "--output", output]
     done = subprocess.run(build, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for file in map(Path, done.stdout.split()):
-        tree = tmp_path_factory.mktemp("later") / file.stem
-        subprocess.run(["dpkg-deb", "-R", file, tree], check=True)
-        control = tree / "DEBIAN/control"
-        control.write_text(control.read_text().replace("0.1.0-1~", "0.1.0-2~"))
-        for hook in tree.glob("etc/rmsplugin/hooks/epilog"):
-            hook.write_text(hook.read_text() + "# later\n")
-        later = output / file.name.replace("0.1.0-1~", "0.1.0-2~")
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree, later], check=True, capture_output=True
-        )
+    (file,) = output.glob("rmsplugin-common_*.deb")
+    tree = tmp_path_factory.mktemp("later") / file.stem
+    subprocess.run(["dpkg-deb", "-R", file, tree], check=True)
+    control = tree / "DEBIAN/control"
+    control.write_text(control.read_text().replace("0.1.0-1~", "0.1.0-2~"))
+    hook = tree / "etc/rmsplugin/hooks/epilog"
+    hook.write_text(hook.read_text() + "# later\n")
+    later = output / file.name.replace("0.1.0-1~", "0.1.0-2~")
+    build_again = ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "-b", tree, later]
+    subprocess.run(build_again, check=True, capture_output=True)
     return output
 
 
@@ -75,17 +74,35 @@ def life(debs: Path) -> dict[str, list[str]]:
         "section enabled; find /etc/systemd -name 'rmsplugin*'\n"
         + lend
         + "section version; PYTHONPATH=/nowhere PYTHONHOME=/nowhere rmsplugin --version\n"
+        "section site; mkdir -p /usr/local/lib/rmsplugin\n"
+        "echo 'print(1 + 1)' >/usr/local/lib/rmsplugin/of_this_site.py\n"
+        "/usr/lib/rmsplugin/bin/python3 -I -m of_this_site; rm -r /usr/local/lib/rmsplugin\n"
         "section imported; /usr/lib/rmsplugin/bin/python3 -I -c 'import rmsplugin; print(rmsplugin.__file__)'\n"
         'section check; rmsplugin check 2>&1 || echo "status $?"\n'
         'section hook; /etc/rmsplugin/hooks/epilog 2>&1; echo "status $?"\n'
         'section agent; echo | rmsplugin-node 2>&1 || echo "status $?"\n'
         'section wrapper; rmsplugin-job 2>&1 || echo "status $?"\n'
-        f"rm {SITE}/lent.pth\n"
+        f"cat >/etc/rmsplugin/rmsplugin.toml <<'END'\n{throwaway.SETTINGS}END\n"
+        "before=$(cat /etc/libvirt/libvirtd.conf /etc/libvirt/qemu.conf | cksum)\n"
+        "section setup; rmsplugin setup controller --node n1 --node n2; rmsplugin setup front\n"
+        "rmsplugin setup node --from /etc/rmsplugin/nodes/n1.tar\n"
+        "section again; rmsplugin setup controller --node n1 --node n2; "
+        "rmsplugin setup node --from /etc/rmsplugin/nodes/n1.tar\n"
+        "section open\n"
+        "find /etc/rmsplugin /etc/pki /root/.ssh -type f -perm /027 -exec grep -l 'PRIVATE KEY' {} + || :\n"
+        "section trust; openssl verify -CAfile /etc/pki/CA/cacert.pem /etc/rmsplugin/pki/clientcert.pem\n"
+        "openssl verify -CAfile /etc/rmsplugin/pki/cacert.pem /etc/pki/libvirt/servercert.pem 2>&1\n"
+        "section refuses; echo '<domain/>' | /etc/libvirt/hooks/qemu.d/rmsplugin vjob0-0 prepare begin - 2>&1 || :\n"
+        "section checked; rmsplugin check --quick 2>&1 || :\n"
+        f"rm {SITE}/lent.pth; mkdir -p {SITE}/__pycache__; touch {SITE}/__pycache__/libvirt.cpython-311.pyc\n"
         "echo '# of this site' >>/etc/rmsplugin/hooks/prolog\n"
         f"{DPKG} --force-confold --install /srv/debs/*_0.1.0-2~*.deb </dev/null >/tmp/log 2>&1\n"
         "section upgraded; dpkg-query -W -f '${Version}\\n' 'rmsplugin-*'\n"
         "tail -n 1 /etc/rmsplugin/hooks/prolog /etc/rmsplugin/hooks/epilog\n"
-        "section purged; " + PURGE + "section left; written\nsection no account; getent passwd slurm || :\n",
+        "section purged; " + PURGE + "section left; written\n"
+        "after=$(cat /etc/libvirt/libvirtd.conf /etc/libvirt/qemu.conf | cksum)\n"
+        'section libvirt; [ "$before" != "$after" ] || echo same\n'
+        "section 'account left'; getent passwd slurm || :\n",
     )
 
 
@@ -113,6 +130,7 @@ def test_libvirts_profile_lets_its_hook_start_the_node_agent_without_a_line_of_o
 def test_each_program_runs_whatever_the_callers_python_is_told(life: dict[str, list[str]]) -> None:
     assert life["version"] == ["rmsplugin 0.1.0"]
     assert life["imported"] == [f"{SITE}/rmsplugin/__init__.py"]
+    assert life["site"] == ["2"]  # what a site has put beside it is found
     assert life["hook"][-1] == "status 0"
     assert any("usage: rmsplugin-job" in line for line in life["wrapper"])
     assert not any("Traceback" in line for lines in life.values() for line in lines)
@@ -129,8 +147,23 @@ def test_the_controller_has_the_account_of_slurm(life: dict[str, list[str]]) -> 
     assert re.fullmatch(r"slurm:x:64030:\d+:Slurm,*:/nonexistent:/usr/sbin/nologin", line)
 
 
+def test_setup_makes_what_a_controller_and_a_node_need_and_a_second_time_nothing(life: dict[str, list[str]]) -> None:
+    made = [line.split()[1].rstrip(":") for line in life["setup"] if line.startswith("made")]
+    for path in ("/etc/rmsplugin/agent_key", "/etc/rmsplugin/ca/cakey.pem", "/etc/pki/libvirt/private/serverkey.pem"):
+        assert path in made
+    assert life["open"] == []
+    assert [line.rpartition(": ")[2] for line in life["trust"]] == ["OK", "OK"]
+    assert any("rmsplugin refuses" in line for line in life["refuses"])
+    assert [line for line in life["again"] if line.startswith(("made", "left  "))] == []
+
+
+def test_check_finds_in_order_what_setup_has_made(life: dict[str, list[str]]) -> None:
+    for path in ("/etc/rmsplugin/rmsplugin.toml", "/etc/rmsplugin/agent_key"):
+        assert any(re.fullmatch(rf"ok +{path}: .*", line) for line in life["checked"]), life["checked"]
+
+
 def test_an_upgrade_keeps_what_an_administrator_changed(life: dict[str, list[str]]) -> None:
-    assert len([line for line in life["upgraded"] if line.startswith("0.1.0-2~deb")]) == 3
+    assert len([line for line in life["upgraded"] if line.startswith("0.1.0-2~deb")]) == 1
     assert "# of this site" in life["upgraded"]
     assert "# later" in life["upgraded"]
 
@@ -139,8 +172,12 @@ def test_a_purge_leaves_nothing(life: dict[str, list[str]]) -> None:
     left = throwaway.news(Path("/"), life["left"])
     if left.get("/var/lib/rmsplugin", "").startswith("c "):
         del left["/var/lib/rmsplugin"]  # this machine had an empty one
-    assert left == {}
-    assert life["no account"] == []
+    changed = {"/etc/libvirt/libvirtd.conf", "/etc/libvirt/qemu.conf"}  # and changed back
+    assert left.keys() <= changed
+    assert life["libvirt"] == ["same"]
+    query = ["dpkg-query", "-W", "-f", "${db:Status-Status}\\n", "slurm*"]
+    slurm = subprocess.run(query, capture_output=True, text=True).stdout.split()
+    assert len(life["account left"]) == ("installed" in slurm)  # Slurm's own packages need it as well
 
 
 def test_a_purge_leaves_what_vjobs_that_sleep_need_and_says_so(debs: Path) -> None:

@@ -8,6 +8,25 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+#: Of a site, for what setup makes of them.
+SETTINGS = """\
+[engine]
+listen = "127.0.0.1:6830"
+url = "http://127.0.0.1:6830"
+[slurm]
+partitions = ["vjob"]
+[partition.vjob]
+hosts = "vmhosts"
+[network]
+pool = "10.0.16.10-10.0.31.250"
+prefix_length = 16
+[image.default]
+kind = "kernel"
+kernel = "/var/lib/rmsplugin-images/vmlinuz"
+initrd = "/var/lib/rmsplugin-images/initrd.img"
+overhead_mib = 96
+"""
+
 #: Mounts a layer over $1, with what is written below $2 (empty: in memory), shows the directories $4... in it (each
 #: FROM:TO), and runs $3 there. All mounts and processes are in namespaces that end with it.
 _ENTER = r"""

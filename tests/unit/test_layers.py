@@ -194,6 +194,7 @@ ORDERS = {
             "compare",
             "report",
             "check",
+            "setup",
             "ledger",
             "calibrate",
             "engine",
@@ -210,7 +211,7 @@ ORDERS = {
         *("watching", "liveness", "deafness"),
         *("handing", "group_handover", "entry", "standing", "main"),
     ),
-    "adapters/platform": ("base", "checks_base", "node_base", "libvirt", "factory", "node_factory"),
+    "adapters/platform": ("base", "checks_base", "node_base", "host_files", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),
     "wrapper": (
         *("process", "signals", "session", "engine", "carry_out", "prepare", "attach", "stand_in", "launch", "main"),

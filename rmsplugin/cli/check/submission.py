@@ -193,22 +193,26 @@ def _script_size(facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Find
         )
 
 
-def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
-    """Judge that no job is accepted that no VM host, and no front, can ever have."""
+def largest_requests(settings: Settings, facts: SlurmFacts) -> dict[str, tuple[int, str]]:
+    """The largest requests that hosts and fronts can take, by site.lua's keys: CPUs or MiB, and whose bound it is."""
     hosts = facts.vm_hosts(settings)
     fronts = [name for partition in settings.slurm.partitions for name in facts.nodes_of(partition)]
     if not hosts or not fronts:
-        return
+        return {}
     nodes = settings.nodes
     most = max(facts.memory_mib((name,)) for name in hosts) - nodes.memory_overhead_mib - nodes.memory_reserved_mib
     memory = min(largest_request_mib(most, image.overhead_mib) for image in settings.image.values())
-    bounds = {
+    return {
         "max_vm_cpus": (max(facts.cpus((name,)) for name in hosts) - nodes.cpus_reserved, "the largest VM host has"),
         "max_vm_memory_mib": (memory, "the largest VM host has for a VM besides what its image takes"),
         "max_total_cpus": (max(facts.cpus((name,)) for name in fronts), "the largest front has in Slurm"),
         "max_total_memory_mib": (max(facts.memory_mib((name,)) for name in fronts), "the largest front has in Slurm"),
     }
-    for key, (bound, whose) in bounds.items():
+
+
+def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
+    """Judge that no job is accepted that no VM host, and no front, can ever have."""
+    for key, (bound, whose) in largest_requests(settings, facts).items():
         if key not in numbers:
             if key.startswith("max_vm"):
                 yield warning(

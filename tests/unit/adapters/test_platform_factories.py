@@ -1,4 +1,4 @@
-"""Each platform of the settings has its three parts: the engine's half, the node's half, and the rules of check."""
+"""Each platform of the settings has its parts: halves of engine and node, the rules of check, the files of setup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from rmsplugin import defaults
-from rmsplugin.adapters.platform.factory import CHECKS, PLATFORMS
+from rmsplugin.adapters.platform.factory import CHECKS, FILES, PLATFORMS
 from rmsplugin.adapters.platform.node_factory import HALVES, HOOK_OPTIONS, platform_on_node
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings.nodes import Hypervisor
@@ -18,7 +18,7 @@ NAMES = set(get_args(Hypervisor.model_fields["platform"].annotation))
 
 
 def test_each_platform_has_its_parts() -> None:
-    assert NAMES == set(PLATFORMS) == set(CHECKS) == set(HALVES)
+    assert NAMES == set(PLATFORMS) == set(CHECKS) == set(HALVES) == set(FILES)
     assert set(HOOK_OPTIONS.values()) <= NAMES
 
 

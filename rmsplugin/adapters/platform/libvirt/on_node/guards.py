@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from typing import Any
 
+#: libvirt runs this one, and all of the directory; each may refuse.
 _QEMU_HOOK = "/etc/libvirt/hooks/qemu"
+_QEMU_HOOKS = "/etc/libvirt/hooks/qemu.d"
 _TIMEOUT_S = 20
 
 #: The tools by which libvirt's network filters are made.
@@ -23,8 +26,16 @@ def seen() -> dict[str, Any]:
 
 
 def _hook_refuses() -> bool:
-    """Whether libvirt's hook on this node refuses a VM that is none of ours."""
-    words = [_QEMU_HOOK, "vjob0-0", "prepare", "begin", "-"]
+    """Whether a hook of libvirt on this node refuses a VM that is none of ours."""
+    try:
+        more = sorted(entry.path for entry in os.scandir(_QEMU_HOOKS))
+    except OSError:
+        more = []
+    return any(map(_refuses, (_QEMU_HOOK, *more)))
+
+
+def _refuses(hook: str) -> bool:
+    words = [hook, "vjob0-0", "prepare", "begin", "-"]
     try:
         done = subprocess.run(words, input=b"<domain/>", capture_output=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,0 +1,1 @@
+"""`rmsplugin setup`: writes what a host needs, and says what only an administrator can do."""

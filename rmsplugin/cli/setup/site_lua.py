@@ -1,0 +1,86 @@
+"""Site.lua and slurm.conf: what Slurm has to know, said by the settings and by Slurm's nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rmsplugin.cli.check.facts import Row, SlurmFacts
+from rmsplugin.cli.check.slurm import hook_paths
+from rmsplugin.settings import Settings
+from rmsplugin.settings.guests import KernelImage
+
+WRAPPER = "/usr/bin/rmsplugin-job"
+_HOOKS = {
+    "PrologSlurmctld": "prolog_slurmctld",
+    "EpilogSlurmctld": "epilog_slurmctld",
+    "Prolog": "prolog",
+    "Epilog": "epilog",
+}
+_VALUES = {
+    "PrologFlags": "Alloc",
+    "PrologEpilogTimeout": "300",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core_Memory",
+}
+#: What an image of kind qcow2 needs to boot, in MiB, where it has no overhead_mib of its own.
+_DISK_LEAST_MIB = 256
+_LEAST_MIB = 16
+
+
+def site_lua(settings: Settings, bounds: Mapping[str, int]) -> str:
+    """Return the content of site.lua.
+
+    Args:
+        settings: the site's.
+        bounds: the largest requests (max_vm_cpus, ...), in CPUs and MiB, that hosts and fronts can take.
+    """
+    images = list(settings.image)
+    least = {name: _least(settings, name) for name in images}
+    lines = [
+        f"partitions = {_list(settings.slurm.partitions)},",
+        f"wrapper = {_text(WRAPPER)},",
+        f"gate = {_text(settings.slurm.gate)},",
+        f"images = {_list(images)},",
+        "image_memory_mib = { " + ", ".join(f"[{_text(name)}] = {mib}" for name, mib in least.items()) + " },",
+        *(f"{key} = {bound}," for key, bound in bounds.items()),
+    ]
+    head = "-- Made by `rmsplugin setup controller` from rmsplugin.toml and Slurm's nodes; yours to change.\n"
+    return head + "return {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
+
+
+def _least(settings: Settings, name: str) -> int:
+    image = settings.image[name]
+    if image.overhead_mib or isinstance(image, KernelImage):
+        return _LEAST_MIB if image.overhead_mib else 96
+    return _DISK_LEAST_MIB
+
+
+def _text(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
+
+
+def _list(names: list[str] | tuple[str, ...]) -> str:
+    return "{ " + ", ".join(map(_text, names)) + " }"
+
+
+def slurm_conf(settings: Settings, facts: SlurmFacts) -> list[str]:
+    """Return the lines that slurm.conf lacks, as Slurm has it now. A hook of the site that calls ours will do."""
+    config = facts.config
+    lines = []
+    for name, file in _HOOKS.items():
+        theirs = hook_paths(config, name)
+        if not any("rmsplugin-hook" in (facts.text(path) or "") for path in theirs):
+            call = f"        # or call it from {theirs[0]}" if theirs else ""
+            lines.append(f"{name}=/etc/rmsplugin/hooks/{file}{call}")
+    lines += [f"{key}={value}" for key, value in _VALUES.items() if not _says(config, key, value)]
+    if "lua" not in config.get("JobSubmitPlugins", "").split(","):
+        lines.append("JobSubmitPlugins=lua        # with those of the site")
+    if not re.search(rf"\b{re.escape(settings.slurm.gate)}:", config.get("Licenses", "")):
+        lines.append(f"Licenses={settings.slurm.gate}:1        # with those of the site")
+    return lines
+
+
+def _says(config: Row, key: str, value: str) -> bool:
+    said = re.sub(r"^(\d+) sec$", r"\1", config.get(key, "")).lower()
+    return value.lower() in said.split(",")

@@ -1,0 +1,257 @@
+"""`rmsplugin setup`: makes what is missing, changes nothing that is there, and lets nobody read secrets."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pwd
+import stat
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from unit.check_facts import SLURM, with_config
+
+from rmsplugin.cli.check.facts import SlurmFacts
+from rmsplugin.cli.check.submission import read_site_file
+from rmsplugin.cli.main import main
+from rmsplugin.cli.setup import front, node
+from rmsplugin.cli.setup.controller import Controller
+from rmsplugin.cli.setup.parcel import read_parcel
+from rmsplugin.cli.setup.writing import Writer
+from rmsplugin.errors import RefusedError
+from rmsplugin.settings import Settings, load
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as setup does")
+
+SILENT = SlurmFacts(unreachable="it does not answer")
+SETTINGS = """
+[engine]
+user = "{user}"
+[slurm]
+partitions = ["vjob"]
+[partition.vjob]
+hosts = "vmhosts"
+[network]
+pool = "10.0.16.10-10.0.31.250"
+prefix_length = 16
+[image.default]
+kind = "kernel"
+kernel = "/var/lib/rmsplugin-images/vmlinuz"
+initrd = "/var/lib/rmsplugin-images/initrd.img"
+overhead_mib = 96
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(SETTINGS.format(user=pwd.getpwuid(os.geteuid()).pw_name))
+    return load(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """The root of a host that has the packages."""
+    root = tmp_path / "host"
+    for name, text in {
+        "usr/share/rmsplugin/hooks/qemu": "#!/bin/sh\n",
+        "usr/share/rmsplugin/job_submit.lua": "-- ours\n",
+        "etc/libvirt/libvirtd.conf": '#listen_tls = 0\nunix_sock_group = "libvirt"\n',
+        "etc/libvirt/qemu.conf": "# nothing\n",
+        "etc/slurm/slurm.conf": "",
+    }.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def on_controller(settings: Settings, host: Path, *nodes: str, slurm: SlurmFacts = SILENT, dry: bool = False) -> Writer:
+    writer = Writer(dry, host)
+    Controller(settings, slurm, writer).prepare(nodes)
+    return writer
+
+
+def tree(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Mode and content of all files."""
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return {str(path.relative_to(root)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes()) for path in files}
+
+
+def parcel_of(host: Path, name: str) -> Path:
+    return host / f"etc/rmsplugin/nodes/{name}.tar"
+
+
+def test_a_second_setup_changes_nothing_and_says_so(settings: Settings, host: Path) -> None:
+    made = on_controller(settings, host, "n1", "n2").told
+    assert all(line.startswith("made") for line in made)
+    before = tree(host)
+    again = on_controller(settings, host, "n1", "n2").told
+    assert tree(host) == before
+    assert all(line.startswith("in order") for line in again)
+    assert len(again) == len(made)
+
+
+def test_a_dry_run_says_the_same_and_makes_nothing(settings: Settings, host: Path) -> None:
+    before = tree(host)
+    dry = on_controller(settings, host, "n1", dry=True).told
+    assert tree(host) == before
+    made = on_controller(settings, host, "n1").told
+    assert [line.replace("to make  ", "made     ") for line in dry] == made
+
+
+def test_keys_are_for_nobody_else_and_nothing_is_left_beside_them(settings: Settings, host: Path) -> None:
+    on_controller(settings, host, "n1")
+    node.prepare(settings, Writer(False, host), read_parcel(parcel_of(host, "n1")))
+    files = tree(host)
+    secret = {path: mode for path, (mode, content) in files.items() if b"PRIVATE KEY" in content}
+    assert len(secret) >= 8
+    assert {path: mode for path, mode in secret.items() if mode & 0o037} == {}
+    assert not [path for path in files if Path(path).name.startswith(".")]
+
+
+def test_certificates_are_of_one_authority_and_good_for_years(settings: Settings, host: Path) -> None:
+    on_controller(settings, host, "n1")
+    pki = host / "etc/rmsplugin"
+    authority = x509.load_pem_x509_certificate((pki / "ca/cacert.pem").read_bytes())
+    for file, name in (("pki/clientcert.pem", "rmsplugin-engine"), ("nodes/n1/cert.pem", "n1")):
+        certificate = x509.load_pem_x509_certificate((pki / file).read_bytes())
+        certificate.verify_directly_issued_by(authority)
+        assert certificate.subject.rfc4514_string() == f"CN={name}"
+        left = certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+        assert left > datetime.timedelta(days=365 * 9)
+
+
+def test_a_node_that_comes_later_is_of_the_same_authority_and_let_in_by_the_others(
+    settings: Settings, host: Path
+) -> None:
+    on_controller(settings, host, "n1")
+    first = read_parcel(parcel_of(host, "n1"))
+    on_controller(settings, host, "n2")  # n1 is remembered
+    n1, n2 = (read_parcel(parcel_of(host, name)) for name in ("n1", "n2"))
+    assert n1.cacert == n2.cacert == first.cacert
+    assert (n1.serverkey, n1.node_key) == (first.serverkey, first.node_key)
+    assert n1.authorized_keys.startswith(first.authorized_keys)
+    peers = [line for line in n1.authorized_keys.decode().splitlines() if "--peer" in line]
+    assert [line.split()[-1] for line in peers] == ["root@n2"]
+
+
+def test_a_node_lets_in_the_engine_with_all_verbs_and_the_others_as_peers_only(settings: Settings, host: Path) -> None:
+    (host / "root/.ssh").mkdir(parents=True)
+    keys = host / "root/.ssh/authorized_keys"
+    keys.write_text("ssh-ed25519 AAAA admin")  # no newline
+    keys.chmod(0o600)
+    on_controller(settings, host, "n1", "n2")
+    for _ in range(2):
+        node.prepare(settings, Writer(False, host), read_parcel(parcel_of(host, "n1")))
+    admin, engine, peer = keys.read_text().splitlines()
+    assert admin == "ssh-ed25519 AAAA admin"
+    assert engine.startswith('restrict,command="/usr/bin/rmsplugin-node" ssh-ed25519 ')
+    assert peer.startswith('restrict,command="/usr/bin/rmsplugin-node --peer" ssh-ed25519 ')
+    assert peer.endswith(" root@n2")
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o600
+    public = subprocess.run(
+        ["ssh-keygen", "-y", "-f", host / "etc/rmsplugin/agent_key"], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    assert public in engine
+
+
+def test_what_an_administrator_has_set_in_libvirt_stays(settings: Settings, host: Path) -> None:
+    conf = host / "etc/libvirt/libvirtd.conf"
+    conf.write_text('listen_tls = 1\ntls_allowed_dn_list = ["CN=admin"]  # ours\n')
+    writer = Writer(False, host)
+    node.prepare(settings, writer, None)
+    text = conf.read_text()
+    assert text.startswith('listen_tls = 1\ntls_allowed_dn_list = ["CN=admin"]  # ours\n')
+    assert text.count("tls_allowed_dn_list") == 1 and text.count("listen_tls") == 1
+    assert "listen_tcp = 0" in text
+    assert any('tls_allowed_dn_list is ["CN=admin"]' in line for line in writer.to_do)
+    again = Writer(False, host)
+    node.prepare(settings, again, None)
+    assert conf.read_text() == text
+    assert all(line.startswith("in order") for line in again.told)
+
+
+def test_a_site_with_an_authority_of_its_own_keeps_it(settings: Settings, host: Path) -> None:
+    own = host / "etc/rmsplugin/pki"
+    own.mkdir(parents=True)
+    (own / "clientcert.pem").write_text("of the site")
+    writer = on_controller(settings, host, "n1")
+    assert not (host / "etc/rmsplugin/ca").exists()
+    assert (own / "clientcert.pem").read_text() == "of the site"
+    assert any("section 3" in line for line in writer.to_do)
+
+
+def test_a_file_that_differs_is_left_and_told_of(settings: Settings, host: Path) -> None:
+    hook = host / "etc/libvirt/hooks/qemu.d/rmsplugin"
+    hook.parent.mkdir(parents=True)
+    hook.write_text("mine\n")
+    writer = Writer(False, host)
+    node.prepare(settings, writer, None)
+    assert hook.read_text() == "mine\n"
+    (line,) = [line for line in writer.told if "qemu.d" in line]
+    assert line.startswith("left")
+
+
+def test_a_key_that_others_can_read_is_told_of(settings: Settings, host: Path) -> None:
+    on_controller(settings, host)
+    (host / "etc/rmsplugin/agent_key").chmod(0o644)
+    told = on_controller(settings, host).told
+    assert any(line.startswith("left") and "chmod 600 /etc/rmsplugin/agent_key" in line for line in told)
+
+
+def test_site_lua_says_what_the_settings_and_slurms_nodes_say(settings: Settings, host: Path) -> None:
+    writer = on_controller(settings, host, "n1", slurm=SLURM)
+    text = (host / "etc/rmsplugin/site.lua").read_text()
+    site = read_site_file(text)
+    assert (site.partitions, site.gate, site.images) == (("vjob",), "vjobgate", ("default",))
+    assert site.images_with_memory == ("default",)
+    assert site.numbers is not None and site.numbers["max_vm_cpus"] == 4
+    assert set(site.numbers) == {"max_vm_cpus", "max_vm_memory_mib", "max_total_cpus", "max_total_memory_mib"}
+    assert (host / "etc/slurm/job_submit.lua").read_text() == "-- ours\n"
+    assert not any("slurm.conf" in line for line in writer.to_do), writer.to_do
+
+
+def test_lines_that_slurm_conf_lacks_are_said(settings: Settings, host: Path) -> None:
+    facts = with_config(Licenses="matlab:20", JobSubmitPlugins="(null)", Prolog="/site/prolog", Epilog="(null)")
+    writer = on_controller(settings, host, "n1", slurm=facts)
+    (said,) = [line for line in writer.to_do if "slurm.conf" in line]
+    assert [line.strip().split("  ")[0] for line in said.splitlines()[1:]] == [
+        "Prolog=/etc/rmsplugin/hooks/prolog",
+        "Epilog=/etc/rmsplugin/hooks/epilog",
+        "JobSubmitPlugins=lua",
+        "Licenses=vjobgate:1",
+    ]
+    assert "call it from /site/prolog" in said
+
+
+@pytest.mark.parametrize("what", ["nothing", "text", "other", "huge"])
+def test_a_file_that_is_no_parcel_is_refused_before_anything_is_made(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    if what == "text":
+        path.write_text("hello")
+    elif what in ("other", "huge"):
+        (tmp_path / "node").write_bytes(b"x" * (2 << 20 if what == "huge" else 1))
+        with tarfile.open(path, "w") as archive:
+            archive.add(tmp_path / "node", "node")
+    with pytest.raises(RefusedError, match=r"x\.tar"):
+        read_parcel(path)
+
+
+def test_a_front_is_told_what_it_lacks(settings: Settings, host: Path) -> None:
+    writer = Writer(False, host)
+    front.prepare(settings, writer)
+    assert any("install rmsplugin-common" in line for line in writer.to_do)
+    assert any("engine.url" in line for line in writer.to_do)
+
+
+@pytest.mark.parametrize(
+    "words", [["front", "--node", "n1"], ["controller", "--from", "x"], ["controller", "--node", "../n1"], ["nobody"]]
+)
+def test_arguments_that_mean_nothing_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["setup", *words])
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
