@@ -55,6 +55,8 @@ class ControllersWorld(InterleavedWorld):
         self.mute_until: dict[str, float] = {}  # kinds of neighbours that are silent for all
         self.unanswered: set[str] = set()  # kinds of neighbours that do one act more, and do not say so
         self.hangs_until = self.fails_until = 0.0  # the shared directory
+        #: Until when munge checks nothing for engines, and no sign of life of a wrapper comes.
+        self.deaf_until = self.unheard_until = 0.0
         #: Lets the cluster live on for some seconds.
         self.lives: Callable[[float], object] = self.tick
         self._all: list[Process] = []
@@ -177,7 +179,22 @@ class ControllersWorld(InterleavedWorld):
             process.campaign()
             if process.to_be_replaced():
                 self._begin_process(host)
+        self._test_hearing()
         self._end_what_goes_on_alone()
+
+    def _test_hearing(self) -> None:
+        """Each engine that runs tests its hearing, as its ears do."""
+        self.wrappers_answer = self.time >= self.unheard_until
+        why = "munged does not answer" if self.time < self.deaf_until else ""
+        for process in self.processes.values():
+            if process.context is not None and not (process.dead or process.stopped):
+                hearing, now = process.context.hearing, process.context.clock.now()
+                hearing.test_begins(now)
+                hearing.test_ends(now, why)
+
+        leader = self.leader()
+        if leader is not None and not leader.stopped:
+            self._give_signs_of_life()  # wrappers do not wait for the end of a cycle
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Do something after so long."""

@@ -49,6 +49,10 @@ _CALLS = (
     *("put_config", "seal", "send", "drop_state", "drop_config"),
     *("open_gate", "close_gate", "hold", "suspend", "resume", "requeue"),
 )
+#: For how long munge stands still, in seconds; and a wrapper says something again within so many.
+_DEAF_S, _SIGN_S = (4.0, 11.0, 25.0, 40.0, 90.0), 19
+#: Apart from the seeds of courses.
+_DEAF_SEEDS = 1_000_000
 #: After a fault all goes on for so long before the next one, or the end.
 _AFTER_S = 120.0
 
@@ -60,6 +64,8 @@ def course_of(seed: int) -> list[Event]:
     def event(after_s: float, kind: str) -> Event:
         return Event(after_s, kind, tuple(random.randrange(1000) for _ in range(4)))  # type: ignore[arg-type]
 
+    # Dice of their own: what a seed did before there was deafness it does still.
+    deaf = Random(seed + _DEAF_SEEDS)
     events = [event(1.0, "submit") for _ in range(5)]
     events += [event(60.0, "suspend"), event(30.0, "suspend")]
     faults = [FAULTS[seed % len(FAULTS)]] + [random.choice(FAULTS) for _ in range(random.randrange(2))]
@@ -68,12 +74,21 @@ def course_of(seed: int) -> list[Event]:
         orders = ["suspend", "resume", "migrate", "migrate", "submit", random.choice(("drain", "cancel", "requeue"))]
         random.shuffle(orders)
         events += [event(0.0, order) for order in orders]
+        if deaf.randrange(2):
+            before_s = deaf.choice((0.0, 5.0, 20.0))
+            events += [Event(before_s, "deafen", tuple(deaf.randrange(1000) for _ in range(4)))]  # type: ignore[arg-type]
         events += [event(0.0, fault), event(_AFTER_S, "undrain"), event(5.0, "undrain")]
     return events
 
 
 class CarefulWatch(Watch):
     """A watch whose wrappers are told to begin by an engine that leads, or not at all."""
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world)
+        self._unanswered: set[tuple[str, Any]] = (
+            set()
+        )  # boots whose wrapper was answered nothing by an engine that ended
 
     def wrappers(self) -> None:
         """See Watch."""
@@ -91,14 +106,19 @@ class CarefulWatch(Watch):
         """Whether its wrapper asks whether the script may begin."""
         vm, job = f"vjob{vjob.job_id}-0", self._world.rms._find(vjob.job_id)
         dead = (vm, self._booted[vm]) in self._dead
-        return job.state is JobState.RUNNING and not vjob.script_started and not dead
+        # A wrapper asks again until it is answered.
+        unanswered = not vjob.script_started or (vm, self._booted[vm]) in self._unanswered
+        return job.state is JobState.RUNNING and unanswered and not dead
 
     def _answered(self, leader: Process, vjob: VJobRow) -> None:
         world: Any = self._world
-        boot = self._booted[f"vjob{vjob.job_id}-0"]
+        vm = f"vjob{vjob.job_id}-0"
+        boot = self._booted[vm]
         world.alive(lambda: leader.context.ledger.update_vjob(vjob.job_id, script_started=True))
         if leader.dead or not leader.lease.held():
-            return  # it is answered nothing
+            self._unanswered.add((vm, boot))
+            return
+        self._unanswered.discard((vm, boot))
         known = self.begun.setdefault(vjob.job_id, set())
         assert boot not in known, f"I5: the script of {vjob.display_id} would begin twice in one VM"
         known.add(boot)
@@ -144,6 +164,8 @@ class FaultyDay(Day):
 
     def _check_over(self) -> None:
         super()._check_over()
+        silent = [said for said in self.world.events() if "has been silent" in said]
+        assert silent == [], f"no wrapper was: {silent}"
         journal = self.world.journal
         for job in self.world.rms._jobs.values():
             if job.request.partition not in ("vjob", "urgent"):
@@ -169,6 +191,13 @@ class FaultyDay(Day):
         leader = self.world.leader()
         assert leader is not None
         return leader
+
+    def _deafen(self, dice: tuple[int, int, int, int]) -> str:
+        """Munge of the controllers checks no sign of life for a while; each wrapper speaks again some time after."""
+        world, seconds = self.world, _DEAF_S[dice[0] % len(_DEAF_S)]
+        world.deaf_until = world.time + seconds
+        world.unheard_until = world.deaf_until + dice[1] % _SIGN_S
+        return f"for {seconds:g} s, and no sign of life until {world.unheard_until:.0f}"
 
     def _kill_leader(self, dice: tuple[int, int, int, int]) -> str:
         leader = self._leader()

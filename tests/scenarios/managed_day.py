@@ -20,6 +20,7 @@ from scenarios.two_groups import HOSTS, GroupEngine, Site
 
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.candidates import Candidate
+from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.coordination.members import Member, Members
@@ -27,6 +28,8 @@ from rmsplugin.adapters.lease.clocked import ClockedLease
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble
+from rmsplugin.engine.context.hearing import Hearing
+from rmsplugin.engine.controllers.deaf_entries import DeafEntries
 from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.errors import RmspluginError
 from rmsplugin.groups.forming import Formed, Group
@@ -34,6 +37,7 @@ from rmsplugin.groups.given import read
 from rmsplugin.groups.giving import Heard
 from rmsplugin.groups.told import heard
 from rmsplugin.manager import site as manager_site
+from rmsplugin.manager.deafness import Deafness
 from rmsplugin.manager.leader import Leader
 from rmsplugin.manager.queue import SlurmQueue
 from rmsplugin.manager.watching import GroupTurns
@@ -48,6 +52,8 @@ SESSION_S, ACT_S = 4.0, 5.0
 STEP_S, AGAIN_S = 0.5, 9.0
 #: How long a manager is stopped or cut off: within a lease, around a session, far beyond.
 _LENGTHS_S = (1.0, 3.0, 5.0, 8.0, 20.0)
+#: For how long munge of a manager's host stands still; and a wrapper whose sign was lost speaks again within so long.
+_DEAF_S, _LOST_S = (20.0, 60.0, 200.0), 20.0
 #: Where a leader is stopped: while it asks engines, before and after it writes, within a request to the ensemble.
 _PLACES = ("hear", "before write", "after write", "early", "late")
 #: A group of a manager that died has to act again within that.
@@ -125,6 +131,7 @@ class Manager:
         self.watched = GroupTurns(self.tree, folder_of, day.now)
         self.seats: dict[str, Seat] = {}
         world = day.site.world
+        self.deafness = Deafness(Hearing(), DeafManagers(self.tree, "/rmsplugin"), self.name, lambda: world.time)
         self.leader = Leader(
             self.lease,
             world.rms,
@@ -149,6 +156,7 @@ class Manager:
         self.site.turn()
         if not self.acts:
             return
+        self.deafness.tell()
         self.watched.note_turns(self.site.assignments)
         for group in self.site.own - self.seats.keys():
             self.seats[group] = Seat(self, group)
@@ -160,6 +168,7 @@ class Manager:
     def kill(self) -> None:
         """Kill it, and so its engines."""
         self.dead_at, self.tree.cut = self.day.now(), True
+        self.day.gone.add(self.name)
         for seat in self.seats.values():
             seat.end(in_order=False)
         self.seats.clear()
@@ -184,6 +193,10 @@ class ManagedDay:
         self._leads: dict[str, Seat] = {}  # by group, whose engine acted last
         self.jobs: list[int] = []
         self.ends = [*HOSTS][seed % 2]  # by day vjobs end in one group only: those that wait in the other one move
+        self.wishes: dict[str, str] = {}  # by group, where an operator wanted it last
+        self.gone: set[str] = set()  # managers that were away for others at some time
+        self.deaf: tuple[Manager | None, float] = (None, 0.0)  # who cannot hear, until when by the cluster's clock
+        self.unheard_until = 0.0  # by the same, no wrapper is heard
         self.stops = self.moved = 0  # how often a manager stood still, and how often a vjob went to another group
         for name in NAMES:
             self.managers[name] = Manager(self, name)
@@ -204,6 +217,8 @@ class ManagedDay:
         """Half a second of all that live; and perhaps a cycle of each group that has an engine."""
         self._now += STEP_S
         self.ensemble.pass_time()
+        self._test_hearing()
+        self.gone |= {each.name for each in self.managers.values() if each.tree.cut or each.tree.closed}
         for name, manager in list(self.managers.items()):
             if manager.dead_at is not None and self._now >= manager.dead_at + AGAIN_S:
                 self.managers[name] = Manager(self, name)
@@ -264,7 +279,10 @@ class ManagedDay:
         elif self._leads.get(group) is not seat:
             self._leads[group] = seat
             self.site.engines[group].start_engine()
-        self.site.engines[group].tick()
+        engine = self.site.engines[group]
+        managers = DeafManagers(seat.tree, "/rmsplugin")
+        engine.alive(DeafEntries(managers, engine.context.hearing, engine.context.clock.now).note_deaf)
+        engine.tick()
         territory = self.site.engines[group].territory
         if territory.is_told:
             self.journal.took(group, *territory.version)
@@ -315,6 +333,7 @@ class ManagedDay:
         """Live it, and see that all ends well."""
         self.pass_s(6.0)
         acts: list[Callable[[], str]] = [*[self._submit] * 8, self._kill_engine, self._end_early, self._end_early]
+        acts += [self._hand_over, self._hand_over, self._deafen]
         acts += [self._kill_leader, self._stop_leader, self._stop_leader, self._stop_any, self._cut, self._lose_quorum]
         for _ in range(events):
             self._now += STEP_S / 8  # what happens now happens after all that was done
@@ -327,13 +346,29 @@ class ManagedDay:
                 break
             self.step()
         assert self.is_over(), f"it does not end: {[(job, self.site.where(job)) for job in self.jobs]}"
+        self.pass_s(SESSION_S)
+        self._judge_wishes()
         self._judge_vjobs()
+
+    def _judge_wishes(self) -> None:
+        """Each group is where an operator wants it, as long as that manager is there; and no wish outlives it."""
+        for name, manager in self.managers.items():
+            for group, given in manager.site.assignments.items():
+                assert given.kept in ("", *manager.site.members), f"{name} knows a wish for {given.kept}, which is gone"
+                assert given.kept in ("", given.manager), f"{group} is at {given.manager}, and is to be at {given.kept}"
+        kept = {group: given.kept for group, given in self.managers[NAMES[0]].site.assignments.items()}
+        for group, wish in self.wishes.items():
+            there = wish in [each.name for each in self.managers.values() if each.dead_at is None]
+            assert not (wish and there and wish not in self.gone) or kept.get(group) == wish, (
+                f"the last order for {group} was {wish}, and {kept.get(group)} is kept"
+            )
 
     def _judge_vjobs(self) -> None:
         for job in self.jobs:
             self.journal.vjob(job, "submitted")
             self.journal.vjob(job, "ended")
             assert len(self.site.where(job)) == 1, f"vjob {job}: {self.site.where(job)}"
+            assert self.site.world.rms.job(job).restarts == 0, f"vjob {job} was requeued"
             assert len(self.site.booted(job)) == 1, f"the VM of vjob {job} was booted {self.site.booted(job)}"
         assert self.site.world.leftovers() == []
         self.journal.over()
@@ -427,6 +462,35 @@ class ManagedDay:
     def _leader(self) -> Manager | None:
         leads = [each for each in self.managers.values() if each.acts and each.lease.held()]
         return leads[-1] if leads else None
+
+    def _hand_over(self) -> str:
+        """An operator asks a manager to have a group given to one, or to any again."""
+        asked, group = self.dice.choice(list(self.managers.values())), self.dice.choice([*HOSTS])
+        to = self.dice.choice([*asked.site.members, ""])
+        if not asked.acts or not asked.site.members:
+            return f"{asked.name} does not answer"
+        try:
+            asked.site.keep_at(group, to, "root")
+        except RmspluginError as error:
+            return f"{group} is not handed over: {error}"
+        self.wishes[group] = to
+        return f"{asked.name} has written that {group} is to be at {to or 'any'}"
+
+    def _deafen(self) -> str:
+        """Munge of a manager's host checks nothing for a while, and all wrappers ask that manager."""
+        manager, seconds = self.dice.choice(list(self.managers.values())), self.dice.choice(_DEAF_S)
+        self.deaf = manager, self.site.world.time + seconds
+        return f"{manager.name} cannot hear for {seconds:g} s of the cluster's"
+
+    def _test_hearing(self) -> None:
+        manager, until = self.deaf
+        world = self.site.world
+        is_deaf = manager is not None and manager.acts and not manager.tree.cut and world.time < until
+        if manager is not None and is_deaf:
+            manager.deafness.note("munged does not answer")
+            self.unheard_until = world.time + _LOST_S
+        for engine in self.site.engines.values():
+            engine.wrappers_answer = world.time >= self.unheard_until
 
     def _kill_leader(self) -> str:
         if (leader := self._leader()) is None:
