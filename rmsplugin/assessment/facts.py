@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 
@@ -154,6 +155,7 @@ class VJobFacts:
         waited_s: the time that it has not run since its submission, sleeps included.
         weight: the site's weight of it beyond its age, see ``rmsplugin.decision.expansion``.
         user: its user; empty: unknown.
+        can: what the platform can do with its VMs.
     """
 
     name: str
@@ -168,6 +170,7 @@ class VJobFacts:
     waited_s: float = 0.0
     weight: float = 1.0
     user: str = ""
+    can: Capabilities = EVERYTHING
 
 
 def vm_demand(

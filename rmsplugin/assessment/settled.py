@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from rmsplugin.assessment.facts import NodeFacts, RoomUse, VJobFacts, at_least_nothing
+from rmsplugin.model.abiding import anchored
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, Node, VJob, VMState, running_on, vm_in_transit
 from rmsplugin.model.resources import NOTHING, Resources
@@ -284,8 +285,8 @@ def _node(node: NodeFacts, transits: _Transits) -> Node:
 def _vjob(vjob: VJobFacts) -> VJob:
     return VJob(
         vjob.name,
-        vjob.vms.as_decided_about,
-        preemptible=vjob.preemptible,
+        _anchored(vjob) if vjob.can.anchors else vjob.vms.as_decided_about,
+        preemptible=vjob.preemptible and vjob.can.suspend,
         rules=allowing(vjob.nodes),
         priority=vjob.priority,
         time_limit_s=vjob.time_limit_s,
@@ -294,7 +295,12 @@ def _vjob(vjob: VJobFacts) -> VJob:
         waited_s=vjob.waited_s,
         weight=vjob.weight,
         user=vjob.user,
+        can=vjob.can,
     )
+
+
+def _anchored(vjob: VJobFacts) -> tuple[VM, ...]:
+    return tuple(anchored(vjob.can, each.vm, each.location) for each in vjob.vms)
 
 
 def _faults(error: InvalidConfigurationError, vjobs: Sequence[VJob]) -> dict[str, LeftOut]:

@@ -43,14 +43,15 @@ class LeastLoaded:
         Returns:
             Node by VM name; None if one of the VMs finds no node, and then nothing is taken.
         """
-        alike = (tuple(sorted(_demands(vjob))), vjob.rules)
+        alike = (tuple(sorted(_demands(vjob))), vjob.rules, vjob.name if vjob.anchored else "")
         if alike in self._refused:
             return None
         before = self._vms.copy(), self._cpus.copy(), self._memory.copy()
         allowed = np.array([vjob.allows(name) for name in self._names]) if self._site.restricts(vjob) else True
         placed: dict[str, str] = {}
         for vm in sorted(vjob.vms, key=decreasing):
-            at = self._where(vm.demand.centi_cpus, vm.demand.memory_mib, allowed)
+            here = allowed if vm.only is None else np.array([name == vm.only for name in self._names])
+            at = self._where(vm.demand.centi_cpus, vm.demand.memory_mib, here & allowed)
             if at is None:
                 self._vms, self._cpus, self._memory = before
                 self._refused.add(alike)

@@ -127,15 +127,16 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
         places = {vm.name: configuration.locations[vm.name] for vm in vjob.vms}
         if all(at.state is VMState.RUNNING for at in places.values()):
             here = {name: at.node for name, at in places.items() if at.node is not None}
-            # The VMs of a vjob in transit stay, each on its node; those of another vjob may change places.
-            if only == set(here.values()) and (vjob.in_transit or len(only) == 1):
+            # The VMs of a vjob in transit stay, each on its node, and so do those that cannot move; others may change
+            # places.
+            if only == set(here.values()) and (vjob.in_transit or vjob.anchored or len(only) == 1):
                 found[vjob.name] = here
     return found
 
 
 def items_of(vjobs: Iterable[VJob]) -> list[Item]:
     """The VMs of vjobs, in the form for packing."""
-    return [Item(vm, vjob.rules) for vjob in vjobs for vm in vjob.vms]
+    return [Item(vm, vjob.rules_of(vm)) for vjob in vjobs for vm in vjob.vms]
 
 
 def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node]:

@@ -144,6 +144,8 @@ def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str |
     leaving = next((node.name for node in nodes if node.state is not NodeState.UP or not vjob.allows(node.name)), None)
     if leaving is not None:
         return f"it is saved: it cannot stay on {leaving}"
+    if not vjob.can.pause:
+        return "it is saved: its platform pauses no VM"
     if vjob.target is VJobState.PAUSED:
         return None
     if vjob.target is VJobState.SLEEPING or limit_s <= 0:
@@ -239,7 +241,7 @@ class _Rooms:
         return self.configuration.locations[vm.name].node or ""
 
     def _repair(self, left: Sequence[Node]) -> Repair:
-        items = [Item(vm, vjob.rules) for vjob in self._loose for vm in vjob.vms]
+        items = [Item(vm, vjob.rules_of(vm)) for vjob in self._loose for vm in vjob.vms]
         return Repair(items, left, self._current)
 
     def _has_room(self, left: Sequence[Node]) -> bool:

@@ -126,7 +126,7 @@ class Site:
             first = vjob.vms[0].demand
             alike = all(vm.demand is first or vm.demand == first for vm in vjob.vms)
             which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.rules)
-            self._shapes[vjob.name] = which if alike else vjob.name
+            self._shapes[vjob.name] = which if alike and not vjob.anchored else vjob.name
         return self._shapes[vjob.name]
 
     def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
@@ -216,7 +216,9 @@ class NodeRoom:
         if not free.holds(demand):
             return False
         self.site.effort.left -= len(vjob.vms)
-        placed = self._packing.place(vjob.vms, vjob.allows if self.site.restricts(vjob) else None)
+        allows = vjob.allows if self.site.restricts(vjob) else None
+        place = self._packing.place_around if vjob.anchored else self._packing.place
+        placed = place(vjob.vms, allows)
         if placed is None:
             return False
         self._free = free - demand

@@ -11,6 +11,8 @@ from typing import Any
 from rmsplugin.errors import InstanceError
 from rmsplugin.input_file import MAX_BYTES, blocks, named, shown_name
 from rmsplugin.instance.shape import Hidden, InstanceShape, VJobShape, VMShape, shape, shown
+from rmsplugin.model.abiding import abiding
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import Resources
@@ -117,7 +119,9 @@ def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Prob
     for i, node in enumerate(data["nodes"]):
         faults += _decimals(node["cpu"], ("nodes", i))
         capacity = Resources(node["cpu"], node["memory_mib"])
-        nodes.append(Node(node["name"], capacity, NodeState(node.get("state", "up"))))
+        nodes.append(Node(node["name"], capacity, NodeState(node.get("state", "up")), node.get("platform", "")))
+    platforms, unknown = _platforms(data)
+    faults += unknown
     down = {node.name for node in nodes if node.state is NodeState.DOWN}
     vjobs = []
     locations: dict[str, Location] = {}
@@ -133,21 +137,21 @@ def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Prob
             if location.node in down:
                 location, lost = WAITING, True
             locations[vm["name"]] = location
-        vjobs.append(_vjob(vjob, tuple(vms), lost))
+        vjobs.append(_vjob(vjob, tuple(vms), lost, platforms.get(vjob.get("platform", ""), EVERYTHING)))
         if lost and vjobs[-1].target in (VJobState.PAUSED, VJobState.SLEEPING):
             message = (
                 f"a vjob that lost a VM (its node is down) has to begin anew, and cannot become {vjobs[-1].target}"
             )
             faults.append(Problem(("vjobs", j, "target"), message))
     try:
-        configuration = Configuration(tuple(nodes), tuple(vjobs), locations)
+        configuration = Configuration(tuple(nodes), abiding(nodes, vjobs, locations), locations)
     except InvalidConfigurationError as error:
         told = {fault.place for fault in faults}
         return None, faults + [fault for fault in error.problems if fault.place not in told]
     return configuration, faults
 
 
-def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
+def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool, can: Capabilities) -> VJob:
     target, nodes = data.get("target"), data.get("nodes")
     return VJob(
         data["name"],
@@ -163,7 +167,36 @@ def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool) -> VJob:
         weight=data.get("weight", 1.0),
         user=data.get("user", ""),
         lost=lost,
+        platform=data.get("platform", ""),
+        can=can,
     )
+
+
+def _platforms(data: InstanceShape) -> tuple[dict[str, Capabilities], list[Problem]]:
+    """The abilities of each platform in the file, and the faults of their names."""
+    found, faults = {"": EVERYTHING}, []
+    for i, each in enumerate(data.get("platforms", [])):
+        if each["name"] in found:
+            words = f"a platform named {shown(each['name'])} exists already; names must be unique"
+            faults.append(Problem(("platforms", i, "name"), words))
+        found[each["name"]] = Capabilities(**dict.fromkeys(each.get("lacks", ()), False))
+    named: list[tuple[Place, str]] = [(("nodes", i), node.get("platform", "")) for i, node in enumerate(data["nodes"])]
+    named += [(("vjobs", j), vjob.get("platform", "")) for j, vjob in enumerate(data["vjobs"])]
+    there = {node.get("platform", "") for node in data["nodes"]}
+    for place, name in named:
+        if name not in found:
+            faults.append(Problem((*place, "platform"), f"there is no {shown(name)} among the platforms of the file"))
+        elif name not in there:
+            which = f"platform {shown(name)}" if name else "the site's own platform"
+            faults.append(Problem((*place, "platform"), f"no node is of {which}"))
+    own: dict[str, set[str]] = {name: set() for name in there}
+    for node in data["nodes"]:
+        own[node.get("platform", "")].add(node["name"])
+    for j, vjob in enumerate(data["vjobs"] if len(there) > 1 else ()):
+        nodes = own.get(vjob.get("platform", ""), set())
+        if nodes and vjob.get("nodes") and nodes.isdisjoint(vjob["nodes"] or ()):
+            faults.append(Problem(("vjobs", j, "nodes"), "none of these nodes is of the platform of this vjob"))
+    return found, faults
 
 
 def _location(vm: VMShape, state: str) -> Location:

@@ -39,6 +39,7 @@ class NodeShape(TypedDict):
     cpu: _Cpu
     memory_mib: _Memory
     state: NotRequired[Literal["up", "draining", "down"]]
+    platform: NotRequired[str]
 
 
 @_closed
@@ -70,6 +71,15 @@ class VJobShape(TypedDict):
     waited_s: NotRequired[_Seconds]
     weight: NotRequired[Annotated[float, Field(gt=0, le=MAX_WEIGHT, allow_inf_nan=False)]]
     user: NotRequired[str]
+    platform: NotRequired[str]
+
+
+@_closed
+class PlatformShape(TypedDict):
+    """A platform; it can do all that it is not said to lack."""
+
+    name: Annotated[str, Field(min_length=1)]
+    lacks: NotRequired[list[Literal["migrate", "suspend", "elsewhere", "pause"]]]
 
 
 @_closed
@@ -78,6 +88,7 @@ class InstanceShape(TypedDict):
 
     nodes: Annotated[list[NodeShape], Field(min_length=1)]
     vjobs: list[VJobShape]
+    platforms: NotRequired[list[PlatformShape]]
 
 
 _ADAPTER = TypeAdapter(InstanceShape)
@@ -88,6 +99,7 @@ _KEYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("nodes",): tuple(NodeShape.__annotations__),
     ("vjobs",): tuple(VJobShape.__annotations__),
     ("vjobs", "vms"): tuple(VMShape.__annotations__),
+    ("platforms",): tuple(PlatformShape.__annotations__),
 }
 
 _AMOUNTS = {
@@ -120,6 +132,13 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("vjobs", "user"): "the name of a user",
     ("vjobs", "vms"): "a list of VMs",
     ("vjobs", "vms", 0): "an object that describes a VM",
+    ("nodes", "platform"): "the name of a platform",
+    ("vjobs", "platform"): "the name of a platform",
+    ("platforms",): "a list of platforms",
+    ("platforms", 0): "an object that describes a platform",
+    ("platforms", "name"): "a text that is not empty",
+    ("platforms", "lacks"): "a list of abilities",
+    ("platforms", "lacks", 0): "migrate, suspend, elsewhere or pause",
     ("vjobs", "vms", "host"): "the name of a node",
     ("vjobs", "vms", "image"): 'the name of a node, or "shared"',
     **{(*kind, key): text for kind in (("nodes",), ("vjobs",), ("vjobs", "vms")) for key, text in _AMOUNTS.items()},
@@ -142,6 +161,7 @@ _STAND_INS: dict[tuple[str, ...], dict[str, Any]] = {
     ("nodes",): {"name": "", "cpu": 0, "memory_mib": 0},
     ("vjobs",): {"name": "", "state": "waiting", "vms": []},
     ("vjobs", "vms"): {"name": "", "cpu": 0, "memory_mib": 0},
+    ("platforms",): {"name": ""},
 }
 
 

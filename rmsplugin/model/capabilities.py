@@ -11,7 +11,8 @@ class Capabilities:
 
     Attributes:
         migrate: a running VM moves to another node, and hardly stands still.
-        suspend: its state is written to a file and it ends; the file is restored on any node of the platform.
+        suspend: its state is written to a file and it ends; the file is restored on the same node.
+        elsewhere: the file is restored on any other node of the platform, too.
         pause: it stands still, and keeps its memory.
         checkpoint: its state is written to a file, and it runs on.
         resize: it can be asked to do with less memory, and be given the memory back.
@@ -21,11 +22,17 @@ class Capabilities:
 
     migrate: bool = True
     suspend: bool = True
+    elsewhere: bool = True
     pause: bool = True
     checkpoint: bool = True
     resize: bool = True
     template: bool = True
     own_kernel: bool = True
+
+    @property
+    def anchors(self) -> bool:
+        """Whether there are VMs that can go nowhere: running ones, or saved ones."""
+        return not (self.migrate and self.elsewhere)
 
 
 #: The capabilities of a platform that can do all of it.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from rmsplugin.model.by_fields import ByFields
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.rules import Rules, admit
+from rmsplugin.model.rules import Rules, admit, anchored_to
 from rmsplugin.model.vjob import VJobState
 
 #: Stands for a node: a saved state that every node reaches, on storage that all of them mount.
@@ -48,6 +49,7 @@ class Node(ByFields):
     name: str
     capacity: Resources
     state: NodeState = NodeState.UP
+    platform: str = ""  # its VMs are of this one; empty: the site's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class VM(ByFields):
 
     name: str
     demand: Resources
+    only: str | None = None  # its node, if its platform cannot move it from there (``rmsplugin.model.abiding``)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +124,21 @@ class VJob(ByFields):
     in_transit: bool = False  # operation under way, or planned: its VMs here stand for its holdings, and stay
     yields_later: bool = False  # in transit now, and preemptible once it has arrived
     leaves: bool = False  # in transit, and its VMs are gone from here once that has ended
+    platform: str = ""  # the platform of its VMs; empty: the site's own
+    can: Capabilities = EVERYTHING  # the abilities of that platform
 
     def allows(self, node: str) -> bool:
         """Whether VMs of this vjob may be on ``node``."""
         return admit(self.rules, node)
+
+    @property
+    def anchored(self) -> bool:
+        """Whether there are VMs of it that can only be where they are."""
+        return self.can.anchors and any(vm.only is not None for vm in self.vms)
+
+    def rules_of(self, vm: VM) -> Rules:
+        """The rules for the place of one of its VMs: the vjob's, and that a VM that cannot move stays."""
+        return self.rules if vm.only is None else anchored_to(self.rules, vm.only)
 
     @property
     def demand(self) -> Resources:

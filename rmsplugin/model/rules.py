@@ -151,6 +151,12 @@ def fenced(rules: Rules, nodes: frozenset[str]) -> Rules:
     return (*allowing(nodes), *(rule for rule in rules if not isinstance(rule, Fence)))
 
 
+@lru_cache(maxsize=_SETS)
+def anchored_to(rules: Rules, node: str) -> Rules:
+    """The same rules, for a VM that can only be on this node. Equal ones give the same object."""
+    return fenced(rules, frozenset({node}) if admit(rules, node) else frozenset())
+
+
 def moved_to(rules: Rules, nodes: frozenset[str]) -> Rules:
     """The same rules except those about nodes; the only allowed nodes are these."""
     return (*allowing(nodes), *_of_others(rules))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from rmsplugin.model.capabilities import EVERYTHING
 from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -73,6 +74,7 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
     vjobs: set[str] = set()
     vms: set[str] = set()
     sound: _Sound = set()
+    mixed = any(node.platform for node in cluster)
     for j, vjob in enumerate(queue):
         if not vjob.name or vjob.name in vjobs:
             yield from _name(vjob.name, vjobs, ("vjobs", j, "name"), "a vjob")
@@ -85,6 +87,8 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
             vms |= names
         else:
             yield from _vms(vjob, vms, fine, locations, nodes, ("vjobs", j))
+        if mixed or vjob.platform or vjob.can is not EVERYTHING:
+            yield from _platform(vjob, nodes, locations, ("vjobs", j))
         if vjob.target is not None and vjob.vms and all(vm.name in locations for vm in vjob.vms):
             yield from _target(vjob, state_of(vjob, locations), ("vjobs", j))
     for name in locations:
@@ -211,6 +215,31 @@ def _location(location: Location | None, nodes: Mapping[str, Node], place: Place
         yield Problem(key, f"there is no node {node!r}")
     elif nodes[node].state is NodeState.DOWN:
         yield Problem(key, f"node {node!r} is down: nothing on it exists any more")
+
+
+def _platform(
+    vjob: VJob, nodes: Mapping[str, Node], locations: Mapping[str, Location], place: Place
+) -> Iterator[Problem]:
+    """The faults of VMs on nodes of another platform, or in a state that their platform does not know."""
+    can = vjob.can
+    which = f"platform {vjob.platform!r}" if vjob.platform else "its platform"
+    for k, vm in enumerate(vjob.vms):
+        at = locations.get(vm.name)
+        if at is None or at.node is None:
+            continue
+        own = (*place, "vms", k, "image" if at.state is VMState.SLEEPING else "host")
+        if at.node in nodes and nodes[at.node].platform != vjob.platform:
+            theirs = nodes[at.node].platform
+            others = f"node {at.node!r} is of platform {theirs!r}" if theirs else f"node {at.node!r} is of no platform"
+            yield Problem(own, f"{others}, and the vjob of {which}" if vjob.platform else f"{others}, and the vjob not")
+        elif at.state is VMState.SLEEPING and not (can.suspend or can.checkpoint):
+            yield Problem(own, f"{which} saves no VM, and this one sleeps")
+        elif at.state is VMState.SLEEPING and at.node == SHARED and not can.elsewhere:
+            yield Problem(own, f"{which} restores a VM only on the node where it was saved: {SHARED!r} is none")
+        elif at.state is VMState.PAUSED and not (can.pause and can.suspend):
+            yield Problem(own, f"{which} pauses no VM, or cannot save it when its memory is needed")
+    if (vjob.target is VJobState.PAUSED and not can.pause) or (vjob.target in _MAKES_WAY and not can.suspend):
+        yield Problem((*place, "target"), f"{which} cannot do that with its VMs")
 
 
 def _target(vjob: VJob, state: VJobState, place: Place) -> Iterator[Problem]:

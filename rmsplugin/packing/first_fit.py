@@ -81,6 +81,28 @@ class FirstFit:
                 self._first[demand] = found[-1][0]
         return placed
 
+    def place_around(self, vms: Iterable[VM], allows: Callable[[str], bool] | None = None) -> dict[str, str] | None:
+        """Place all the VMs or none, as ``place`` does: first those that can only be on one node, each there."""
+        loose: list[VM] = []
+        placed: dict[str, str] = {}
+        taken: list[VM] = []
+        for vm in vms:
+            if vm.only is None:
+                loose.append(vm)
+            elif (allows is None or allows(vm.only)) and vm.only in self._index and self.free(vm.only).holds(vm.demand):
+                self.take(vm, vm.only)
+                taken.append(vm)
+                placed[vm.name] = vm.only
+            else:
+                break
+        else:
+            rest = self.place(loose, allows)
+            if rest is not None:
+                return placed | rest
+        for vm in taken:
+            self.give_back(vm, placed[vm.name])
+        return None
+
     def place_alike(
         self, groups: Sequence[Sequence[VM]], allows: Callable[[str], bool] | None = None
     ) -> tuple[dict[str, str], int]:

@@ -66,6 +66,7 @@ class _Run:
             else:
                 begun[action.vm.name] = action
                 yield from self._misdirected(number, action, begun)
+                yield from self._beyond(number, action)
         yield from self._overcommitted(number, begun)
         yield from self._without_cpus(number, begun)
         for name, action in begun.items():
@@ -135,6 +136,24 @@ class _Run:
         held += _held(vjob, {name: outcome_of(each) for name, each in begun.items()})
         broken = first_broken(vjob.rules, held, [(action.vm.name, node)], at_end=False)
         return None if broken is None else f"vjob {vjob.name}: {broken}"
+
+    def _beyond(self, number: int, action: Action) -> Iterator[Violation]:
+        """The demands of an action on a platform that it does not meet."""
+        vjob = self.source.vjob_by_vm[action.vm.name]
+        can, wrong = vjob.can, ""
+        if (action.kind is ActionKind.MIGRATE and not can.migrate) or (
+            action.kind is ActionKind.SUSPEND and not can.suspend
+        ):
+            wrong = f"the platform of vjob {vjob.name} has no {action.kind}"
+        elif action.kind in (ActionKind.PAUSE, ActionKind.UNPAUSE) and not can.pause:
+            wrong = f"the platform of vjob {vjob.name} has no pause"
+        elif action.kind is ActionKind.RESUME and action.source != action.destination and not can.elsewhere:
+            wrong = f"the platform of vjob {vjob.name} restores a VM only where it was saved"
+        node = self.source.node_by_name.get(action.destination or "")
+        if node is not None and node.platform != vjob.platform:
+            wrong = f"{node.name} is of another platform than vjob {vjob.name}"
+        if wrong:
+            yield Violation(Rule.PLATFORM, number, action, wrong)
 
     def _overcommitted(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
         arriving: dict[str, list[VM]] = defaultdict(list)

@@ -25,6 +25,7 @@ class Rule(enum.StrEnum):
     SCATTERED = "scattered"  # the resumes, pauses or unpauses of a vjob in several pools
     CPUS = "cpus"  # a VM goes on where its CPUs are not free
     BYPASS = "bypass"  # that leads nowhere, or a detour that is not marked as one
+    PLATFORM = "platform"  # the platform of the VM cannot do this, or the node is of another one
     PREEMPTION = "preemption"  # a vjob that may not be preempted is suspended or paused
     LOSS = "loss"  # the work of a vjob is thrown away (I2, I5)
     TARGET = "target"  # a VM is not at its target in the end (I2: nor is its saved state)

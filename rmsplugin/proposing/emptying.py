@@ -69,7 +69,7 @@ def _filled(source: Configuration) -> BetterFit:
         for vm in vjob.vms:
             at = source.locations[vm.name]
             if at.state.holds_memory and at.node is not None:
-                fit.put(Item(vm, vjob.rules), at.node, stays=stays or at.node in keeps)
+                fit.put(Item(vm, vjob.rules_of(vm)), at.node, stays=stays or at.node in keeps)
     return fit
 
 

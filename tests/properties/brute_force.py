@@ -128,9 +128,14 @@ def _departure(here: Location, end: Location, is_first: bool) -> list[Location |
 
 def _hops(source: Configuration, name: str, here: Location, sleeps: bool) -> list[Location | None]:
     vjob = source.vjob_by_vm[name]
-    nodes = [node.name for node in source.nodes if node.state is NodeState.UP and vjob.allows(node.name)]
+    if here.state is VMState.RUNNING and not vjob.can.migrate:
+        return [None]  # nor is it saved to be restored elsewhere: it stands still for longer than a vjob that makes way
+    own = [node for node in source.nodes if node.platform == vjob.platform]
+    nodes = [node.name for node in own if node.state is NodeState.UP and vjob.allows(node.name)]
+    if here.state is VMState.SLEEPING and not vjob.can.elsewhere:
+        nodes = [node for node in nodes if node == here.node]
     found: list[Location | None] = [None, *(running_on(node) for node in nodes if running_on(node) != here)]
-    if here.state is VMState.RUNNING and sleeps:
+    if here.state is VMState.RUNNING and sleeps and vjob.can.suspend and vjob.can.elsewhere:
         found.append(sleeping_on(here.node or ""))
     return found
 

@@ -86,7 +86,7 @@ def test_room_is_made_by_migrations_only_where_there_are_any(directory: Path, ca
 
 
 def test_what_the_platform_cannot_do_is_refused_by_name_to_those_who_ask_for_it(directory: Path) -> None:
-    nothing = Capabilities(*[False] * 7)
+    nothing = Capabilities(*[False] * 8)
     with lesser(directory, nothing) as world:
         [job] = running(world, 1)
         vjob = world.context.ledger.vjob(job)
@@ -99,7 +99,7 @@ def test_what_the_platform_cannot_do_is_refused_by_name_to_those_who_ask_for_it(
 
 
 def test_nobody_makes_way_or_starts_from_a_template_where_nothing_can_be_saved(directory: Path) -> None:
-    nothing = Capabilities(*[False] * 7)
+    nothing = Capabilities(*[False] * 8)
     with lesser(directory, nothing, urgent=True, policy="mixed", templates=True) as world:
         low = running(world, 3, cpus=2)
         world.pass_time(4000)
@@ -121,3 +121,19 @@ def test_a_plan_that_needs_what_the_platform_lacks_is_rejected(policy: str) -> N
     acts = [] if unable.proposal is None else [action.kind for action in unable.proposal.plan.actions()]
     assert ActionKind.MIGRATE not in acts
     assert unable.proposal is not None or "the platform has no migrate" in unable.fault
+
+
+def test_a_vjob_goes_on_only_where_it_was_saved_where_the_platform_restores_nowhere_else(directory: Path) -> None:
+    with lesser(directory, replace(EVERYTHING, elsewhere=False)) as world:
+        [job] = running(world, 1)
+        vjob = world.context.ledger.vjob(job)
+        world.requests().suspend(0, vjob.display_id)
+        world.until(job, S.SLEEPING)
+        [vm] = world.context.ledger.vms(job)
+        other = next(name for name in ("n1", "n2") if name != vm.image_node)
+        with pytest.raises(RefusedError, match="libvirt cannot restore a VM on another node than the one where it was"):
+            world.requests().resume(0, vjob.display_id, other)
+        assert world.state(job) is S.SLEEPING
+        world.requests().resume(0, vjob.display_id, "")
+        world.until(job, S.RUNNING)
+        assert world.context.ledger.vms(job)[0].host == vm.image_node

@@ -50,7 +50,7 @@ def pack_running(configuration: Configuration, search: Search, heuristic: str | 
         for vm in vjob.vms:
             location = configuration.locations[vm.name]
             if location.state is VMState.RUNNING and location.node is not None:
-                items.append(Item(vm, vjob.rules))
+                items.append(Item(vm, vjob.rules_of(vm)))
                 current[vm.name] = location.node
     started = time.perf_counter()
     if heuristic is None:

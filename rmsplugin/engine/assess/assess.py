@@ -235,6 +235,7 @@ class _Assessor:
             waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
             weight=self._weight(waiting.priority, job, row),
             user=job.user,
+            can=self._capabilities,
         )
 
     def _ready_members(self, waiting: Waiting, rows: Sequence[VMRow], promise: Promise | None) -> Members:
@@ -258,7 +259,6 @@ class _Assessor:
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
-        suspend = self._capabilities.suspend
         # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
         ran_s = self._ran_s(vjob, job)
@@ -267,7 +267,7 @@ class _Assessor:
             vms=self._members.placed(vjob.display_id, self._placed(vjob, vms, promise, ended=ended)),
             nodes=self._nodes_of(vjob, vms, preemptible),
             unsettled=self._unsettled(vjob, vms, job, promise, goes_on=goes_on),
-            preemptible=preemptible and suspend and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
+            preemptible=preemptible and not self._rests(vjob, OperationKind.SUSPEND, OperationKind.PAUSE),
             priority=self._tier(vjob.partition),
             time_limit_s=_finite(job.time_limit_s) if job else None,
             ran_s=ran_s,
@@ -275,6 +275,7 @@ class _Assessor:
             waited_s=self._waited_s(job, vjob, ran_s),
             weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
             user=vjob.user,
+            can=self._capabilities,
         )
 
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:

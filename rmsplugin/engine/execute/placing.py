@@ -214,8 +214,10 @@ class Placing:
         """Copy the saved states of a sleeping vjob off some nodes, to the nodes with a room that have most memory free.
 
         Raises:
-            RefusedError: there is no other node with a room, or another operation is under way.
+            RefusedError: there is no other node with a room, the platform could not restore the VMs there, or another
+                operation is under way.
         """
+        self._require_of_platform(self._capabilities.elsewhere, "restore a VM on another node")
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
             shut = self._resting("copy").union(nodes)
@@ -244,8 +246,8 @@ class Placing:
         """Resume a sleeping vjob: on ``to``; or else each VM at its state if there is room, or by FFD.
 
         Raises:
-            RefusedError: there is no room (without ``to`` the vjob then waits for its turn), or another operation is
-                under way.
+            RefusedError: there is no room (without ``to`` the vjob then waits for its turn), the platform restores VMs
+                only where they were saved, or another operation is under way.
         """
         with self._lock:
             self._require(vjob, VJobState.SLEEPING)
@@ -265,6 +267,8 @@ class Placing:
                 self._ledger.update_vjob(vjob.job_id, resumes=True)
                 raise RefusedError(f"{error}; it is resumed when its turn comes") from None
             self._require_disks(vjob, vms, hosts)
+            local = self._capabilities.elsewhere or all(hosts[vm.name] == vm.image_node for vm in vms)
+            self._require_of_platform(local, "restore a VM on another node than the one where it was saved")
             self._make_room_for(seen, vjob, vms, hosts)
             return self._begin_alone(vjob, OperationKind.RESUME, reason, requested_by, hosts)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
+from rmsplugin.planning.order.bypass import DeadlockedError
 from rmsplugin.planning.order.improve import Tries, cheapest
 from rmsplugin.planning.order.moves import moves_between
 from rmsplugin.planning.plan import Plan, Unreachable
@@ -29,11 +30,14 @@ def build_plan(
     Returns:
         The plan, never dearer than the plain greedy's. Unreachable only if no plan exists. Then no action leads from a
         VM's location to its target, or a destination takes no VMs, or not those of this vjob, or has not the memory for
-        all that shall run there. Full nodes alone are no reason.
+        all that shall run there. Full nodes alone are no reason, unless a platform cannot save its VMs.
     """
     moves = moves_between(source, target)
     if isinstance(moves, Unreachable):
         return moves
     if not moves.departures and not moves.actions:
         return Plan(())
-    return Plan(cheapest(moves, early or frozenset(), tries).actions())
+    try:
+        return Plan(cheapest(moves, early or frozenset(), tries).actions())
+    except DeadlockedError as error:
+        return Unreachable(str(error))

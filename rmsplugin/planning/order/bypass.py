@@ -15,6 +15,21 @@ from rmsplugin.planning.order.moves import NOWHERE, Moves
 from rmsplugin.planning.order.pools import ASLEEP, Schedule, Step
 
 
+class DeadlockedError(Exception):
+    """No node has room for a pivot, and the platform of the VMs that wait for each other cannot save them."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(
+            "VMs wait for each other's memory, no node has room meanwhile, and their platform cannot save them: "
+            + ", ".join(sorted(names))
+        )
+
+
+def _can_sleep(vjob: VJob) -> bool:
+    """Whether a VM of a vjob can be saved here, and restored there."""
+    return vjob.can.suspend and vjob.can.elsewhere
+
+
 def break_cycles(schedule: Schedule) -> list[Step]:
     """Choose bypasses for a schedule in which no arrival is feasible.
 
@@ -25,6 +40,9 @@ def break_cycles(schedule: Schedule) -> list[Step]:
     so that all arrivals fit (``moves_between`` has checked that) and nothing is blocked. Hence something blocked means
     that some VM that must migrate still runs, and that one can be suspended. Each VM takes a pivot at most once and is
     suspended at most once.
+
+    Raises:
+        DeadlockedError: no platform but one with VMs that cannot be saved here and restored elsewhere comes to this.
     """
     outlook = _Outlook(schedule)
     steps: list[Step] = []
@@ -38,7 +56,9 @@ def break_cycles(schedule: Schedule) -> list[Step]:
             break  # blocked arrivals wait for a pivot that others use now: better than to suspend a VM that must not be
         steps += found
     if not steps:
-        raise AssertionError("a viable target has always a bypass: see break_cycles")
+        if all(_can_sleep(vjob) for vjob in schedule.moves.vjobs):
+            raise AssertionError("a viable target has always a bypass: see break_cycles")
+        raise DeadlockedError(schedule.moves.actions[unit].vm.name for unit in schedule.pending)
     return steps
 
 
@@ -70,6 +90,8 @@ class _Outlook:
         choices = []
         for unit in self.blocked:
             place = self._schedule.place(unit)
+            if not _can_sleep(self.moves.vjobs[unit]):
+                continue
             if unit not in self._chosen and place != NOWHERE and (lacking := self._lacking(place)) is not None:
                 memory = self.moves.memory[unit]
                 name = self.moves.actions[unit].vm.name

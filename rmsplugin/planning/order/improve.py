@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rmsplugin.planning.order.bypass import break_cycles
+from rmsplugin.planning.order.bypass import DeadlockedError, break_cycles
 from rmsplugin.planning.order.moves import NOWHERE, Moves
 from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering
 from rmsplugin.planning.order.ranking import Ranking
@@ -75,7 +75,10 @@ class _Search:
         if self._is_over:
             return False
         schedule = Schedule(self._moves, steering, self._ranking)
-        complete = schedule.build(break_cycles, self.best.cost + 1)
+        try:
+            complete = schedule.build(break_cycles, self.best.cost + 1)
+        except DeadlockedError:
+            complete = False
         self.work += schedule.work
         if not complete:
             return False

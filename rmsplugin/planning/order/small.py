@@ -50,6 +50,8 @@ def switch_to(moves: Moves) -> Switch | None:
     source, arrivals = moves.source, range(len(moves.actions))
     if len(arrivals) > MOST_GUESTS:
         return None
+    if not all(_may_move(moves, action.vm.name) for action in moves.actions):
+        return None  # the search knows only VMs that can make every detour
     guests = Guests(source, moves.names, _pivots(moves))
     for each in arrivals:
         guests.add(moves.actions[each].vm, frozenset({moves.destination[each]}))
@@ -59,6 +61,12 @@ def switch_to(moves: Moves) -> Switch | None:
         for vm, here in stayers:
             guests.add(vm, frozenset({here}))
     return guests.switch(moves)
+
+
+def _may_move(moves: Moves, vm: str) -> bool:
+    """Whether the platform of a VM can make every detour with it."""
+    can = moves.source.vjob_by_vm[vm].can
+    return can.migrate and can.suspend and can.elsewhere
 
 
 def _pivots(moves: Moves) -> frozenset[int]:
@@ -73,5 +81,5 @@ def _stayers(moves: Moves) -> Iterator[tuple[VM, int]]:
     acting = {action.vm.name for action in (*moves.actions, *moves.departures)}
     number = {name: index for index, name in enumerate(moves.names)}
     for name, location in moves.source.locations.items():
-        if location.state is VMState.RUNNING and name not in acting:
+        if location.state is VMState.RUNNING and name not in acting and _may_move(moves, name):
             yield moves.source.vm_by_name[name], number[location.node or ""]

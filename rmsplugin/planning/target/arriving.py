@@ -33,7 +33,7 @@ def better_fit_hosts(
     for vjob in source.vjobs:
         runs = states[vjob.name] is VJobState.RUNNING
         for vm in vjob.vms:
-            item, at = Item(vm, vjob.rules), source.locations[vm.name]
+            item, at = Item(vm, vjob.rules_of(vm)), source.locations[vm.name]
             if at.state is not VMState.RUNNING or at.node is None:
                 if runs:
                     arriving.append(item)

@@ -40,7 +40,7 @@ def fewest_nodes(
     used = len(set(sample.values()))
     run = [vjob for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING]
     if run and search is not None:
-        items = [Item(vm, vjob.rules) for vjob in run for vm in vjob.vms]
+        items = [Item(vm, vjob.rules_of(vm)) for vjob in run for vm in vjob.vms]
         current = {name: location.node for name, location in source.locations.items() if location.node}
         packing = pack(items, source.nodes, search.part(_SHARE), current)
         if not isinstance(packing, NoPacking) and packing.nodes_used <= used:

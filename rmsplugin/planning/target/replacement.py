@@ -25,7 +25,7 @@ from rmsplugin.model.elements import (
     sleeping_on,
 )
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.rules import Rules
+from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
 
 
@@ -158,7 +158,7 @@ class _Builder:
             if state is VJobState.RUNNING:
                 self._add_running(vjob, vm, location)
             else:
-                self._add_fixed(vm, location, state)
+                self._add_fixed(vjob, vm, location, state)
 
     def finish(self) -> Replacement:
         """The problem, once all vjobs were added."""
@@ -168,11 +168,12 @@ class _Builder:
                 place.early_m += self._stopped_m[place.node.name]
         return self._problem
 
-    def _add_fixed(self, vm: VM, location: Location, state: VJobState) -> None:
+    def _add_fixed(self, vjob: VJob, vm: VM, location: Location, state: VJobState) -> None:
         problem, memory = self._problem, vm.demand.memory_mib
         match state, location.state:
             case VJobState.SLEEPING, VMState.RUNNING:
-                problem.fixed[vm.name] = sleeping_on(SHARED if self._shared_store else location.node or "")
+                shared = self._shared_store and vjob.can.elsewhere
+                problem.fixed[vm.name] = sleeping_on(SHARED if shared else location.node or "")
                 problem.fixed_cost += memory
                 problem.suspend_mib = max(problem.suspend_mib, memory)
             case VJobState.SLEEPING, _:
@@ -223,16 +224,17 @@ class _Builder:
         return len(problem.groups) - 1
 
     def _class(self, vjob: VJob, vm: VM) -> int:
-        if self._last is not None and self._last[0] is vjob and self._last[1] is vm.demand:
+        if self._last is not None and self._last[0] is vjob and self._last[1] is vm.demand and vm.only is None:
             return self._last[2]  # equal VMs of one vjob
-        if vjob.rules not in self._allowed:
-            takes = frozenset(i for name, i in self._index.items() if vjob.allows(name)) if vjob.rules else None
-            self._allowed[vjob.rules] = takes
-        found = VMClass(vm.demand.centi_cpus, vm.demand.memory_mib, self._allowed[vjob.rules])
+        rules = vjob.rules_of(vm)
+        if rules not in self._allowed:
+            takes = frozenset(i for name, i in self._index.items() if admit(rules, name)) if rules else None
+            self._allowed[rules] = takes
+        found = VMClass(vm.demand.centi_cpus, vm.demand.memory_mib, self._allowed[rules])
         if found not in self._class_ids:
             self._class_ids[found] = len(self._problem.classes)
             self._problem.classes.append(found)
-        self._last = (vjob, vm.demand, self._class_ids[found])
+        self._last = (vjob, vm.demand, self._class_ids[found]) if vm.only is None else None
         return self._class_ids[found]
 
 

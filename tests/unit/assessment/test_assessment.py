@@ -9,6 +9,7 @@ import pytest
 from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
 from rmsplugin.assessment.settled import Settled, Why, settled
 from rmsplugin.decision.result import ReasonCode
+from rmsplugin.model.capabilities import EVERYTHING
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import confined_to
@@ -248,3 +249,17 @@ def test_the_demand_is_memory_with_overhead_and_the_cpus_that_were_seen() -> Non
     size = Resources(2, 1024)
     assert vm_demand(size, 128) == Resources(2, 1152)
     assert vm_demand(size, 128, 0.35) == Resources(0.35, 1152)
+
+
+def test_a_vm_that_its_platform_cannot_move_may_only_be_where_it_is() -> None:
+    can = replace(EVERYTHING, migrate=False)
+    found = settled([N1, N2], [facts("1", running_on("n1"), running_on("n2"), can=can), facts("2", WAITING, can=can)])
+    assert {vm.name: vm.only for vjob in found.configuration.vjobs for vm in vjob.vms} == {
+        "1-0": "n1",
+        "1-1": "n2",
+        "2-0": None,
+    }
+    assert all(vjob.preemptible and vjob.can is can for vjob in found.configuration.vjobs)
+    cannot = replace(can, suspend=False)
+    [kept] = settled([N1, N2], [facts("1", running_on("n1"), can=cannot)]).configuration.vjobs
+    assert not kept.preemptible

@@ -163,14 +163,14 @@ BAD: list[tuple[Change, str]] = [
     (setting("nodes", {"n1": {}}), "$.nodes: must be a list of at least one node, not an object"),
     (setting("vjobs", None), "$.vjobs: must be a list of vjobs, the head of the queue first, not null"),
     (setting("node", []), "$.node: unknown key; did you mean nodes?"),
-    (setting("a b\n", []), '$["a b\\n"]: unknown key; there are nodes, vjobs'),
+    (setting("a b\n", []), '$["a b\\n"]: unknown key; there are nodes, vjobs, platforms'),
     # nodes
     (setting("nodes", 1, "n2"), '$.nodes[1]: must be an object that describes a node, not "n2"'),
     (without("nodes", 1, "cpu"), "$.nodes[1].cpu: is required"),
     (setting("nodes", 1, "CPUs", 3), "$.nodes[1].CPUs: unknown key; did you mean cpu?"),
     (
         setting("nodes", 1, "racks", 3),
-        "$.nodes[1].racks: unknown key; there are name, cpu, memory_mib, state",
+        "$.nodes[1].racks: unknown key; there are name, cpu, memory_mib, state, platform",
     ),
     (setting("nodes", 1, "name", 7), "$.nodes[1].name: must be a text, not 7"),
     (
