@@ -990,6 +990,7 @@ class Status(TypedDict):
         cluster: it and the engines that stand by; null: it is alone.
         last_cycle: its last cycle.
         cycles: its cycles since its start.
+        ills: why it is not well, each a sentence: its last cycle failed, or is too long ago; none: it is well.
         problems: problems of the site, each a sentence.
         quiet: the quiet hours that have begun; null: none.
         power: the nodes that are off, that go off or come on, and that failed to, in a sentence; null: all are on.
@@ -1006,6 +1007,7 @@ class Status(TypedDict):
     cluster: Cluster | None
     last_cycle: LastCycle
     cycles: Cycles
+    ills: list[str]
     problems: list[str]
     quiet: str | None
     power: str | None

@@ -167,9 +167,9 @@ class Engine:
 
     # -- monitoring ----------------------------------------------------------------------------------------------
 
-    def status(self) -> answers.Status:
-        """The engine, and what it did last."""
-        return cast("answers.Status", self._get("/v1/status"))
+    def status(self, *, within_s: float = 0.0) -> answers.Status:
+        """The engine, and what it did last; ``within_s``: the longest silence, 0: that of the binding."""
+        return cast("answers.Status", self._get("/v1/status", within_s))
 
     def nodes(self) -> list[answers.Node]:
         """The nodes that may host VMs, and what of them is taken."""

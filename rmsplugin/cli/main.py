@@ -34,7 +34,7 @@ _WRONG_INPUT = (
 _MODULES = {
     **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
     **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "states", "usage", "confirm")},
-    **{name: f"live.{name}" for name in ("node", "ssh", "pause", "unpause", "handover")},
+    **{name: f"live.{name}" for name in ("show", "drain", "undrain", "node", "ssh", "pause", "unpause", "handover")},
     "plan": "plan.command",
     "pack": "plan.pack_command",
     "simulate": "simulate.command",

@@ -11,7 +11,7 @@ import math
 from rmsplugin.decision.admission import Draft, admit, settle
 from rmsplugin.decision.easy import Pass, Reservation, Verdict, schedule
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import fits, needs, no_room, seconds
+from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.model.configuration import Configuration
@@ -90,7 +90,7 @@ def reserved(head: Reservation[VJob], room: NodeRoom) -> Reason:
         return Reason(
             lack.code, f"{lack.sentence}; too many of them have no time limit to reserve a start", lack.numbers
         )
-    words = f"{lack.sentence}; reserved to start in at most {seconds(head.shadow_s)}"
+    words = f"{lack.sentence}; {starts_within(head.shadow_s)}"
     return Reason(ReasonCode.RESERVED, words, {**lack.numbers, "shadow_s": head.shadow_s})
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: From so many seconds on, hours are given as hours, and days as days.
 _HOURS, _DAYS = 3, 3
 
+#: From so many seconds on a bound on a wait, which comes of time limits, is no help.
+_NO_BOUND_S = 14 * 86400.0
 #: The number of names that are listed; for more, their number is enough.
 _NAMED = 3
 
@@ -30,6 +32,18 @@ def seconds(value: float) -> str:
     if value >= _DAYS * 86400:
         return f"{math.ceil(value / 86400)} days"
     return f"{math.ceil(value / 3600)} hours" if value >= _HOURS * 3600 else f"{math.ceil(value)} s"
+
+
+def starts_within(value: float) -> str:
+    """That a start is reserved, and how soon at the latest; a bound of weeks says nothing, and is not told."""
+    if value >= _NO_BOUND_S:
+        return "reserved to start when those that run have ended"
+    return f"reserved to start in at most {seconds(value)}"
+
+
+def cpu_seconds(value: float) -> str:
+    """An amount of work for people: whole CPU-seconds, and nothing where it is none."""
+    return f"{value:.0f} CPU-seconds" if value >= 1 else "nothing"
 
 
 def names(vjobs: Iterable[VJob]) -> str:

@@ -17,7 +17,7 @@ from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
 from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
-from rmsplugin.decision.reasons import fits, names, no_room, seconds
+from rmsplugin.decision.reasons import cpu_seconds, fits, names, no_room, seconds, starts_within
 from rmsplugin.decision.result import Numbers, Reason, ReasonCode
 from rmsplugin.decision.room import NodeRoom
 from rmsplugin.model.elements import VJob
@@ -138,7 +138,7 @@ class Round:
         if shadow_s == math.inf:
             return refusal
         code = ReasonCode.RESERVED if refusal.code is ReasonCode.NO_ROOM else refusal.code
-        words = f"{refusal.sentence}; reserved to start in at most {seconds(shadow_s)}"
+        words = f"{refusal.sentence}; {starts_within(shadow_s)}"
         return Reason(code, words, {**refusal.numbers, "shadow_s": shadow_s})
 
     def _gone_s(self, member: VJob, head: VJob) -> float:
@@ -178,7 +178,7 @@ class Round:
         gain, cost = value.gain, value.cost
         numbers: Numbers = {"head": head.head.name, "hole_s": hole_s, "gain_cpu_s": gain, "cost_cpu_s": cost}
         its = f"its hole of {seconds(hole_s)}"
-        worthwhile = f"is worth {gain:g} CPU-seconds, the switch costs {cost:g}"
+        worthwhile = f"is worth {cpu_seconds(gain)}, the switch costs {cost:.0f}"
         if gain <= cost:
             return Reason(ReasonCode.HOLE_TOO_SMALL, f"{its} {worthwhile}", numbers)
         if exempt_s > hole_s:
@@ -263,8 +263,8 @@ class Round:
         if value.gain > value.cost:
             return None
         words = (
-            f"would preempt {names(victims)}, which gains {value.gain:g} CPU-seconds in {seconds(value.over_s)} "
-            f"and costs {value.cost:g}"
+            f"would preempt {names(victims)}, which gains {cpu_seconds(value.gain)} in {seconds(value.over_s)} "
+            f"and costs {value.cost:.0f}"
         )
         numbers: Numbers = {"victims": names(victims), "gain_cpu_s": value.gain, "cost_cpu_s": value.cost}
         return Reason(ReasonCode.DOES_NOT_PAY, words, numbers)

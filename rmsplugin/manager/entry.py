@@ -35,6 +35,8 @@ from rmsplugin.settings import Settings
 
 #: Engines that have not answered a list within so many seconds are left out of it.
 _LIST_S = 10.0
+#: `rmsplugin status` waits for two seconds, whatever hangs.
+_STATUS_S = 1.5
 #: A preview waits for a cycle that runs.
 _PLAN_S = 300.0
 #: Rows of a list unless a caller asks for another number.
@@ -351,7 +353,7 @@ class Entry:
         if route.name == "status":
             groups = sorted(self._placed.given.groups)
             replies, errors = await self._hands.ask_each(
-                {group: self._handed(route, asked) for group in groups}, _LIST_S
+                {group: self._handed(route, asked) for group in groups}, _STATUS_S
             )
             numbers = Numbers(groups)
             told = {group: merging.of_site("status", group, reply, numbers) for group, reply in replies.items()}

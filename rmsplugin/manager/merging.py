@@ -199,6 +199,7 @@ def status(replies: Replies, own: Reply) -> Reply:
             "number": sum(reply["cycles"]["number"] for reply in replies.values()),
             "seconds": sum(reply["cycles"]["seconds"] for reply in replies.values()),
         },
+        "ills": [f"group {group}: {each}" for group, reply in replies.items() for each in reply.get("ills", ())],
         "problems": [
             *own["problems"],
             *(f"group {group}: {each}" for group, reply in replies.items() for each in reply["problems"]),

@@ -34,6 +34,8 @@ T = TypeVar("T")
 #: How long the ensemble, and the shared directory, may take.
 _ANSWER_S, _SHARED_S = 5.0, 20.0
 _WRITES = 9
+#: The longest silence of the engine that is put up with, in seconds.
+_ANSWER_S = 5.0
 
 
 def probe_cluster(settings: Settings) -> ClusterFacts | None:
@@ -57,7 +59,7 @@ def _leader(settings: Settings) -> tuple[str, int, dict[str, int]]:
     """The host of the engine, or of the manager that leads; the epoch; and by node that of its group's engine."""
     try:
         engine = connect(settings)
-        status = engine.status()
+        status = engine.status(within_s=_ANSWER_S)
         turns = {group["name"]: group["epoch"] or 0 for group in status.get("groups", ())}
         groups = engine.groups() if turns else []
     except RmspluginError:

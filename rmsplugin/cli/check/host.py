@@ -53,7 +53,7 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
     yield from _checkpoints(settings, nodes)
     yield from judge_mounts(settings)
     if facts.engine:
-        yield warning("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
+        yield error("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:
         yield ok("engine", f"answers at {settings.engine.socket}")
     if facts.held:

@@ -38,6 +38,8 @@ from rmsplugin.settings import Settings
 T = TypeVar("T")
 
 _AT_ONCE = 16
+#: The longest silence of the engine that is put up with, in seconds.
+_ENGINE_S = 5.0
 
 #: So many suspends tell how fast memory is saved here.
 _SUSPENDS = 50
@@ -68,7 +70,7 @@ def become_engine_user(settings: Settings) -> None:
 def probe_host(settings: Settings, settings_file: Path) -> HostFacts:
     """Look at this host."""
     known_hosts = settings.nodes.known_hosts
-    status = _value_or_reason(lambda: connect(settings).status())
+    status = _value_or_reason(lambda: connect(settings).status(within_s=_ENGINE_S))
     return HostFacts(
         user=pwd.getpwuid(os.geteuid()).pw_name,
         settings_file=_file(settings_file),

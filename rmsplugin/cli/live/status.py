@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
 from rmsplugin.cli.shared.table import local_time, printable
+from rmsplugin.errors import RmspluginError, UnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from rmsplugin.api.answers import Cluster, GroupLead
+    from rmsplugin.api.answers import Cluster, GroupLead, Status
+
+#: Whoever watches the engine is answered within so many seconds.
+_ANSWER_S = 2.0
 
 
 def add_command(commands: options.Commands) -> None:
@@ -29,6 +34,10 @@ def add_command(commands: options.Commands) -> None:
         such as an ensemble without one of its servers, or a shared directory that is slow. A manager tells of all
         groups: on which host the engine of each runs, since when, and which one does not answer.
 
+        For monitoring: exit code 0: the engine is well. 1: it does not answer within two seconds, its last cycle failed
+        (Slurm or the ledger did not answer) or is too long ago, or the engine of a group does not answer; standard
+        error says which.
+
         examples:
           rmsplugin status
           rmsplugin status --json
@@ -38,10 +47,11 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = find_engine(arguments.config).status()
+    answer = _within(_ANSWER_S, lambda: find_engine(arguments.config).status())
+    ills = [*answer.get("ills", ()), *_silent_groups(answer)]
     if arguments.json:
         print(json.dumps(answer, indent=1))
-        return 0
+        return 1 if ills else 0
     started = answer.get("started")
     since = f", started {local_time(started)}" if isinstance(started, int | float) else ""
     host = answer.get("host")
@@ -66,7 +76,40 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(power))
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
-    return 0
+    for ill in ills:
+        print(f"rmsplugin status: {printable(ill)}", file=sys.stderr)
+    return 1 if ills else 0
+
+
+def _silent_groups(answer: Status) -> list[str]:
+    """A sentence for each group whose engine does not answer."""
+    return [
+        f"the engine of group {each['name']} does not answer"
+        for each in answer.get("groups", ())
+        if not each.get("answers", True)
+    ]
+
+
+def _within(seconds: float, ask: Callable[[], Status]) -> Status:
+    """The answer, or UnavailableError: a socket, munge or a file server may hang, each with a bound of its own."""
+    import threading  # here: other commands need none
+
+    said: list[Status | RmspluginError] = []
+
+    def asks() -> None:
+        try:
+            said.append(ask())
+        except RmspluginError as error:
+            said.append(error)
+
+    asking = threading.Thread(target=asks, daemon=True)
+    asking.start()
+    asking.join(seconds)
+    if not said:
+        raise UnavailableError(f"the engine did not answer within {seconds:g} s")
+    if isinstance(said[0], RmspluginError):
+        raise said[0]
+    return said[0]
 
 
 def _print_groups(groups: Sequence[GroupLead]) -> None:

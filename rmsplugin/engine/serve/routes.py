@@ -25,6 +25,7 @@ from rmsplugin.engine.serve import parsing, plan_views, views, wanted_vjobs
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.group_views import group_views
+from rmsplugin.engine.serve.ills import ills
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.requests import Requests, Several
@@ -43,7 +44,7 @@ from rmsplugin.settings import Settings
 T = TypeVar("T")
 
 #: Who asks how the engine is must be told when its disk, or a file server, hangs; in seconds.
-_LEDGER_S = 5.0
+_LEDGER_S = 1.5
 _LAST_EXIT_CODE = 255
 _LAST_SIGNAL = 127
 _MOST_RESTARTS = (1 << 32) - 1
@@ -70,6 +71,7 @@ class Routes:
         territory: Territory | None = None,
     ) -> None:
         """``slow_turns``: for users' requests that wait for a guest, a node or an operation; ``epoch``: its own."""
+        self._settings = settings
         self._epoch, self._territory = epoch, territory
         self._ledger = ledger
         self._clock = clock
@@ -520,6 +522,7 @@ class Routes:
             "cluster": None if self._controllers is None else self._controllers.view(),
             "last_cycle": {"time": report.time, "seconds": report.seconds, "sentence": report.sentence},
             "cycles": {"number": self._cycle.number, "seconds": self._cycle.seconds},
+            "ills": ills(self._cycle, self._started, self._clock.now(), self._settings.engine.cycle_s),
             "problems": report.problems,
             "quiet": quiet.sentence if quiet else None,
             "held": [views.held_view(held) for held in self._cycle.brake.held],

@@ -121,7 +121,9 @@ class Standings:
         """Code and sentence of the state; the sentence of the ledger, unless the last look knows better."""
         if vjob.state is VJobState.WAITING:
             if job is not None and (told := why_in_slurm(job)):
-                return told
+                # The engine itself holds a job, as an administrator, and has written down why.
+                why = "" if job.held_by_user or not job.held or vjob.reason == NOT_DECIDED_YET else f"; {vjob.reason}"
+                return Told(told.code, told.sentence + why)
             known = self._cycle.deciding.told.get(vjob.display_id)
             code = known.code if known else "new" if vjob.reason == NOT_DECIDED_YET else str(Wait.NOT_DECIDED)
             return Told(code, vjob.reason)

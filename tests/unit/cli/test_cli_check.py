@@ -129,7 +129,7 @@ def test_a_site_in_order_has_no_fault() -> None:
         ({"known_hosts": FileFact("/h")}, Level.ERROR, "does not exist"),
         ({"known_hosts": FileFact("/h", "root", 0o666)}, Level.ERROR, "may change it"),
         ({"known_hosts_text": "n1 ssh-ed25519 AAAA\n"}, Level.ERROR, "no host key of n2"),
-        ({"engine": "cannot be reached"}, Level.WARNING, "cannot be reached"),
+        ({"engine": "cannot be reached"}, Level.ERROR, "cannot be reached"),
         ({"munge": "munged does not answer"}, Level.ERROR, "munged does not answer"),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_pause_is_told_everywhere_and_ends_with_unpause(world: World, said: Sa
     world.tick()
     world.tick()
     assert world.state(job) is S.WAITING
-    assert "paused by root" in said("vjobs", str(job))
+    assert "paused by root" in said("vjobs", "--reason", str(job))
     assert "nothing of this is begun" in said("plan", "--live")
     assert said("unpause") == "the engine decides again\n"
     assert said("unpause") == "the engine is not paused\n"

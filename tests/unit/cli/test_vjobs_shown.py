@@ -78,6 +78,17 @@ def test_a_job_that_slurm_keeps_has_slurms_own_reason(served: Served, shown: Sho
     assert "JobHeldUser" in shown("--format=why") and "scontrol release" in shown("--reason")
 
 
+def test_a_job_that_the_engine_holds_keeps_the_engines_reason(served: Served, shown: Shown) -> None:
+    world = served.world
+    job = world.submit(vms=1, cpus=200)
+    world.tick()
+    world.rms.hold(job)
+    served.ledger.update_vjob(job, reason="lost eight times in a row")
+    world.cycle.seen = world.cycle._observer.observe()
+    row = shown.rows()[str(job)]
+    assert row["code"] == "JobHeldAdmin" and row["reason"].endswith("; lost eight times in a row")
+
+
 @pytest.mark.parametrize(
     ("word", "code"), [("BeginTime", "BeginTime"), ("Licenses", "None"), ("QOS Limit", "QOS_Limit")]
 )

@@ -1,0 +1,73 @@
+"""What `GET /v1/status` and `rmsplugin status` say of an engine that is not well, and with which exit code."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from unit.cli.test_cli import SETTINGS
+from unit.served import Served
+
+from rmsplugin.cli.live import status
+from rmsplugin.cli.main import main
+from rmsplugin.decision.reasons import cpu_seconds, starts_within
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    served = Served(tmp_path)
+    settings(tmp_path, monkeypatch, served.socket)
+    yield served
+    served.close()
+
+
+def settings(directory: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    path = directory / "rmsplugin.toml"
+    path.write_text(SETTINGS.format(socket=address))
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(path))
+
+
+def test_an_engine_whose_cycles_run_is_well(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served.world.tick()
+    assert served.ask("GET", "/v1/status")[1]["ills"] == []
+    assert main(["status"]) == 0 and capsys.readouterr().err == ""
+
+
+def test_a_cycle_that_could_not_look_is_status_1(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served.world.tick()
+    served.world.cycle.report.failed = True
+    served.world.cycle.report.problems.append("slurmctld does not answer")
+    assert main(["status"]) == main(["status", "--json"]) == 1
+    assert capsys.readouterr().err.startswith("rmsplugin status: the last cycle failed: slurmctld does not answer\n")
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_cycle_that_is_long_ago_is_status_1(served: Served, capsys: pytest.CaptureFixture[str], ran: bool) -> None:
+    if ran:
+        served.world.tick()
+        served.world.cycle.report.time -= 1000
+    else:
+        served.service._answers._started -= 1000
+    assert main(["status"]) == 1
+    assert "no cycle has " in capsys.readouterr().err
+
+
+def test_an_engine_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "silent.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        settings(tmp_path, monkeypatch, str(path))
+        monkeypatch.setattr(status, "_ANSWER_S", 0.2)
+        assert main(["status"]) == 1
+        assert capsys.readouterr().err == "rmsplugin status: the engine did not answer within 0.2 s\n"
+
+
+def test_no_sentence_of_a_decision_is_absurd() -> None:
+    assert starts_within(3600.0 * 5) == "reserved to start in at most 5 hours"
+    assert "365" not in starts_within(365 * 86400.0)
+    assert cpu_seconds(-3554.95) == "nothing" and cpu_seconds(40.4) == "40 CPU-seconds"
