@@ -451,10 +451,14 @@ def open_context(
         change = None
         if parted is not None:
             change = parted.for_all() if territory is None else parted.for_a_group(territory)
+        begun = time.monotonic()
         obeyed_by_all(settings, rms, agents, partial(nodes_of_last_turn, shared))
+        obeyed = time.monotonic()
         path = take_over(shared, epoch, local=state_dir / LEDGER_NAME, leads=lease.held, change=change)
         if parted is not None and territory is None and change is not None:
             parted.joined(epoch)
+        taken_s = time.monotonic() - obeyed
+        log.info("nodes were asked to obey in %.1f s, and the ledger was taken over in %.1f s", obeyed - begun, taken_s)
         note_shared(state_dir, shared)
         ledger = Ledger(path, clock=steady.now, exclusive=True)
     steady.not_before(ledger.newest_time())

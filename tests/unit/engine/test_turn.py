@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,8 +184,9 @@ def test_agents_are_told_the_group_where_nodes_share_a_store(
 
 
 def test_nodes_of_the_last_turn_obey_where_slurm_does_not_tell_their_names(
-    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     cluster.slurm_answers = False
     monkeypatch.setattr(daemon, "open_rms", lambda *_, **__: cluster)
     monkeypatch.setattr(daemon, "open_platform", lambda *_: SimpleNamespace(capabilities=frozenset()))
@@ -195,6 +197,7 @@ def test_nodes_of_the_last_turn_obey_where_slurm_does_not_tell_their_names(
     daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led())).ledger.close()
     assert asked == [tmp_path / "shared" / "groups" / "all"]
     assert cluster.obeying == {"n2"}
+    assert re.search(r"to obey in \d+\.\d s, and the ledger was taken over in \d+\.\d s", caplog.text)
 
 
 def test_the_key_of_the_first_host_in_guests_becomes_that_of_all(tmp_path: Path) -> None:
