@@ -39,7 +39,8 @@ def open_rms(
     commands = SlurmCli(
         bin_dir, timeout_s, watch_s=watch_s, gate=gate, gate_reservation=gate_reservation, permit=permit
     )
-    if kind == "cli":
+    # Slurm is not asked for its release in vain: a new leader's slurmctld may have gone with its host.
+    if kind == "cli" or (kind == "auto" and not SlurmPyslurm.is_installed()):
         return commands
     try:
         version = commands.version()

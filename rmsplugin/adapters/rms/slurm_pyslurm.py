@@ -69,6 +69,14 @@ class SlurmPyslurm:
         self.repair_node = commands.repair_node
 
     @staticmethod
+    def is_installed() -> bool:
+        """Whether there is a pyslurm at all; it need not fit."""
+        try:
+            return importlib.util.find_spec("pyslurm") is not None
+        except ValueError:  # imported already, from no file
+            return True
+
+    @staticmethod
     def fits(version: str) -> bool:
         """Whether pyslurm imports here and was made for this release of Slurm, such as "22.05.8"."""
         return _release(_importable_version()) == _release(version) != ()

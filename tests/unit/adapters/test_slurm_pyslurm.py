@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def test_an_import_that_fails_or_ends_the_process_leaves_slurms_commands(
     assert isinstance(open_rms("auto"), SlurmCli)
     with pytest.raises(SettingsError, match=r"slurm\.adapter is pyslurm"):
         open_rms("pyslurm")
+
+
+def test_slurm_is_not_asked_for_its_release_where_there_is_no_pyslurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen: a new leader waited for a slurmctld that had gone, for the time of a command."""
+
+    def version(commands: SlurmCli) -> str:
+        raise AssertionError("asked")
+
+    monkeypatch.setitem(sys.modules, "pyslurm", None)
+    monkeypatch.setattr(SlurmCli, "version", version)
+    assert isinstance(open_rms("auto"), SlurmCli)
 
 
 def test_an_import_that_hangs_is_not_waited_for(pyslurm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
