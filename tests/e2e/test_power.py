@@ -71,6 +71,13 @@ def cluster() -> Iterator[Powered]:
         yield Powered(each.directory)
 
 
+@pytest.fixture(autouse=True)
+def clean(cluster: Powered) -> Iterator[None]:
+    """No job outlives its test. A node that is drained is one that is about to go off: it is left so."""
+    yield
+    cluster.run("scancel", "--user", "alice")
+
+
 def wait_off(cluster: Powered, *nodes: str) -> None:
     """Wait until nodes are off to the engine; then they are to the operator at the BMC, to Slurm, and in truth."""
     cluster.wait_power(f"{nodes} to be off", lambda: all(cluster.switch(node)[0] == "off" for node in nodes))

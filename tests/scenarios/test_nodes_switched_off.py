@@ -468,6 +468,30 @@ def test_a_vjob_that_arrives_when_the_engine_has_its_room_to_tell_slurm_keeps_th
     unharmed(world, job)
 
 
+def test_the_bmc_gets_its_order_to_come_on_once_slurm_has_heard_that_the_node_is_to(world: World) -> None:
+    """Slurm forgets a boot while a node is POWER_UP, and not POWERING_UP yet: some seconds, up to ten."""
+    all_off(world)
+    world.rms.powering.when_resumed = lambda node: None
+    snapshot = world.rms.snapshot
+
+    def not_yet() -> Any:
+        found = snapshot()
+        nodes = {
+            name: replace(node, state=node.state.replace("POWERING_UP", "POWER_UP"))
+            for name, node in found.nodes.items()
+        }
+        return replace(found, nodes=nodes)
+
+    world.rms.snapshot = not_yet
+    world.submit(vms=1)
+    tick_until(world, lambda: states(world)["n1"] is SwitchState.COMING_ON)
+    for _ in range(3):
+        world.tick(2.0)
+    assert world.power.calls.count(("on", "n1")) == 0
+    world.rms.snapshot = snapshot
+    tick_until(world, lambda: ("on", "n1") in world.power.calls, ticks=2, seconds=2.0)
+
+
 def test_a_node_that_is_on_is_better_than_one_that_comes_on_and_may_not(world: World) -> None:
     all_off(world)
     world.power.bmcs["n1"].boots = False

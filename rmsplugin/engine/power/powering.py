@@ -178,7 +178,9 @@ class Powering:
             self._tell_on(switch, node)
         elif switch.told < seen.taken and self._is_late(seen, switch, node):
             self._did_not_come(switch, node)
-        else:
+        elif (
+            switch.told < seen.taken and "POWER_UP" not in node.flags
+        ):  # a boot before Slurm heard of it is not counted
             self._when_due(seen, switch, lambda: self.orders.switch_on(switch))
 
     def _may_hang(self, switch: NodeSwitch, node: RmsNode) -> bool:
@@ -194,7 +196,6 @@ class Powering:
             self._rms.repair_node(node.name)
         self._rms.power_up(node.name)
         self._book.change(node.name, told=self._clock.now())
-        self.orders.switch_on(self._book.switches()[node.name])
 
     def _is_late(self, seen: Observation, switch: NodeSwitch, node: RmsNode) -> bool:
         since = max(switch.told, switch.ordered)
