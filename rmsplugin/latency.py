@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,25 @@ _EXEMPTED_MOST = 120
 def switch_threads_often() -> None:
     """Let no computing thread of this process keep another thread waiting for longer than a millisecond at a time."""
     sys.setswitchinterval(_SWITCH_S)
+
+
+class _Thread(threading.local):
+    """Whether this thread answers requests."""
+
+    answers = False
+
+
+_thread = _Thread()
+
+
+def answer_requests() -> None:
+    """From now on this thread answers requests: it goes first where several wait for the same."""
+    _thread.answers = True
+
+
+def answers_requests() -> bool:
+    """Whether this thread answers requests."""
+    return _thread.answers
 
 
 def keep_for_good() -> None:
@@ -56,15 +76,26 @@ class Sparing:
     @contextmanager
     def meanwhile(self, is_much: Callable[[], bool]) -> Iterator[None]:
         """Collect no garbage meanwhile; exempt what is there afterwards if it ``is_much``, as is asked then."""
+        self._go_through_once_in_a_while()
+        with uncollected():
+            yield
+            if is_much():
+                self._exempt()
+
+    def exempt(self) -> None:
+        """Exempt what is there now, of which nearly nothing is garbage: what a large piece of work begins with."""
+        self._go_through_once_in_a_while()
+        self._exempt()
+
+    def _go_through_once_in_a_while(self) -> None:
         if self._exempted >= _EXEMPTED_MOST:
             gc.unfreeze()
             keep_for_good()
             self._exempted = 0
-        with uncollected():
-            yield
-            if is_much():
-                gc.freeze()
-                self._exempted += 1
+
+    def _exempt(self) -> None:
+        gc.freeze()
+        self._exempted += 1
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
@@ -137,9 +138,8 @@ def _held_at(location: Location) -> frozenset[str]:
     return frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class VJobFacts:
-    """One vjob.
+class VJobFacts(NamedTuple):
+    """One vjob. Each cycle makes one of each, which a tuple does in half the time of a dataclass.
 
     Attributes:
         name: its name as users know it.

@@ -27,7 +27,9 @@ class ActionDuration:
 
     def of_largest(self, vjob: VJob) -> float:
         """Seconds that it takes on the largest VM of a vjob alone."""
-        return self.constant_s + self.s_per_mib * max(vm.demand.memory_mib for vm in vjob.vms)
+        if not self.s_per_mib:
+            return self.constant_s
+        return self.constant_s + self.s_per_mib * vjob.largest_mib
 
 
 def _grows(values: Mapping[str, float], name: str) -> ActionDuration:

@@ -66,7 +66,7 @@ class Ranks:
             return None if runs or vjob.in_transit else (vjob.priority, vjob.name in self.beyond)
 
         vjobs = in_slurms_order(sorted(configuration.vjobs, key=rank), self.position, group)
-        return Configuration(configuration.nodes, tuple(vjobs), configuration.locations, checked=True)
+        return configuration.in_order(vjobs)
 
     def why_kept(self, vjob: VJob) -> Reason:
         """The reason why a running vjob goes on: none ahead of it may take its room, or none of its tier may."""

@@ -55,8 +55,14 @@ _HAVE_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
 def _queued(configuration: Configuration, groups: Sequence[Group]) -> Iterator[Queued]:
     """The vjobs as the choice of their groups sees them."""
     group_of, locations = _groups_of_hosts(groups), configuration.locations
+    shapes: dict[tuple[int, int], Shape] = {}  # of vjobs of one VM, by identity of its demand and of its rules
     for vjob in configuration.vjobs:
-        shape = Shape.of([vm.demand for vm in vjob.vms], vjob.rules)
+        alone = (id(vjob.vms[0].demand), id(vjob.rules)) if len(vjob.vms) == 1 else None
+        shape = shapes.get(alone) if alone is not None else None
+        if shape is None:
+            shape = Shape.of([vm.demand for vm in vjob.vms], vjob.rules)
+            if alone is not None:
+                shapes[alone] = shape
         bound = vjob.lost or vjob.target not in (None, VJobState.RUNNING)
         places = [locations[vm.name] for vm in vjob.vms]
         if all(place.node is None for place in places):

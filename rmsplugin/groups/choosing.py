@@ -222,20 +222,20 @@ class _Walk:
         self._no_room: set[Shape] = set()
         self._nobody_behind: set[Shape] = set()
         self._widest: dict[Rules, str] = {}  # by rules, the group with the most hosts that they allow
+        self._there = {summary.name: Assigned(summary.name, "its VMs are there") for summary in told}
 
     def choose(self, vjob: Queued) -> Assigned:
         home = vjob.home
         if home is not None and vjob.has_memory:
             if not vjob.firm:
                 self.take_from_those_behind(vjob)
-            return Assigned(home, "its VMs are there")
+            return self._there[home]
         able = self._able(vjob.shape)
         if home is not None and (not able or vjob.bound):
             return Assigned(home, "its saved state is there")
         if not able:
             return self._unable(vjob.shape)
-        found = self._chosen(vjob, able)
-        return found._replace(chosen=True) if len(able) > 1 else found
+        return self._chosen(vjob, able)
 
     def take_from_those_behind(self, vjob: Queued) -> None:
         """Take the demand of a vjob where its VMs are: none behind it in the queue has that, whoever makes way."""
@@ -243,23 +243,25 @@ class _Walk:
             self._rooms[group].behind -= demand
 
     def _chosen(self, vjob: Queued, able: Sequence[str]) -> Assigned:
-        shape, refused = vjob.shape, self._refused.get(vjob.name, _NONE)
+        shape, refused, several = vjob.shape, self._refused.get(vjob.name, _NONE), len(able) > 1
         if shape not in self._no_room:
             for name in self._by_room(shape, able, vjob.home):
                 if name not in refused and self._rooms[name].take(shape):
                     self._rooms[name].behind -= shape.demand
-                    return Assigned(name, "there is room for it", by_room=True)
+                    return Assigned(name, "there is room for it", several, by_room=True)
             if not refused:
                 self._no_room.add(shape)
         if shape not in self._nobody_behind:
             for name in self._by_preference(vjob, able):
                 if self._rooms[name].behind.holds(shape.demand):
                     self._rooms[name].behind -= shape.demand
-                    return Assigned(name, "there would be room for it if others behind it made way")
+                    return Assigned(name, "there would be room for it if others behind it made way", several)
             self._nobody_behind.add(shape)
-        name = next(self._by_preference(vjob, able))
+        before = self._before.get(vjob.name)
+        waits_there = vjob.home is None and before is not None and before in able  # of thousands that wait, most do
+        name = before if waits_there and before is not None else next(self._by_preference(vjob, able))
         self._rooms[name].demand += shape.demand
-        return Assigned(name, "no group has room for it")
+        return Assigned(name, "no group has room for it", several)
 
     def _by_room(self, shape: Shape, able: Iterable[str], home: str | None) -> Iterator[str]:
         """The groups in which room is looked for: its own first, then those with the least that is free."""

@@ -18,7 +18,7 @@ class ByFields:
 
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """The class, and the values of the fields, in their order."""
         own: Any = type(self)
         return own, _values(own)(self)

@@ -5,7 +5,7 @@ A contradiction is refused when a configuration is made, with the place of each 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,8 @@ from rmsplugin.model.vjob import VJobState
 
 #: Values that depend only on nodes and vjobs, and are handed on to a configuration with other locations.
 _HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm")
+#: Values that do not depend on the order of the vjobs.
+_OF_ANY_ORDER = (*_HANDED_ON, "_states", "used", "_overloaded")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,14 @@ class Configuration:
             found = self._states[vjob.name] = state_of(vjob, self.locations)
         return found
 
+    def in_order(self, vjobs: Sequence[VJob]) -> Configuration:
+        """The same nodes, vjobs and locations, with the vjobs in another order. ``vjobs``: all of them, each once."""
+        assert len(vjobs) == len(self.vjobs), "an order has all vjobs"
+        found = Configuration(self.nodes, tuple(vjobs), self.locations, checked=True)
+        found.__dict__["_states"] = self._states  # each of the two tells the other what it finds
+        found.__dict__.update((name, self.__dict__[name]) for name in _OF_ANY_ORDER if name in self.__dict__)
+        return found
+
     def with_locations(self, updates: Mapping[str, Location]) -> Configuration:
         """The same nodes and vjobs with some VMs elsewhere. Costs little more than ``updates`` is long.
 
@@ -114,7 +124,7 @@ class Configuration:
             InvalidConfigurationError: a VM or node of ``updates`` is unknown, or a location does not suit a VM's state.
         """
         known = self.locations
-        moves = {name: at for name, at in updates.items() if name not in known or known[name] != at}
+        moves = {name: at for name, at in updates.items() if known.get(name) is not at and known.get(name) != at}
         if not moves:
             return self
         found = list(misplaced(moves, self.vm_by_name, self.node_by_name))
@@ -128,6 +138,10 @@ class Configuration:
                 changed.__dict__[name] = self.__dict__[name]
         if "used" in self.__dict__:
             changed.__dict__["used"] = self._used_after(moves)
+        if "_states" in self.__dict__:
+            states = changed.__dict__["_states"] = dict(self._states)
+            for name in moves:
+                states.pop(self.vjob_by_vm[name].name, None)
         return changed
 
     def _used_after(self, updates: Mapping[str, Location]) -> Mapping[str, Resources]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -68,6 +68,10 @@ class Location(ByFields):
     state: VMState
     node: str | None = None
 
+    def __reduce__(self) -> tuple[Callable[..., Location], tuple[VMState, str | None]]:
+        """In another process it is the object of all VMs there, and compared with others at once."""
+        return _location, (self.state, self.node)
+
     def __str__(self) -> str:
         return f"{self.state} on {self.node}" if self.node else str(self.state)
 
@@ -86,6 +90,15 @@ def running_on(node: str) -> Location:
 def paused_on(node: str) -> Location:
     """The location of a VM that is paused in the memory of ``node``."""
     return Location(VMState.PAUSED, node)
+
+
+def _location(state: VMState, node: str | None) -> Location:
+    """The location that was pickled."""
+    if node is None and state is VMState.WAITING:
+        return WAITING
+    if node is not None and state is VMState.RUNNING:
+        return running_on(node)
+    return Location(state, node)
 
 
 def sleeping_on(node: str) -> Location:
@@ -141,8 +154,17 @@ class VJob(ByFields):
         return self.rules if vm.only is None else anchored_to(self.rules, vm.only)
 
     @property
+    def largest_mib(self) -> int:
+        """The memory that its largest VM demands."""
+        if len(self.vms) == 1:
+            return self.vms[0].demand.memory_mib
+        return max(vm.demand.memory_mib for vm in self.vms)
+
+    @property
     def demand(self) -> Resources:
         """The summed demand of all its VMs."""
+        if len(self.vms) == 1:
+            return self.vms[0].demand
         return Resources(sum(vm.demand.cpus for vm in self.vms), sum(vm.demand.memory_mib for vm in self.vms))
 
 
@@ -162,6 +184,10 @@ _STATES_TO_LEAVE = tuple(
 )
 
 
+#: By the state of its only VM, that of a vjob.
+_STATES = {state: VJobState(state) for state in VMState}
+
+
 def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     """The state of a vjob; while its VMs differ (after a part of a plan), the state that it must leave first.
 
@@ -169,6 +195,8 @@ def state_of(vjob: VJob, locations: Mapping[str, Location]) -> VJobState:
     not asleep yet, or awake only in part, and counts as running. Paused and sleeping mixed: it is not saved yet, and
     counts as paused.
     """
+    if len(vjob.vms) == 1:
+        return _STATES[locations[vjob.vms[0].name].state]
     states = {locations[vm.name].state for vm in vjob.vms}
     for state, its in _STATES_TO_LEAVE:
         if state in states:

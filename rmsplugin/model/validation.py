@@ -7,7 +7,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass
 
 from rmsplugin.model.capabilities import EVERYTHING
-from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob, VMState, state_of
+from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VJob, VMState, state_of
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
@@ -81,17 +81,22 @@ def problems(cluster: Sequence[Node], queue: Sequence[VJob], locations: Mapping[
         vjobs.add(vjob.name)
         if not (_are_numbers(vjob) and id(vjob.rules) in sound):
             yield from _restrictions(vjob, nodes, sound, ("vjobs", j))
+        plain = not (mixed or vjob.platform or vjob.can is not EVERYTHING)
+        alone = len(vjob.vms) == 1 and vjob.target is None and plain
+        if alone and _is_one_more(vjob.vms[0], vms, fine, locations, there):
+            vms.add(vjob.vms[0].name)
+            continue
         names = {vm.name for vm in vjob.vms}
         is_new = len(names) == len(vjob.vms) and "" not in names and vms.isdisjoint(names)
         if is_new and _are_sound(vjob, fine, locations, there):
             vms |= names
         else:
             yield from _vms(vjob, vms, fine, locations, nodes, ("vjobs", j))
-        if mixed or vjob.platform or vjob.can is not EVERYTHING:
+        if not plain:
             yield from _platform(vjob, nodes, locations, ("vjobs", j))
         if vjob.target is not None and vjob.vms and all(vm.name in locations for vm in vjob.vms):
             yield from _target(vjob, state_of(vjob, locations), ("vjobs", j))
-    for name in locations:
+    for name in () if locations.keys() <= vms else locations:
         if name not in vms:
             yield Problem(("locations", name), "no vjob has a VM of this name")
 
@@ -161,6 +166,14 @@ def _restrictions(vjob: VJob, nodes: Collection[str], sound: _Sound, place: Plac
             yield Problem((*place, key), f"must be a number of seconds, 0 or more, not {seconds}")
     if not (math.isfinite(vjob.weight) and vjob.weight > 0):
         yield Problem((*place, "weight"), f"must be a number above 0, not {vjob.weight}")
+
+
+def _is_one_more(
+    vm: VM, known: Container[str], fine: Container[int], locations: Mapping[str, Location], there: Container[str]
+) -> bool:
+    """Whether the only VM of a vjob has a name of its own, an amount that is known to be sound, and a sound place."""
+    name = vm.name
+    return bool(name) and name not in known and id(vm.demand) in fine and _is_sound(locations.get(name), there)
 
 
 def _are_sound(vjob: VJob, fine: set[int], locations: Mapping[str, Location], there: Container[str]) -> bool:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
 
+_TRANSITIONAL = frozenset({"starting", "pausing", "unpausing", "suspending", "resuming", "stopping"})
+
 
 class VJobState(enum.StrEnum):
     """Life cycle of a vjob: the states of RR-6929 fig. 2, paused beside them, and the transitions between them."""
@@ -25,27 +27,15 @@ class VJobState(enum.StrEnum):
     STOPPING = "stopping"
     TERMINATED = "terminated"
 
-    @property
-    def is_live(self) -> bool:
-        """Whether VMs or saved states of the vjob may exist."""
-        return self not in (VJobState.WAITING, VJobState.TERMINATED)
+    def __init__(self, word: str) -> None:
+        """Make the state of this word. A cycle asks of each vjob many times.
 
-    @property
-    def is_transitional(self) -> bool:
-        """Whether an operation is under way that a restarted engine has to finish."""
-        return self in _TRANSITIONAL
+        ``is_live``: whether VMs or saved states of the vjob may exist. ``is_transitional``: whether an operation is
+        under way that a restarted engine has to finish.
+        """
+        self.is_live = word not in ("waiting", "terminated")
+        self.is_transitional = word in _TRANSITIONAL
 
-
-_TRANSITIONAL = frozenset(
-    {
-        VJobState.STARTING,
-        VJobState.PAUSING,
-        VJobState.UNPAUSING,
-        VJobState.SUSPENDING,
-        VJobState.RESUMING,
-        VJobState.STOPPING,
-    }
-)
 
 _S = VJobState
 

@@ -27,7 +27,7 @@ def check_plan(
     A VM that ``target`` leaves out must end where it was. A waiting VM needs no action to be terminated: there is
     nothing to stop.
     """
-    run = _Run(source)
+    run = _Run(source, pools)
     found = [violation for number, pool in enumerate(pools) for violation in run.pool(number, pool)]
     found += check_places(source, pools)
     found += check_detours(source, pools)
@@ -43,13 +43,16 @@ def check_plan(
 class _Run:
     """Carries a plan out on paper. An action that cannot begin has no effect."""
 
-    def __init__(self, source: Configuration) -> None:
+    def __init__(self, source: Configuration, pools: Pools) -> None:
         self.source = source
         self.locations = dict(source.locations)
-        self.memory = {node.name: 0 for node in source.nodes}
-        self.centi_cpus = {node.name: 0 for node in source.nodes}
-        for name, location in source.locations.items():
-            self._add(location, source.vm_by_name[name], 1)
+        # Of all nodes, a plan mostly touches a few: what the others hold is not counted.
+        touched = {end for pool in pools for action in pool for end in (action.source, action.destination)}
+        self.memory = {node.name: 0 for node in source.nodes if node.name in touched}
+        self.centi_cpus = dict(self.memory)
+        for name, location in source.locations.items() if touched else ():
+            if location.node in touched:
+                self._add(location, source.vm_by_name[name], 1)
 
     def pool(self, number: int, pool: Sequence[Action]) -> Iterator[Violation]:
         """Carry out one pool: all its arrivals are there before anything leaves, for its actions are parallel."""
@@ -205,8 +208,12 @@ def _held(vjob: VJob, locations: Mapping[str, Location]) -> list[Held]:
 
 def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> Iterator[Violation]:
     """Rules that hold at the end only, and that arriving VMs break."""
+    of_ends: dict[int, bool] = {}  # by identity: most vjobs share their rules
     for vjob in source.vjobs:
-        if not any(rule.discrete for rule in vjob.rules):
+        known = of_ends.get(id(vjob.rules))
+        if known is None:
+            known = of_ends[id(vjob.rules)] = any(rule.discrete for rule in vjob.rules)
+        if not known:
             continue
         before, held = set(_held(vjob, source.locations)), _held(vjob, locations)
         came = [each for each in held if each not in before]
@@ -229,7 +236,7 @@ def _ends(
             yield Violation(Rule.UNKNOWN_VM, None, None, f"there is no VM {name!r}, but the target names it")
     for name, location in locations.items():
         wanted = target.get(name, source.locations[name])
-        if not _reached(location, wanted):
+        if location is not wanted and not _reached(location, wanted):
             forgotten = "; its saved state is forgotten" if location.state is VMState.SLEEPING else ""
             sentence = f"{name} is {location} in the end, and should be {wanted}{forgotten}"
             yield Violation(Rule.TARGET, None, None, sentence)
@@ -239,6 +246,8 @@ def _mixtures(
     source: Configuration, target: Mapping[str, Location], locations: Mapping[str, Location]
 ) -> Iterator[Violation]:
     for vjob in source.vjobs:
+        if len(vjob.vms) < 2:
+            continue
         states = set()
         for vm in vjob.vms:
             location, wanted = locations[vm.name], target.get(vm.name)
@@ -258,6 +267,8 @@ def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iter
         and location != source.locations[name]
         and not (location.state is VMState.PAUSED and source.locations[name].node == location.node)
     }
+    if not came:
+        return
     demands: dict[str, list[Resources]] = {node.name: [] for node in source.nodes if node.name in came}
     for name, location in locations.items():
         demand = source.vm_by_name[name].demand

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import rmsplugin
 from rmsplugin.child_process import end_with, limit
-from rmsplugin.latency import loading
+from rmsplugin.latency import Sparing, loading
 from rmsplugin.left_out import empty_pandas, imports_give
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
@@ -39,10 +39,11 @@ def main(words: list[str]) -> int:
     limit(memory_mib, nice)
     propose = _load(entry)
     _write(answers, wire.encode(wire.Ready(rmsplugin.__version__)))
-    decoder = wire.Decoder()
+    decoder, sparing = wire.Decoder(), Sparing()
     while (request := wire.receive(decoder, lambda size: os.read(requests, size))) is not None:
         if not isinstance(request, wire.Request):
             raise wire.GarbageError("not a request")
+        sparing.exempt()  # the request: the collector would go through it several times while it is answered
         answer = _answer(propose, request, answers, memory_mib)
         _write(answers, wire.encode(answer))
         if isinstance(answer, wire.Failure) and answer.over:

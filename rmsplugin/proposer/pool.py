@@ -9,7 +9,7 @@ from typing import Self
 from rmsplugin.errors import UnavailableError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposer.process import ProposerLimits
-from rmsplugin.proposer.proposer import ENTRY, Proposed, Proposer
+from rmsplugin.proposer.proposer import ENTRY, Proposed, Proposer, written
 from rmsplugin.proposing.parameters import ProposalParameters
 
 
@@ -31,6 +31,7 @@ class Proposers:
             raise ValueError(f"there must be one process at least, not {most}")
         self._limits, self._entry = limits, entry
         self._turns = threading.Semaphore(most)
+        self._writing = threading.Lock()  # one request at a time, so that the first is ready as soon as can be
         self._lock = threading.Lock()  # guards the three below
         self._idle: list[Proposer] = [Proposer(limits, entry)]
         self._all = list(self._idle)
@@ -46,10 +47,12 @@ class Proposers:
         Raises:
             UnavailableError: the proposers were closed, before or meanwhile.
         """
+        with self._writing:  # while others are answered
+            request = written(configuration, parameters)
         with self._turns:
             proposer = self._take()
             try:
-                return proposer.propose(configuration, parameters)
+                return proposer.propose(configuration, parameters, request)
             finally:
                 with self._lock:
                     self._idle.append(proposer)

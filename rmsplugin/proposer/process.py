@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -19,6 +20,8 @@ from rmsplugin.proposing.proposal import Proposal
 #: The last bytes of standard error that are kept.
 _TAIL_BYTES = 4096
 _SHOWN_CHARACTERS = 200
+#: What a user's pipe may hold unless the system says otherwise; a request about a thousand nodes has as much.
+_PIPE_BYTES = 1 << 20
 
 #: The time that a killed process may take to be gone; the kernel holds one only while a disk does not answer.
 _REAP_S = 5.0
@@ -102,6 +105,8 @@ class Process:
         self._requests, self._answers, self._errors = self._process.stdin, self._process.stdout, self._process.stderr
         for stream in (self._requests, self._answers, self._errors):
             os.set_blocking(stream.fileno(), False)
+        for stream in (self._requests, self._answers):
+            _widen(stream.fileno())
 
     @property
     def pid(self) -> int:
@@ -247,6 +252,12 @@ class Process:
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_S)
+
+
+def _widen(pipe: int) -> None:
+    """Let a pipe hold as much as a user's may: with 64 KiB, each end would wait some twenty times for the other."""
+    with contextlib.suppress(OSError):  # the user has many pipes already: this one stays as it is
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _ending(status: int | None) -> str:

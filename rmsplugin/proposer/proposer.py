@@ -62,19 +62,26 @@ class Proposer:
         with self._turn:
             self._prepare()
 
-    def propose(self, configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+    def propose(
+        self, configuration: Configuration, parameters: ProposalParameters, request: bytes | None = None
+    ) -> Proposed:
         """Propose one context switch; if the search fails, its best proposal so far, else one by First Fit Decreasing.
 
         The proposal tells of such a failure.
 
         The answer has not been checked.
 
+        Args:
+            configuration: nodes, vjobs in the order of the queue, and the location of each VM.
+            parameters: how to decide, to place and to estimate.
+            request: both, ``written`` before its turn came; None: it is written now.
+
         Raises:
             UnavailableError: the proposer was closed, before or meanwhile.
         """
         with self._turn:
             try:
-                answer = self._ask(configuration, parameters, self._limits.deadline_s)
+                answer = self._ask(request or written(configuration, parameters), self._limits.deadline_s)
             except ProcessFailedError as error:
                 failure = f"the proposer {error}"
                 if error.best is not None:
@@ -96,7 +103,7 @@ class Proposer:
 
     def _fall_back(self, configuration: Configuration, parameters: ProposalParameters, failure: str) -> Proposed:
         try:
-            answer = self._ask(configuration, parameters.without_solver(), self._limits.fallback_s)
+            answer = self._ask(written(configuration, parameters.without_solver()), self._limits.fallback_s)
         except ProcessFailedError as error:
             why = f"{failure}; asked for First Fit Decreasing alone, it {error}"
             return Proposed(NoProposal(Missing.ANSWER, why), failure)
@@ -105,9 +112,8 @@ class Proposer:
             found = _instead(found, failure, "First Fit Decreasing alone")
         return Proposed(found, failure, answer.seconds, answer.peak_memory_mib)
 
-    def _ask(self, configuration: Configuration, parameters: ProposalParameters, deadline_s: float) -> wire.Answer:
+    def _ask(self, request: bytes, deadline_s: float) -> wire.Answer:
         """Ask the process. Raises ProcessFailedError; UnavailableError if that is because of ``close``."""
-        request = wire.encode(wire.Request(configuration, parameters))
         process = self._running()
         try:
             answer = process.ask(request, deadline_s)
@@ -156,6 +162,11 @@ class Proposer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def written(configuration: Configuration, parameters: ProposalParameters) -> bytes:
+    """The request for one context switch, as a process reads it."""
+    return wire.encode(wire.Request(configuration, parameters))
 
 
 def _instead(found: Proposal, failure: str, what: str) -> Proposal:

@@ -49,14 +49,13 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
         node = configuration.node_by_name.get(name)
         if node is not None:
             found[f"node {name}"] = f"{node.state}, {node.capacity.centi_cpus} cCPU and {node.capacity.memory_mib} MiB"
-    for vjob in configuration.vjobs:
-        touched = any(vm.name in moving for vm in vjob.vms)
-        if touched:
-            found[f"vjob {vjob.name}"] = _vjob(vjob)
-        for vm in vjob.vms:
-            at = configuration.locations[vm.name]
-            if touched or (at.state.holds_memory and at.node in nodes):
-                found[f"VM {vm.name}"] = f"{at}, demands {vm.demand.centi_cpus} cCPU and {vm.demand.memory_mib} MiB"
+    vjobs = {vjob.name: vjob for vjob in map(configuration.vjob_by_vm.get, moving) if vjob is not None}
+    found |= {f"vjob {name}": _vjob(vjob) for name, vjob in vjobs.items()}
+    touched = {vm.name for vjob in vjobs.values() for vm in vjob.vms}
+    for name, at in configuration.locations.items():
+        if (at.node in nodes and at.state.holds_memory) or name in touched:
+            demand = configuration.vm_by_name[name].demand
+            found[f"VM {name}"] = f"{at}, demands {demand.centi_cpus} cCPU and {demand.memory_mib} MiB"
     return found
 
 

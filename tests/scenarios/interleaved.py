@@ -6,7 +6,7 @@ something happens to the world.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,13 +61,17 @@ class Later(ThreadPoolExecutor):
         super().shutdown(wait, cancel_futures=cancel_futures)
 
 
+def _one_after_the_other(things: Sequence[Any], work: Callable[[Any], Any], *_: object) -> list[Any]:
+    return [work(thing) for thing in things]
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What the engine does in threads inside an operation or a look, it does one after the other."""
     with (
         mock.patch("rmsplugin.engine.execute.task.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.execute.operations.allocation.ThreadPoolExecutor", AtOnce),
-        mock.patch("rmsplugin.engine.observe.observation.ThreadPoolExecutor", AtOnce),
+        mock.patch("rmsplugin.engine.observe.observation.each_beside", _one_after_the_other),
         mock.patch("rmsplugin.engine.capacity.memory_care.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.context.bounds.ThreadPoolExecutor", AtOnce),
     ):

@@ -5,7 +5,7 @@ A world runs thousands of cycles, of which each begins some threads for its look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -15,7 +15,6 @@ from unittest import mock
 
 #: Where the engine makes a pool for each look; inside of such a look it makes no other one.
 _LOOKS = (
-    "rmsplugin.engine.observe.observation.ThreadPoolExecutor",
     "rmsplugin.engine.capacity.memory_care.ThreadPoolExecutor",
     "rmsplugin.engine.context.bounds.ThreadPoolExecutor",
 )
@@ -49,10 +48,16 @@ class LentThreads(ThreadPoolExecutor):
         wait([future for future in self._under_way if not future.done()])
 
 
+def _each_beside(things: Sequence[Any], work: Callable[[Any], Any], *_: object) -> list[Any]:
+    """As ``each_beside`` of the engine does."""
+    return list(_threads().map(work, things))
+
+
 @contextmanager
 def lent_threads() -> Iterator[None]:
     """Have the engine's looks use them."""
     with ExitStack() as stack:
         for where in _LOOKS:
             stack.enter_context(mock.patch(where, LentThreads))
+        stack.enter_context(mock.patch("rmsplugin.engine.observe.observation.each_beside", _each_beside))
         yield

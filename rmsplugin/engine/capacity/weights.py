@@ -8,7 +8,6 @@ not change the weights of other vjobs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from statistics import median
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -59,6 +58,6 @@ def normalised(queue: Iterable[VJobFacts]) -> list[VJobFacts]:
     middle = {tier: median(weights) for tier, weights in tiers.items()}
     relative = (min(_MOST, max(1 / _MOST, vjob.weight / middle[vjob.priority])) for vjob in found)
     return [
-        vjob if weight == vjob.weight else replace(vjob, weight=weight)
+        vjob if weight == vjob.weight else vjob._replace(weight=weight)
         for vjob, weight in zip(found, relative, strict=True)
     ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
+from rmsplugin.engine.context.beside import each_beside
 from rmsplugin.engine.decide.parameters import most_processes
 from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import MOST_HOSTS, Formed, Group, form
@@ -84,9 +84,9 @@ class Asking:
         if len(requests) == 1:
             answers = [self.propose(*requests[0])]
         else:
-            processes = min(len(requests), most_processes(self.settings))
-            with ThreadPoolExecutor(processes, thread_name_prefix="proposal") as threads:
-                answers = list(threads.map(lambda request: self.propose(*request), requests))
+            # One more than there are processes: a request is ready when a process is free again.
+            threads_most = most_processes(self.settings) + 1
+            answers = each_beside(requests, lambda request: self.propose(*request), threads_most, "proposal")
         took = [sum(answer.seconds.values()) for answer in answers]
         self.seconds += max(max(took), sum(took) / most_processes(self.settings)) if len(took) > 1 else sum(took)
         return [answer.found for answer in answers]

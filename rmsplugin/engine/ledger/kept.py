@@ -44,10 +44,7 @@ class Kept(Generic[T]):
     def read_ahead(self, most: int) -> None:
         """Read what the table has of at most so many jobs that have changed: the next question has less to read."""
         if self._found is not None:
-            part = set(islice(self._stale, most))
-            read = self._read(part)
-            self._ahead.update((job_id, read.get(job_id)) for job_id in part)
-            self._stale -= part
+            self._read_some(set(islice(self._stale, most)))
 
     @property
     def is_read(self) -> bool:
@@ -58,14 +55,17 @@ class Kept(Generic[T]):
         """What the table has of one job; None: nothing. ``is_read``, and no transaction is open."""
         assert self._found is not None, "nothing is kept yet"
         if job_id in self._stale:
-            self._ahead[job_id] = self._read([job_id]).get(job_id)
-            self._stale.discard(job_id)
+            self._read_some({job_id})
+        return self.as_read(job_id)
+
+    def as_read(self, job_id: int) -> T | None:
+        """What the table had of one job when its rows were last read; None: nothing. ``is_read``."""
+        assert self._found is not None, "nothing is kept yet"
         return self._ahead[job_id] if job_id in self._ahead else self._found.get(job_id)
 
     def put(self, rows: Mapping[int, T]) -> None:
         """Keep these rows of jobs, which the table is known to have: they need not be read. ``is_read``."""
-        self._ahead.update(rows)
-        self._stale -= rows.keys()
+        self._read_ahead_of_order(rows)
 
     def all(self, unfinished: Collection[int] = ()) -> Found[T]:
         """The rows as they are now; the same object as before if nothing has changed.
@@ -82,17 +82,38 @@ class Kept(Generic[T]):
             read = {job_id: row for job_id, row in ahead.items() if row is not None}
             if stale:
                 read |= self._read(stale)
-            altered = stale | ahead.keys()
-            self._found = with_changes(self._found, {job_id: read.get(job_id) for job_id in altered}, self._key)
+            changes = {job_id: read.get(job_id) for job_id in stale | ahead.keys()}
+            self._found = with_changes(self._found, changes, self._key)
             if self._altered is not None:
-                self._altered |= altered
+                self._altered |= stale
         self._stale, self._ahead = set(), {}
         return self._found
 
-    def take_altered(self) -> set[int] | None:
-        """The jobs whose rows may be others since this was last asked, as ``all`` has found; None: those of any job."""
+    def take_altered(self, unfinished: Collection[int] = ()) -> set[int] | None:
+        """The jobs whose rows may be others since this was last asked; None: those of any job.
+
+        Their rows are read, and ``as_read`` tells them: to put them into the order of all others would go through all
+        of these. ``unfinished`` as for ``all``.
+        """
+        stale = self._stale.union(unfinished)
+        if self._found is None or 2 * len(stale) > len(self._found):
+            self.all(unfinished)
+        elif stale:
+            self._read_some(stale)
         altered, self._altered = self._altered, set()
         return altered
+
+    def _read_some(self, job_ids: Collection[int]) -> None:
+        """Read what the table has of these jobs."""
+        read = self._read(job_ids)
+        self._read_ahead_of_order({job_id: read.get(job_id) for job_id in job_ids})
+
+    def _read_ahead_of_order(self, rows: Mapping[int, T | None]) -> None:
+        """Take what was read of some jobs; it is put into the order when all are asked for."""
+        self._ahead.update(rows)
+        self._stale -= rows.keys()
+        if self._altered is not None:
+            self._altered |= rows.keys()
 
 
 def with_changes(before: dict[int, T], changes: Mapping[int, T | None], key: Callable[[int, T], Any]) -> dict[int, T]:

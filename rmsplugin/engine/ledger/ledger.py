@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from rmsplugin.engine.ledger.address_claims import AllMine, Claims
 from rmsplugin.engine.ledger.checkpoints import Checkpoints
 from rmsplugin.engine.ledger.epoch_book import EpochBook
 from rmsplugin.engine.ledger.failures import Failures
+from rmsplugin.engine.ledger.fair_lock import FairLock
 from rmsplugin.engine.ledger.given_book import GivenBook
 from rmsplugin.engine.ledger.handed import HandedVJobs
 from rmsplugin.engine.ledger.kept import Kept
@@ -46,6 +46,7 @@ from rmsplugin.engine.ledger.table import called, insert, update
 from rmsplugin.engine.ledger.tally import Tally
 from rmsplugin.engine.ledger.usage_book import UsageBook
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.copied import copied
 from rmsplugin.model.job_names import JobName, parse
 from rmsplugin.model.vjob import VJobState, check_transition
 from rmsplugin.model.vm_phase import PLACES, VMPhase, check_phase, places_in
@@ -58,6 +59,8 @@ Subject = tuple[str, int]
 _SELECT = "select * from vjobs"
 #: SQLite's limit of parameters in one statement is at least 999.
 _CHUNK = 500
+#: So few vjobs are looked up one by one.
+_FEW = 50
 #: The most answers that are remembered, and the most rows of each.
 _ANSWERS, _ROWS = 4096, 100
 #: So many display ids are remembered with the job ids of their vjobs.
@@ -84,7 +87,7 @@ class Ledger:
         process has locked it for longer than ``busy_s`` (seconds), or its disk is full.
         """
         self._clock = clock
-        self._lock = threading.RLock()
+        self._lock = FairLock()
         self._reader = _Reader()
         self._depth = 0  # of transactions inside each other
         self._changed: set[Subject] = set()
@@ -295,6 +298,10 @@ class Ledger:
 
         Job ids are given out again one day: a vjob with this name comes before elements of an array with that id.
         """
+        if name.text.isdecimal():  # of no array; a vjob that is kept is told without the database
+            known = self._kept_of(self._current, int(name.text))
+            if known and known[0].display_id == name.text:
+                return known
         sql, parameters = called("display_id", name)
         found = [records.read_vjob(row) for row in self._rows(f"{_SELECT} where {sql} order by job_id", parameters)]
         exact = [vjob for vjob in found if vjob.display_id == name.text]
@@ -358,7 +365,8 @@ class Ledger:
 
     def vjobs_among(self, job_ids: Iterable[int]) -> dict[int, VJobRow]:
         """The vjobs, in any state, that the ledger knows of these jobs, by job id."""
-        asked, current = list(job_ids), self._current_vjobs()
+        asked = list(job_ids)
+        current = self._current_among(asked) if len(asked) <= _FEW else self._current_vjobs()
         found = {job_id: current[job_id] for job_id in asked if job_id in current}
         wanted = [job_id for job_id in asked if job_id not in current]
         for start in range(0, len(wanted), _CHUNK):
@@ -369,6 +377,13 @@ class Ledger:
                 for row in self._rows(f"{_SELECT} where job_id in ({marks})", chunk)
             }
         return found
+
+    def _current_among(self, job_ids: Collection[int]) -> Mapping[int, VJobRow]:
+        """Those of a few vjobs that have not ended, by job id; to put changes in order would go through all others."""
+        kept = {job_id: self._kept_of(self._current, job_id) for job_id in job_ids}
+        if any(found is None for found in kept.values()):
+            return self._current_vjobs()
+        return {job_id: found[0] for job_id, found in kept.items() if found}
 
     def prune(self, before: float) -> int:
         """Forget vjobs that ended before this time, with their operations, and older events and samples.
@@ -449,7 +464,7 @@ class Ledger:
             before = {job_id: self._kept_of(self._current, job_id) for job_id in reasons}
             self._write_reasons(reasons)
             # Thousands may change at once: none of them has to be read again. In a transaction none was kept before.
-            told = {job_id: replace(kept[0], reason=reasons[job_id]) for job_id, kept in before.items() if kept}
+            told = {job_id: copied(kept[0], reason=reasons[job_id]) for job_id, kept in before.items() if kept}
             self._current.put(told)
 
     def _write_reasons(self, reasons: Mapping[int, str]) -> None:
@@ -524,9 +539,15 @@ class Ledger:
 
     def _followed(self) -> Live:
         """What follows from vjobs and VMs as they are now; the caller holds the lock."""
-        vjobs, vms = self._current_vjobs(), self.vms_by_job()
-        of_vjobs, of_vms = self._current.take_altered(), self._vms_of.take_altered()
-        self._live.follow(vjobs, vms, None if of_vjobs is None or of_vms is None else of_vjobs | of_vms)
+        vjobs, vms = self._current, self._vms_of
+        with available():
+            of_vjobs = vjobs.take_altered([number for what, number in self._changed if what == "vjob"])
+            of_vms = vms.take_altered(self._changed_vms)
+            if of_vjobs is None or of_vms is None:
+                altered = {*self._live.jobs, *vms.all(self._changed_vms)}
+            else:
+                altered = of_vjobs | of_vms
+        self._live.follow(vjobs.as_read, vms.as_read, altered)
         return self._live
 
     def update_vm(self, name: str, **changes: Any) -> VMRow:

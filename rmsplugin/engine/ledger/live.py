@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TypeVar
 
@@ -23,40 +23,57 @@ class Live:
 
     def __init__(self) -> None:
         """Know of nothing yet."""
-        #: The VMs of each vjob that may have VMs or saved states, by job id, in that order. A change makes another one.
-        self.by_job: Mapping[int, list[VMRow]] = {}
-        self._by_job: dict[int, list[VMRow]] = {}
+        self._by_job: dict[int, list[VMRow]] = {}  # in any order
+        self._ordered: dict[int, list[VMRow]] = {}  # as it was when it was last asked for
+        self._altered: set[int] = set()  # the jobs of which something has changed since
         self._jobs_on: dict[str, set[int]] = {}  # by node, of live vjobs: those with a VM there, or on its way there
         self._addressed: dict[int, list[str]] = {}  # by job id, of all VMs
         self._addresses: Counter[str] = Counter()
         self._numbers: Counter[int] = Counter()  # of these, as far as they are of IPv4
 
     def follow(
-        self, vjobs: Mapping[int, VJobRow], vms: Mapping[int, list[VMRow]], altered: Collection[int] | None
+        self,
+        vjob_of: Callable[[int], VJobRow | None],
+        vms_of: Callable[[int], list[VMRow] | None],
+        altered: Iterable[int],
     ) -> None:
         """Follow a change.
 
         Args:
-            vjobs: those that have not ended, as they are now.
-            vms: of all vjobs, as they are now.
-            altered: the jobs of which something may have changed since the last time; None: all of them.
+            vjob_of: gives a vjob that has not ended, as it is now.
+            vms_of: gives the VMs of any vjob, as they are now.
+            altered: the jobs of which something may have changed since the last time.
         """
-        if altered is None:
-            altered = {*self._addressed, *vms}
-        changes: dict[int, list[VMRow] | None] = {}
         for job_id in altered:
-            vjob, now, before = vjobs.get(job_id), vms.get(job_id), self._by_job.get(job_id)
+            vjob, now, before = vjob_of(job_id), vms_of(job_id), self._by_job.get(job_id)
             self._address(job_id, now or ())
             live = now if vjob is not None and vjob.state.is_live else None
-            if live is not before:
-                self._place(job_id, before or (), live or ())
-                changes[job_id] = live
-        if changes:
-            self.by_job = self._by_job = with_changes(self._by_job, changes, lambda job_id, _: job_id)
+            if live is before:
+                continue
+            self._place(job_id, before or (), live or ())
+            self._altered.add(job_id)
+            if live is None:
+                del self._by_job[job_id]
+            else:
+                self._by_job[job_id] = live
+
+    @property
+    def jobs(self) -> Iterable[int]:
+        """The jobs of all VMs that are known."""
+        return self._addressed.keys()
+
+    @property
+    def by_job(self) -> Mapping[int, list[VMRow]]:
+        """The VMs of each vjob that may have VMs or saved states, by job id, in that order; nobody changes it."""
+        if self._altered:
+            changes = {job_id: self._by_job.get(job_id) for job_id in self._altered}
+            self._ordered = with_changes(self._ordered, changes, lambda job_id, _: job_id)
+            self._altered = set()
+        return self._ordered
 
     def all(self) -> list[VMRow]:
         """All VMs, by job and index."""
-        return list(chain.from_iterable(self._by_job.values()))
+        return list(chain.from_iterable(self.by_job.values()))
 
     def on(self, nodes: Iterable[str]) -> list[VMRow]:
         """The VMs whose host, or whose destination, is one of these nodes; by job and index."""

@@ -47,6 +47,9 @@ _FITTING = {
 }
 
 
+_ANY_STATE = frozenset(JobState)
+
+
 def find_jobs(
     rms: Rms, accounting: Accounting, seen: Observation, vjobs: Collection[VJobRow], others: Collection[int] = ()
 ) -> Jobs:
@@ -70,7 +73,7 @@ def find_jobs(
     taken = dict.fromkeys(missing & {*others}, _TAKEN)
     missing -= taken.keys()
     doubtful = {
-        number for number, job in found.items() if job.state not in _FITTING.get(known[number].state, {job.state})
+        number for number, job in found.items() if job.state not in _FITTING.get(known[number].state, _ANY_STATE)
     }
     if not missing and not doubtful:
         return Jobs(found, {}, taken)
@@ -109,9 +112,12 @@ class MissingVMs:
         """The VMs of a running or paused vjob that certainly do not exist any more."""
         if vjob.state not in (VJobState.RUNNING, VJobState.PAUSED):
             return []
+        absent = []
         for vm in vms:
-            self._sightings.seen(vm.name, seen.where(vm.name), seen.taken)
-        absent = [vm for vm in vms if not seen.where(vm.name)]
+            nodes = seen.where(vm.name)
+            self._sightings.seen(vm.name, nodes, seen.taken)
+            if not nodes:
+                absent.append(vm)
         if not absent:
             return []
         missing = [vm for vm in absent if vm.host in seen.vms]

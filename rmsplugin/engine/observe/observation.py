@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.power.base import PowerReading
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
+from rmsplugin.engine.context.beside import each_beside
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms
 from rmsplugin.engine.ledger.rows import VMRow
@@ -100,7 +100,7 @@ class Observation:
 
     def where(self, vm: str) -> Sequence[str]:
         """Nodes on which the VM was seen."""
-        return self._nodes_of.get(vm, [])
+        return self._nodes_of.get(vm) or []
 
     def running(self, vms: Iterable[VMRow]) -> frozenset[str]:
         """The names of those that were seen running on their hosts."""
@@ -167,12 +167,7 @@ class Observer:
 
     def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | str]:
         """Read the nodes side by side: the part of each, or the reason why there is none, by name and in this order."""
-        left = iter(nodes)  # each thread takes the next one: a future a node costs more than to list its VMs
-        with ThreadPoolExecutor(_PARALLEL, thread_name_prefix="observe") as pool:
-            threads = range(min(_PARALLEL, len(nodes)))
-            parts = list(pool.map(lambda _: {node: self._look_at_or_why_not(node) for node in left}, threads))
-        found = {node: each for part in parts for node, each in part.items()}
-        return {node: found[node] for node in nodes}
+        return dict(zip(nodes, each_beside(nodes, self._look_at_or_why_not, _PARALLEL, "observe"), strict=True))
 
     def _look_at_or_why_not(self, node: str) -> _Node | str:
         try:

@@ -196,8 +196,15 @@ class Following:
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""
+        strange = [vm for vm in vms if seen.where(vm.name) != [vm.host]]  # most are on their hosts, and nowhere else
+        if not strange:
+            return {}
         found = {
-            vm: node for vm in vms if vm.host and not vm.phase.moves for node in seen.where(vm.name) if node != vm.host
+            vm: node
+            for vm in strange
+            if vm.host and not vm.phase.moves
+            for node in seen.where(vm.name)
+            if node != vm.host
         }
         # A VM that has just been moved may have been seen on its old node.
         arrival = self._ledger.last_arrival

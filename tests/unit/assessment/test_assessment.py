@@ -97,9 +97,9 @@ def test_where_more_is_held_than_there_is_nothing_is_left() -> None:
 
 def test_room_that_one_gives_back_and_another_is_promised_counts_once() -> None:
     goes = facts("g", running_on("n1"), cpus=2, unsettled="is suspending")
-    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
+    goes = goes._replace(vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     comes = facts("c", WAITING, cpus=3, unsettled="its turn comes")
-    comes = replace(comes, vms=Members([replace(comes.vms[0], will_hold=frozenset({"n1"}))]))
+    comes = comes._replace(vms=Members([replace(comes.vms[0], will_hold=frozenset({"n1"}))]))
     assert left(settled([N1, N2], [goes, comes]), "n1") == (1, 7168)
     assert left(settled([N1, N2], [goes]), "n1") == (2, 7168), "until it has gone"
     assert left(settled([N1, N2], [comes]), "n1") == (1, 7168), "although nobody is there yet"
@@ -107,7 +107,7 @@ def test_room_that_one_gives_back_and_another_is_promised_counts_once() -> None:
 
 def test_who_came_before_another_one_has_gone_does_not_overload_the_node() -> None:
     goes = facts("g", running_on("n1"), cpus=3, unsettled="is suspending")
-    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
+    goes = goes._replace(vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     came = facts("came", running_on("n1"), cpus=4)
     found = settled([N1, N2], [came, goes])
     assert found.configuration.overloaded() == []
@@ -120,7 +120,7 @@ def test_who_came_before_another_one_has_gone_does_not_overload_the_node() -> No
 def test_nobody_sleeps_because_one_that_is_being_suspended_has_not_gone_yet() -> None:
     """Node n1 is overloaded by a CPU, and the CPUs that one of ``head`` can move to are those of ``goes``."""
     goes = facts("goes", running_on("n2"), cpus=2, unsettled="is suspending")
-    goes = replace(goes, vms=(replace(goes.vms[0], will_hold=frozenset()),))
+    goes = goes._replace(vms=(replace(goes.vms[0], will_hold=frozenset()),))
     head = facts("head", running_on("n1"), running_on("n1"), cpus=2.5)
     second = facts("second", running_on("n2"), cpus=1.5)
     found = settled([N1, N2], [head, second, goes])
@@ -132,7 +132,7 @@ def test_nobody_sleeps_because_one_that_is_being_suspended_has_not_gone_yet() ->
 
 def test_what_is_about_to_be_given_back_does_not_let_others_pass_the_head_of_the_queue() -> None:
     goes = facts("g", running_on("n1"), cpus=1, unsettled="is stopping", preemptible=False)
-    goes = replace(goes, vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
+    goes = goes._replace(vms=Members([replace(goes.vms[0], will_hold=frozenset())]))
     head = facts("head", WAITING, WAITING, cpus=4, preemptible=False, time_limit_s=600.0)
     small = facts("small", WAITING, preemptible=False, time_limit_s=3600.0)
     found = settled([N1, N2], [head, small, goes])
@@ -228,7 +228,7 @@ def test_one_whose_facts_cannot_be_hurts_only_itself(vjob: VJobFacts, why: Why, 
 
 def test_of_two_vjobs_of_one_name_in_different_states_the_second_harms_nobody_else() -> None:
     """Names of VMs come from job ids; should two vjobs share one, the second is left out."""
-    twin = replace(WAITS, name="y")
+    twin = WAITS._replace(name="y")
     found = settled([N1, N2], [WAITS, twin])
     assert decided(found) == ["w"]
     assert "exists already" in str(found.left_out["y"])

@@ -279,3 +279,19 @@ def test_a_number_out_of_bounds_is_refused_of_a_vjob_like_one_that_is_sound(key:
         {"a0": WAITING, "b0": WAITING},
     )
     assert [problem.place for problem in found] == [("vjobs", 1, key)]
+
+
+@pytest.mark.parametrize(
+    ("second", "place", "words"),
+    [
+        (VJob("more", (VM("a", A.demand),)), running_on("n1"), "a VM named 'a' exists already"),
+        (VJob("more", (VM("d", A.demand),)), running_on("n9"), "there is no node 'n9'"),
+        (VJob("more", (VM("d", A.demand),)), running_on("n3"), "node 'n3' is down"),
+        (VJob("more", (VM("", A.demand),)), running_on("n1"), "the name of a VM must not be empty"),
+    ],
+)
+def test_one_vm_is_looked_at_although_another_has_its_demand(second: VJob, place: Location, words: str) -> None:
+    locations = {"a": running_on("n1"), second.vms[0].name: place}
+    found = [str(each) for each in problems((N1, N3), (RUNS, second), locations)]
+    assert len(found) == 1
+    assert words in found[0]
