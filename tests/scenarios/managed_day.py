@@ -195,6 +195,7 @@ class ManagedDay:
         self.ends = [*HOSTS][seed % 2]  # by day vjobs end in one group only: those that wait in the other one move
         self.wishes: dict[str, str] = {}  # by group, where an operator wanted it last
         self.gone: set[str] = set()  # managers that were away for others at some time
+        self._joined, self._eyes = set[str](), self.ensemble.open(1e9)
         self.deaf: tuple[Manager | None, float] = (None, 0.0)  # who cannot hear, until when by the cluster's clock
         self.unheard_until = 0.0  # by the same, no wrapper is heard
         self.stops = self.moved = 0  # how often a manager stood still, and how often a vjob went to another group
@@ -218,7 +219,7 @@ class ManagedDay:
         self._now += STEP_S
         self.ensemble.pass_time()
         self._test_hearing()
-        self.gone |= {each.name for each in self.managers.values() if each.tree.cut or each.tree.closed}
+        self._see_who_is_there()
         for name, manager in list(self.managers.items()):
             if manager.dead_at is not None and self._now >= manager.dead_at + AGAIN_S:
                 self.managers[name] = Manager(self, name)
@@ -233,6 +234,14 @@ class ManagedDay:
             for group in HOSTS:
                 self.cycle(group)
         self.look()
+
+    def _see_who_is_there(self) -> None:
+        """A manager whose session has ended, however short, is away for others, and an order for it ends."""
+        self._eyes.live()
+        with contextlib.suppress(RmspluginError):
+            there = Members(self._eyes, "/rmsplugin/managers", Member("nobody")).all().keys()
+            self._joined |= there
+            self.gone |= self._joined - there
 
     def pass_s(self, seconds: float, *, cycles: bool = True) -> None:
         """Let time pass."""
