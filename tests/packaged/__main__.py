@@ -66,7 +66,7 @@ echo "nothing is left"
 _LINTIAN = r"""
 (apt-get -q update && apt-get -q -y install --no-install-recommends lintian) >/tmp/log 2>&1 ||
     { tail /tmp/log; exit 1; }
-lintian --allow-root --info=no --tag-display-limit 0 --no-cfg /srv/debs/*.deb 2>/dev/null |
+lintian --allow-root --no-cfg --tag-display-limit 0 /srv/debs/*.deb 2>&1 |
     sed 's/\[.*\]//; s/^\(.: [^ ]* [^ ]*\).*/\1/' | sort | uniq -c | sort -rn | head -n 60
 """
 
