@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.cli.test_cli import SETTINGS
@@ -116,6 +117,13 @@ def test_a_drain_that_is_not_done_in_time_says_what_is_left(
     monkeypatch.setattr(drain.time, "sleep", lambda _: None)
     out, error = said("drain", "n1", "--timeout", "0.001", status=1)
     assert (out, error) == ("", "rmsplugin drain: not done after 0.001 s: n1: the engine has not seen it yet\n")
+
+
+def test_a_drain_waits_for_the_vms_and_then_for_the_room() -> None:
+    node: Any = {"name": "n1", "power": "on", "state": "idle+drain", "vms": 2, "room": "held"}
+    assert drain._is_empty(node) == "2 VMs left"
+    assert drain._is_empty({**node, "vms": 0}) == "the node is given back"
+    assert drain._is_empty({**node, "vms": 0, "room": "none"}) == ""
 
 
 def test_slurms_refusal_is_said_in_its_words_and_a_wrong_name_changes_nothing(

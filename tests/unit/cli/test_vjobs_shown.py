@@ -57,6 +57,7 @@ def test_pending_elements_of_an_array_are_one_row_and_can_be_named(served: Serve
     rows = shown.rows()
     first = [name for name, row in rows.items() if row["state"] != "waiting"]
     assert sorted(first) == [f"{array}_0", f"{array}_1"]
+    assert rows[f"{array}_[2-5]"]["position"] is None, "others of the array have to end first"
     assert (rows[f"{array}_[2-5]"]["elements"], rows[f"{array}_[2-5]"]["code"]) == (4, "JobArrayTaskLimit")
     assert list(shown.rows(f"{array}_[1-3]")) == [f"{array}_1", f"{array}_[2-3]"]
     assert list(shown.rows(str(array))) == [f"{array}_0", f"{array}_1", f"{array}_[2-5]"]
@@ -143,6 +144,9 @@ def test_the_engine_chooses_before_it_answers(served: Served) -> None:
     world.tick()
     told = served.ask("GET", "/v1/vjobs?name=a,c&state=waiting")[1]["vjobs"]
     assert [row["name"] for row in told] == ["a", "c"]
+    job = world.running()
+    node = served.ledger.vms(job)[0].host
+    assert [row["job_id"] for row in served.ask("GET", f"/v1/vjobs?node={node}")[1]["vjobs"]] == [job]
 
 
 def test_losses_have_a_column_where_there_are_any(served: Served, shown: Shown) -> None:
