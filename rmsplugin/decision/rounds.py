@@ -11,7 +11,7 @@ from rmsplugin.decision.reasons import sentence
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import TERMINATED, WAITING, Location, running_on, sleeping_on
+from rmsplugin.model.elements import TERMINATED, WAITING, Location, VMState, running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 
 #: One round: a decision about a configuration, in which no further vjob starts if the last argument is False.
@@ -37,12 +37,20 @@ def in_rounds(configuration: Configuration, parameters: Parameters, once: Once) 
             # A vjob that was moved in an earlier round keeps the reason of its move.
             if state is not before[name] or state is original[name]:
                 reasons[name] = decision.reasons[name]
-        if decision.states == before:
+        if decision.states == before and not _wakes_the_rest(current, decision):
             words = sentence(configuration, decision.states, reasons)
             return replace(decision, reasons=reasons, sentence=words)
         before = decision.states
         current = applied(configuration, decision)
     return once(configuration, effort, False)
+
+
+def _wakes_the_rest(current: Configuration, decision: Decision) -> bool:
+    """Whether a vjob that counts as running is to run on, and VMs of it sleep: awake they may be too much."""
+    asleep = (name for name, location in current.locations.items() if location.state is VMState.SLEEPING)
+    vjobs = {vjob.name: vjob for vjob in (current.vjob_by_vm[name] for name in asleep)}
+    run = VJobState.RUNNING
+    return any(current.state(vjob) is run and decision.states[name] is run for name, vjob in vjobs.items())
 
 
 def nobody_starts(draft: Draft, running: Collection[str], parameters: Parameters) -> None:

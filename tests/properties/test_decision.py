@@ -228,8 +228,29 @@ def overloaded_by_an_exempt_one() -> Configuration:
     return Configuration(here, queue, {vm.name: Location(VMState.RUNNING, "n1") for vjob in queue for vm in vjob.vms})
 
 
+def resumed_in_part() -> Configuration:
+    """One VM of the first vjob, resumed just now, sleeps on a node that is too small for it; the last was to start."""
+    memory = {"vjob1": (256, 768), "vjob2": (256, 256), "vjob3": (256, 256, 256), "vjob4": (256, 256, 256)}
+    queue = tuple(
+        VJob(
+            name,
+            tuple(VM(f"{name}-{number}", Resources(0.0, mib)) for number, mib in enumerate(each)),
+            priority=2,
+            state_s=0.0 if name == "vjob1" else None,
+        )
+        for name, each in memory.items()
+    )
+    hosts = {"vjob1-0": "n1", "vjob2-0": "n1", "vjob2-1": "n2", "vjob3-0": "n2", "vjob3-1": "n3", "vjob3-2": "n3"}
+    locations = {name: Location(VMState.RUNNING, node) for name, node in hosts.items()}
+    locations |= {name: Location(VMState.RUNNING, "n4") for name in ("vjob4-0", "vjob4-1")}
+    locations |= {"vjob1-1": Location(VMState.SLEEPING, "n1"), "vjob4-2": Location(VMState.WAITING)}
+    here = tuple(Node(f"n{number}", Resources(1.0, 512)) for number in range(1, 5))
+    return Configuration(here, queue, locations)
+
+
 @settings(max_examples=few(600))
 @given(st.sampled_from(["mixed", "slowdown"]), queues(), tunables)
+@example("slowdown", resumed_in_part(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0, horizon_s=30.0))
 @example("slowdown", overloaded_by_an_exempt_one(), Parameters(search=SEARCH, exempt_s=0.0))
 @example("mixed", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
 @example("slowdown", in_parts(), Parameters(search=SEARCH, exempt_s=0.0, patience_s=0.0))
