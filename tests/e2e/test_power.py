@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 #: Its script says who it is when it begins, and when it ends.
 KIND = ("-c", "2", "--mem=96")
-SCRIPT = "#!/bin/sh\necho begins $SLURM_JOB_ID\nsleep 2\necho ends $SLURM_JOB_ID\n"
+SCRIPT = "#!/bin/sh\necho begins $SLURM_JOB_ID\nsleep ${1:-2}\necho ends $SLURM_JOB_ID\n"
 
 
 class Powered(Cluster):
@@ -92,9 +92,9 @@ def assert_whole(cluster: Powered, job: int) -> None:
     assert cluster.lines(job) == [f"begins {job}", f"ends {job}"]
 
 
-def native(cluster: Powered, node: str) -> int:
+def native(cluster: Powered, node: str, seconds: int) -> int:
     """Submit a native job for this node."""
-    return cluster.sbatch(SCRIPT, "-p", "plain", "-w", node)
+    return cluster.sbatch(SCRIPT, "-p", "plain", "-w", node, arguments=(str(seconds),))
 
 
 def test_idle_nodes_go_off_and_one_comes_on_for_a_vjob(cluster: Powered) -> None:
@@ -113,11 +113,11 @@ def test_idle_nodes_go_off_and_one_comes_on_for_a_vjob(cluster: Powered) -> None
 def test_native_jobs_have_their_nodes_whether_the_engine_runs_or_not(cluster: Powered) -> None:
     """Slurm's ResumeProgram is ours. Of a job whose node has booted, Slurm itself takes note once in 30 s."""
     cluster.kill("head", "engine")
-    jobs = [native(cluster, "n2")]
+    jobs = [native(cluster, "n2", 2)]
     cluster.wait_power("n2 to boot", lambda: "slurmd" in cluster.runs("n2"))
     assert cluster.ipmitool("n2", "status") == "Chassis Power is on"
     cluster.restart_engine()
-    jobs += [native(cluster, "n1")]
+    jobs += [native(cluster, "n1", 10)]
     cluster.ipmitool("n3", "on")
     cluster.wait_power("n3 to be seen", lambda: cluster.power_events("n3")[-1].startswith("n3 is on: somebody else"))
     cluster.wait_job(jobs[1], "RUNNING")
