@@ -91,9 +91,11 @@ def test_a_node_that_the_next_cycle_switches_on_is_shown_before(world: World) ->
 def test_a_node_that_failed_and_is_not_due_is_not_shown(world: World) -> None:
     all_off(world)
     world.power.bmcs["n1"].boots = False
-    job = world.submit(vms=1)
-    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=200)
+    world.submit(vms=1)
+    tick_until(world, lambda: states(world).get("n1") is SwitchState.FAILED, ticks=200)
     assert "n1" not in {node for _, node, _, _ in powers(world)}
+    world.pass_time(61.0)
+    assert ("power-on", "n1", "planned") in {shown[:3] for shown in powers(world)}, "it is due"
 
 
 def test_a_node_that_is_emptied_goes_off_after_the_steps_that_empty_it(directory: Path) -> None:
