@@ -33,6 +33,7 @@ LONGEST = (
     "e2e/test_cloud_image.py",
     "contract/test_nodes.py",
     "contract/hypervisor/test_hypervisor_migration.py",
+    "contract/test_rms_power.py",
     "contract/test_rms_gate.py",
     "contract/hypervisor/test_hypervisor_saves.py",
     "contract/test_rms_rooms.py",
