@@ -28,6 +28,7 @@ FUNCTIONS = f"""
 written() {{ {throwaway.LIST}; }}
 section() {{ echo "=== $1"; }}
 sed -i /^slurm:/d /etc/passwd /etc/group /etc/shadow
+rm -rf /root/.ssh
 """
 DPKG = "dpkg --force-unsafe-io --force-depends"  # python3-libvirt may not be on this machine
 INSTALL = f"{DPKG} --install /srv/debs/*_0.1.0-1~*.deb </dev/null >/tmp/log 2>&1 || {{ cat /tmp/log; exit 1; }}\n"
@@ -170,8 +171,9 @@ def test_an_upgrade_keeps_what_an_administrator_changed(life: dict[str, list[str
 
 def test_a_purge_leaves_nothing(life: dict[str, list[str]]) -> None:
     left = throwaway.news(Path("/"), life["left"])
-    if left.get("/var/lib/rmsplugin", "").startswith("c "):
-        del left["/var/lib/rmsplugin"]  # this machine had an empty one
+    for path in ("/var/lib/rmsplugin", "/root/.ssh"):
+        if left.get(path, "").startswith("c "):
+            del left[path]  # this machine had an empty one; of the other, tests beside this one make one for a while
     changed = {"/etc/libvirt/libvirtd.conf", "/etc/libvirt/qemu.conf"}  # and changed back
     assert left.keys() <= changed
     assert life["libvirt"] == ["same"]
