@@ -62,6 +62,12 @@ class Site(Cluster):
             found += [f"{name} on {host}" for name, state in self.daemons(host).items() if state["pid"] is None]
         return found
 
+    def missed_by_slurm(self, job: int) -> int:
+        """How often Slurm itself requeued a job: a slurmctld that came back did not know that its script had ended."""
+        line = f"Batch JobId={job} missing from batch node"
+        logs = (self.directory / "log" / host / "slurmctld.log" for host in CONTROLLERS)
+        return sum(log.read_text().count(line) for log in logs)
+
     def signal(self, host: str, daemon: str, number: signal.Signals) -> None:
         """Send a signal to a daemon, if it runs."""
         with contextlib.suppress(MiniclusterError):

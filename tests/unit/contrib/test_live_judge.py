@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from e2e.live import judge, well
+from e2e.live import site as live_site
 from e2e.live.acts import Acts, Row, fates
 from e2e.live.campaign import Campaign
 from e2e.live.dice import Order
@@ -28,6 +29,7 @@ class Site:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self.missed = 0
         self.told, self.text, self.left, self.states = RUNS, "1\n", list[list[str]](), {7: "running"}
         (home / "started.7").write_text("started\n")
 
@@ -44,6 +46,10 @@ class Site:
 
     def vjobs(self) -> list[dict[str, Any]]:
         return [{"job_id": job, "state": state} for job, state in self.states.items()]
+
+    def missed_by_slurm(self, job: int) -> int:
+        assert job == 7
+        return self.missed
 
     def leftovers(self, job: int) -> list[str]:
         return self.left.pop(0) if len(self.left) > 1 else self.left[0]
@@ -84,6 +90,14 @@ def test_a_job_that_was_requeued_is_wrong_unless_its_slurmctld_was_lost(site: An
     assert of_vjob(site, known) == ["vjob 7: its job was requeued 2 times"]
 
 
+def test_a_job_that_slurm_itself_missed_and_requeued_is_right_as_often_as_slurm_says_so(site: Any) -> None:
+    """Seen: its script had ended while slurmctld was cut off; the one that came back requeued it 150 s later."""
+    site.told, site.missed = RUNS.replace("Restarts=0", "Restarts=1"), 1
+    assert of_vjob(site, counting()) == []
+    site.told = RUNS.replace("Restarts=0", "Restarts=2")
+    assert of_vjob(site, counting()) == ["vjob 7: its job was requeued 2 times"]
+
+
 def test_a_script_that_began_twice_is_wrong_also_where_a_slurmctld_was_lost(site: Any, tmp_path: Path) -> None:
     (tmp_path / "started.7").write_text("started\nstarted\n")
     assert begun(site, counting()) == 2
@@ -107,6 +121,15 @@ def test_a_job_that_slurm_has_forgotten_has_to_have_ended_well(site: Any) -> Non
     site.text = "1\n2\n"
     (said,) = of_vjob(site, counting())
     assert said.startswith("vjob 7: Slurm does not know it: Invalid job id specified; it does not end")
+
+
+def test_what_slurm_itself_requeued_is_read_from_the_logs_of_both_controllers(tmp_path: Path) -> None:
+    line = "slurmctld: Batch JobId={} missing from batch node n1 (not found BatchStartTime), Requeuing job\n"
+    minicluster = live_site.Site(tmp_path)
+    for host, job in (("head", 7), ("front2", 77)):
+        (tmp_path / "log" / host).mkdir(parents=True)
+        (tmp_path / "log" / host / "slurmctld.log").write_text(line.format(job) + line.format(7))
+    assert [minicluster.missed_by_slurm(job) for job in (7, 77, 8)] == [3, 1, 0]
 
 
 # --- VMs, and what is left ---
