@@ -24,6 +24,7 @@ class IdleNode:
         idle_since_s: since when it has nothing.
         on_since_s: since when it is on.
         switched_off_s: when it was switched off, of the last 24 hours at least; ascending.
+        begins_s: when a vjob begins that will have this very node; others may come before. Infinite: none is known.
     """
 
     name: str
@@ -31,6 +32,7 @@ class IdleNode:
     idle_since_s: float
     on_since_s: float
     switched_off_s: Sequence[float] = ()
+    begins_s: float = math.inf
 
     def may_go_s(self, now: float) -> float:
         """From when on it may be switched off: the least time on, and the cycles of a day, bound it."""
@@ -44,11 +46,12 @@ class IdleNode:
 
 @dataclass(frozen=True, slots=True)
 class OffNode:
-    """A node that is off, or goes off, since a time."""
+    """A node that is off, or goes off, since a time; ``begins_s``: as of an idle node."""
 
     name: str
     power: PowerClass
     off_since_s: float
+    begins_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def choose(
         if rank < reserve:
             comes.append(each.name)
             continue
-        in_s = needed_in_s(needs, rank, now)
+        in_s = min(needed_in_s(needs, rank, now), max(0.0, each.begins_s - now))
         if math.isfinite(in_s):
             at_s = max(now + in_s - each.power.on_s, each.off_since_s + each.power.off_s + each.power.least_off_s)
             if at_s <= now:
@@ -103,10 +106,15 @@ def choose(
     return Choice(tuple(goes), tuple(comes), again_s)
 
 
+def too_soon_s(power: PowerClass) -> float:
+    """A node that is needed within so many seconds is not switched off."""
+    return max(power.threshold_s, power.off_s + power.on_s)
+
+
 def _goes_off_s(node: IdleNode, in_s: float, average: Average, now: float) -> float:
     """From when on a node is switched off, as far as is known now; infinite: not before something happens."""
     threshold_s = node.power.threshold_s
-    if in_s <= max(threshold_s, node.power.off_s + node.power.on_s):  # the rest of the period is known, and too short
+    if min(in_s, node.begins_s - now) <= too_soon_s(node.power):  # the rest of the period is known, and too short
         return math.inf
     may_s = node.may_go_s(now)
     if predicted_s(average, now - node.idle_since_s, in_s) > threshold_s:

@@ -12,7 +12,7 @@ from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.assess.rooms_wanted import places_ahead
-from rmsplugin.engine.assess.waiting_vjobs import WaitingVJobs
+from rmsplugin.engine.assess.waiting_vjobs import GeometryOf, WaitingVJobs
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.demands import Demands
 from rmsplugin.engine.capacity.memory_care import MemoryCare
@@ -30,7 +30,7 @@ from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.power.clearing import Clearing
-from rmsplugin.engine.power.demand import PowerDemand, needs_of
+from rmsplugin.engine.power.demand import PowerDemand, horizon_s, needs_of
 from rmsplugin.engine.power.emptying import Emptier
 from rmsplugin.engine.power.heat import HeatWatch
 from rmsplugin.engine.power.idle import class_of
@@ -242,19 +242,27 @@ class Cycle:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
         queue, silent = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
-        return self._demand(
-            seen, queue, self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
-        )
+        later = self._later(seen, ours, self._first_sight.look_into)
+        after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
+        return self._demand(seen, queue, later, after)
 
-    def _demand(self, seen: Observation, queue: Sequence[Waiting], after: Configuration) -> PowerDemand:
-        """The nodes on which vjobs would start that a decision leaves waiting."""
+    def _later(self, seen: Observation, ours: list[RmsJob], geometry_of: GeometryOf) -> list[Waiting]:
+        """The vjobs whose begin time is near enough to matter for the power of nodes."""
+        if not self._settings.power.switch:
+            return []
+        return self._waiting.find_later(ours, geometry_of, seen.taken + horizon_s(self._settings))
+
+    def _demand(
+        self, seen: Observation, queue: Sequence[Waiting], later: Sequence[Waiting], after: Configuration
+    ) -> PowerDemand:
+        """The nodes on which vjobs would start that a decision leaves waiting, or that begin later."""
         running = _running(after)
         left = [waiting for waiting in queue if waiting.job.display_id not in running]
-        ahead = places_ahead(self._capacities, seen, left, after)
-        if ahead.unplaced is None or not self._settings.power.switch:
-            return PowerDemand(ahead.wanted, ahead.kept, places=ahead.places)
-        needs = needs_of(self._capacities, seen, ahead.unplaced, after)
-        return PowerDemand(ahead.wanted, ahead.kept, needs, ahead.places)
+        ahead = places_ahead(self._capacities, seen, left, after, later)
+        found = PowerDemand(ahead.wanted, ahead.kept, places=ahead.places, begins=ahead.begins)
+        if not self._settings.power.switch:
+            return found
+        return replace(found, needs=needs_of(self._capacities, seen, ahead.unplaced, ahead.late, after))
 
     def preview(self) -> Found:
         """The decision of the next cycle, if it began now. Changes nothing. Waits for a cycle that runs.
@@ -271,7 +279,8 @@ class Cycle:
             ours = self._first_sight.met(job for job in seen.rms.jobs if job.partition in partitions)
             queue = self._waiting.find_queue(seen, ours, self._first_sight.known, CycleReport()).waiting
             found = self.deciding.find(seen, queue, self._borrowing.lendable(seen))
-            powers = self.powering.planned(seen, self._demand(seen, queue, found.after))
+            later = self._later(seen, ours, self._first_sight.known)
+            powers = self.powering.planned(seen, self._demand(seen, queue, later, found.after))
             return replace(found, powers=(*powers, *self._goes_off_then(found)))
 
     def _goes_off_then(self, found: Found) -> Iterator[PlannedPower]:

@@ -38,8 +38,12 @@ def test_begin_time(world: World) -> None:
     begin = world.now() + 15
     job_id = world.submit("--begin=now+15")
     assert not world.rms.job(job_id).eligible
+    assert abs(world.rms.job(job_id).begin_time - begin) <= 2
+    (listed,) = (job for job in world.rms.snapshot().jobs if job.job_id == job_id)
+    assert listed.begin_time == world.rms.job(job_id).begin_time
     world.wait("the begin time", lambda: world.rms.job(job_id).eligible)
     assert world.now() >= begin - 1
+    assert world.rms.job(job_id).begin_time == 0
     assert world.rms.job(job_id).state is JobState.PENDING
 
 
@@ -99,8 +103,10 @@ def test_dependency_that_can_never_be_fulfilled(world: World) -> None:
 def test_dependency_and_begin_time(world: World) -> None:
     first = world.submit()
     second = world.submit(f"--dependency=afterany:{first}", "--begin=now+20")
+    assert world.rms.job(second).begin_time == 0, "nobody knows when"
     world.rms.cancel(first)
     world.wait("the dependency", lambda: world.rms.job(second).reason == "BeginTime")
+    assert world.rms.job(second).begin_time > world.now()
     assert not world.rms.job(second).eligible
     world.wait("the begin time", lambda: world.rms.job(second).eligible)
 

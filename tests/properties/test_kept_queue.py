@@ -61,5 +61,6 @@ def test_a_begin_time_passes_and_comes_again() -> None:
     job = {"display_id": "12", "word": "PENDING", "submit": "90", "eligible_time": "105", "restarts": "0"}
     text = printed([{**job, "priority": "7", "licenses": "vjobgate"}])
     # The clock is set back in the end.
-    eligible = [row.job.eligible for now in (100, 110, 120, 100) for row in kept.read(text, TOKEN, now)]
-    assert eligible == [False, True, True, False]
+    jobs = [row.job for now in (100, 110, 120, 100) for row in kept.read(text, TOKEN, now)]
+    assert [job.eligible for job in jobs] == [False, True, True, False]
+    assert [job.begin_time for job in jobs] == [105, 0, 0, 105]

@@ -590,3 +590,79 @@ def test_killed_at_any_instant_of_going_off_and_coming_on(directory: Path, whole
             live_off_and_on(make_world(where), instant)
         except AssertionError as error:
             raise AssertionError(f"killed at instant {instant} of {total}: {error}") from error
+
+
+def test_a_node_comes_on_in_time_for_a_vjob_with_a_begin_time(world: World) -> None:
+    all_off(world)
+    begins = world.time + 600
+    job = world.submit(vms=1, begin=begins)
+    while world.time < begins:
+        world.tick(10.0)
+        resume_program(world)
+        assert world.state(job) is S.WAITING
+    (act,) = [act for act in world.context.ledger.power.acts() if act.kind is NodeActionKind.POWER_ON]
+    assert 120 + 20 < begins - act.began <= 120 + 30, "T_w, and a cycle, before"
+    assert "n1" not in states(world), "it is on"
+    assert is_off(world, "n2", "n3")
+    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=3)
+    assert world.host(job) == "n1"
+    unharmed(world, job)
+
+
+def test_a_node_that_a_vjob_with_a_begin_time_will_have_stays_on(world: World) -> None:
+    """The one that it names, though it would be used last."""
+    begins = world.time + 230
+    job = world.submit(vms=1, begin=begins, constraints={"nodes": "n3"})
+    tick_until(world, lambda: is_off(world, "n1", "n2"))
+    assert world.time < begins + 60
+    tick_until(world, lambda: world.state(job) is S.RUNNING)
+    assert world.host(job) == "n3"
+    assert [act.node for act in world.context.ledger.power.acts() if act.node == "n3"] == []
+
+
+def test_a_begin_time_that_is_far_away_keeps_no_node_on(world: World) -> None:
+    begins = world.time + 5000
+    world.submit(vms=1, begin=begins)
+    all_off(world)
+    assert world.time < begins - 3000
+
+
+def test_a_begin_time_that_is_far_away_has_no_node_go_off_sooner(world: World) -> None:
+    world.running(cpus=2, time_limit_s=9000)
+    began = world.time
+    world.submit(vms=3, cpus=2, begin=began + 5000)
+    tick_until(world, lambda: bool(states(world)), seconds=1.0, ticks=300)
+    assert world.time - began > 130, "others may come before"
+
+
+def test_a_node_that_is_about_to_go_off_stays_on_for_a_vjob_that_begins_soon(world: World) -> None:
+    tick_until(world, lambda: bool(states(world)), ticks=300, seconds=1.0)
+    assert set(states(world).values()) == {SwitchState.GOING_OFF}
+    world.submit(vms=1, begin=world.time + 100)
+    world.tick(1.0)
+    assert "keep n1 on: a vjob begins there soon" in world.cycle.report.begun
+    assert "n1" not in states(world)
+
+
+def test_the_vjob_with_a_begin_time_for_which_a_node_comes_on_is_told(world: World) -> None:
+    all_off(world)
+    job = world.submit(vms=1, begin=world.time + 190)
+    world.tick(1.0)
+    world.pass_time(42.0)
+    planned = world.cycle.preview().powers
+    assert [(str(each.kind), each.node, each.needed_by) for each in planned] == [("power-on", "n1", (str(job),))]
+    world.rms.user_hold(job)
+    assert world.cycle.preview().powers == (), "a vjob that is held is no known demand"
+
+
+def test_a_vjob_that_will_have_room_by_its_begin_time_keeps_the_other_nodes_on(world: World) -> None:
+    """It fits nowhere now; by the limit of who runs it will have all nodes when it begins."""
+    world.running(cpus=2, time_limit_s=360)
+    began = world.time
+    job = world.submit(vms=3, cpus=2, begin=began + 420)
+    tick_until(world, lambda: is_off(world, "n2", "n3"))
+    tick_until(world, lambda: world.time > began + 280)
+    assert is_off(world, "n2", "n3"), "neither before"
+    tick_until(world, lambda: world.time > began + 320)
+    assert states(world) == dict.fromkeys(("n2", "n3"), SwitchState.COMING_ON)
+    tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=40)

@@ -74,6 +74,7 @@ class RmsJob:
     gid: int | None = None  # the group that it runs in; None: its user's
     nice: int = 0
     account: str = ""
+    begin_time: int = 0  # pending, and kept only by the gate and a begin time: that time; 0: it is not
     accrue_time: int = 0  # the time from which its age counts in its priority, seconds since the epoch; 0: not yet
 
     @property

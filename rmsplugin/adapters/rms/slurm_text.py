@@ -148,7 +148,7 @@ def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
     restarts, eligible_time = int(fields["restarts"]), epoch(fields["eligible_time"])
     # That delay is Slurm's own, and ``open_gate`` lifts it.
     delayed = pending and restarts > 0 and now < eligible_time <= submitted + _REQUEUE_DELAY_S
-    waits = bool(fields["dependency"].removeprefix("(null)")) or (eligible_time > now and not delayed)
+    depends, begins_later = bool(fields["dependency"].removeprefix("(null)")), eligible_time > now and not delayed
     job = RmsJob(
         display_id=fields["display_id"],
         job_id=int(fields["job_id"]),
@@ -170,7 +170,8 @@ def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
         account=fields["account"].removeprefix("(null)"),
         accrue_time=epoch(fields["accrue_time"]),
         submit_time=submitted,
-        eligible=pending and not held and not waits,
+        eligible=pending and not held and not depends and not begins_later,
+        begin_time=eligible_time if pending and not held and not depends and begins_later else 0,
         nodes=expand(fields["nodes"]) or (expand(fields["required_nodes"]) if pending else ()),
         batch_host=fields["batch_host"].removeprefix("n/a"),
         restarts=restarts,

@@ -5,7 +5,7 @@ Also the vjobs for which no other makes way meanwhile, since a room on an idle n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.assessment.promises import promises
@@ -33,22 +33,40 @@ class Ahead:
         kept: all nodes on which they would be.
         unplaced: the first one that finds no place at all; None: each finds one.
         places: by display id, the nodes on which each would be.
+        begins: by node on which vjobs would be that begin later, the first begin time.
+        late: the first of those that finds no place now; None: each finds one.
     """
 
     wanted: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
     unplaced: Waiting | None = None
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    begins: Mapping[str, float] = field(default_factory=dict)
+    late: Waiting | None = None
 
 
-def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiting], after: Configuration) -> Ahead:
-    """Place the vjobs that a decision left waiting; nodes that are on are tried first."""
+def places_ahead(
+    capacities: Capacities,
+    seen: Observation,
+    left: Sequence[Waiting],
+    after: Configuration,
+    later: Sequence[Waiting] = (),
+) -> Ahead:
+    """Place the vjobs that a decision left waiting; nodes that are on are tried first.
+
+    Args:
+        capacities: of the nodes.
+        seen: one look at the cluster.
+        left: vjobs that may start now.
+        after: the configuration that the decision leads to.
+        later: vjobs that may start at a begin time, the first one first; they take places that ``left`` leaves.
+    """
     rooms = seen.rooms.by_node
     switches = capacities.ledger.power.switches()
     known = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in switches]
     idle = [name for name in known if name not in rooms and _idle(seen, name)]
     others = [*idle, *(name for name in can_come_on(switches, seen.taken) if name not in seen.hot)]
-    if not others or not left:
+    if not later and not (others and left):
         return Ahead(unplaced=next(iter(left), None))
     hosts = capacities.hosts(seen)
     reserved = capacities.ledger.reservations.read().nodes
@@ -60,11 +78,19 @@ def places_ahead(capacities: Capacities, seen: Observation, left: Sequence[Waiti
     }
     beyond = {name: hosts[name].capacity for name in others if name in hosts}
     resting = capacities.ledger.failures.resting()
-    candidates = [candidate(capacities, seen, waiting, resting) for waiting in left]
-    found = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches))
-    kept = frozenset().union(*found.values())
-    unplaced = next((each for each in left if each.job.display_id not in found), None)
-    return Ahead(kept & beyond.keys(), kept, unplaced, found)
+    candidates = [candidate(capacities, seen, waiting, resting) for waiting in (*left, *later)]
+    placed = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches))
+    kept = frozenset().union(*(placed.get(each.job.display_id, ()) for each in left))
+    begins: dict[str, float] = {}
+    for each in later:
+        for node in placed.get(each.job.display_id, ()):
+            begins.setdefault(node, float(each.job.begin_time))
+    unplaced, late = _first_without(left, placed), _first_without(later, placed)
+    return Ahead(kept & beyond.keys(), kept, unplaced, placed, begins, late)
+
+
+def _first_without(waiting: Iterable[Waiting], placed: Collection[str]) -> Waiting | None:
+    return next((each for each in waiting if each.job.display_id not in placed), None)
 
 
 def _those_on_first(

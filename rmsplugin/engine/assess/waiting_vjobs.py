@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -93,6 +93,24 @@ class WaitingVJobs:
                 if each := self._waits(seen, job, row, geometry_of):
                     waiting.append(each)
         return Queue(queue_order(seen, waiting), silent)
+
+    def find_later(self, ours: Iterable[RmsJob], geometry_of: GeometryOf, until: float) -> list[Waiting]:
+        """The vjobs that may start at a begin time before ``until``, the first one first. Changes nothing.
+
+        Args:
+            ours: the jobs of vjobs.
+            geometry_of: asked about jobs without a row.
+            until: seconds since the epoch.
+        """
+        jobs = [job for job in ours if 0 < job.begin_time < until and not job.completing]
+        rows = {vjob.display_id: vjob for vjob in self._ledger.vjobs()} if jobs else {}
+        found = []
+        for job in sorted(jobs, key=lambda each: each.begin_time):
+            row = rows.get(job.display_id) if job.split else None
+            geometry = row.geometry if row is not None else (geometry_of(job) or (None,))[0]
+            if geometry is not None and (row is None or row.state is VJobState.WAITING):
+                found.append(Waiting(job, geometry, job.submit_time, job.priority))
+        return found
 
     def _moved(self, seen: Observation, row: VJobRow) -> bool:
         """Whether the vjob may have changed since the look; one that became a vjob by this look has not."""

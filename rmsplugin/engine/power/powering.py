@@ -7,6 +7,7 @@ if it booted after that; the BMC gets the order; Slurm has the node with a newer
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.adapters.rms.base import NodePower, Rms, RmsNode
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.energy.prediction import Average
-from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose
+from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose, too_soon_s
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.decide.planned_power import PlannedPower
@@ -153,6 +154,8 @@ class Powering:
             return "power.switch is not set"
         if switch.node in demand.wanted:
             return "a vjob needs it"
+        if demand.begins.get(switch.node, math.inf) - seen.taken <= too_soon_s(self._power(switch)):
+            return "a vjob begins there soon"
         if is_used(seen, switch.node, something):
             return "it is used"
         late = seen.taken - switch.since > _ROOM_S
@@ -290,7 +293,7 @@ class Powering:
         free = [node for node in since if node not in stay]
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
         off = [each for each in off if each.node not in seen.hot]
-        choice = self._choose(self._idle_nodes(seen, free, since), off, demand, seen.taken)
+        choice = self._choose(self._idle_nodes(seen, free, since, demand), off, demand, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
         goes = {node: f"nobody has used it for {seen.taken - since[node]:.0f} s" for node in choice.off}
         goes |= self._hot(seen, free)
@@ -309,10 +312,16 @@ class Powering:
         for node in (*(each.name for each in idle), *(each.node for each in off)):
             name, power = class_of(self._settings, node)
             averages[power] = Average(self._settings.power.predict, known.get(name))
-        asleep = [OffNode(each.node, self._power(each), each.since) for each in off]
+        asleep = [OffNode(each.node, self._power(each), each.since, self._has_to_be_on_s(each, demand)) for each in off]
         return choose(idle, asleep, demand.needs, averages, self._settings.power.reserve, now)
 
-    def _idle_nodes(self, seen: Observation, nodes: list[str], since: Mapping[str, float]) -> list[IdleNode]:
+    def _has_to_be_on_s(self, switch: NodeSwitch, demand: PowerDemand) -> float:
+        """When it has to be on for a vjob with a begin time: a cycle before, for it is looked at once a cycle."""
+        return demand.begins.get(switch.node, math.inf) - self._settings.engine.cycle_s
+
+    def _idle_nodes(
+        self, seen: Observation, nodes: list[str], since: Mapping[str, float], demand: PowerDemand
+    ) -> list[IdleNode]:
         """Those that may go off, in the order in which they would be used."""
         came_on = self._book.came_on()
         today, given_up = self._offs(seen.taken)
@@ -323,7 +332,8 @@ class Powering:
             rests = acts and seen.taken < acts[-1] + back_off_s(len(acts))
             if not rests and not stays_on(self._settings, self._ledger, seen, node, power.threshold_s + power.on_s):
                 on_s = came_on.get(node, 0.0)
-                found.append(IdleNode(node, power, since[node], on_s, tuple(today.get(node, ()))))
+                begins_s = demand.begins.get(node, math.inf)
+                found.append(IdleNode(node, power, since[node], on_s, tuple(today.get(node, ())), begins_s))
         return found
 
     def _offs(self, now: float) -> tuple[dict[str, list[float]], dict[str, list[float]]]:

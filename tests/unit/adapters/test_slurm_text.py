@@ -188,6 +188,19 @@ def test_begin_time_whatever_the_reason(reason: str) -> None:
     assert read(squeue(reason=reason, eligible_time=str(NOW))).job.eligible
 
 
+def test_the_begin_time_is_told_of_a_job_that_nothing_else_keeps() -> None:
+    later = {"eligible_time": str(NOW + 600), "reason": "BeginTime"}
+    assert read(squeue(**later)).job.begin_time == NOW + 600
+    for other in (
+        {"eligible_time": str(NOW)},
+        {"priority": "0"},
+        {"dependency": "afterok:11(unfulfilled)"},
+        {"word": "RUNNING"},
+        {"restarts": "1", "submit": str(NOW), "eligible_time": str(NOW + 121)},
+    ):
+        assert read(squeue(**{**later, **other})).job.begin_time == 0
+
+
 def test_the_guess_of_the_scheduler_is_no_begin_time() -> None:
     assert read(squeue(reason="Resources", start=str(NOW + 600))).job.eligible
 

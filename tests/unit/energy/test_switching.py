@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -99,6 +100,23 @@ def test_a_node_comes_on_in_time_for_a_known_need() -> None:
     assert chosen([], off, [Need(NOW + 120, 1)]) == Choice((), ("a",), math.inf)
     assert chosen([], off, [Need(NOW + 500, 1)]) == Choice((), (), NOW + 380)
     assert chosen([idle("c", 1.0)], off, [Need(NOW + 120, 2)]).on == ("a",)
+
+
+def test_a_begin_time_keeps_the_very_node_on_and_has_it_on_in_time() -> None:
+    soon, later = NOW + 198.0, NOW + 199.0  # its threshold lies between
+    for at_s, goes in ((soon, ("a",)), (later, ("a", "b"))):
+        nodes = [idle("a", 500.0), replace(idle("b", 500.0), begins_s=at_s)]
+        assert chosen(nodes).off == goes
+    off = [OffNode("a", POWER, NOW - 500), OffNode("b", POWER, NOW - 500, NOW + 120)]
+    assert chosen([], off).on == ("b",)
+    off = [OffNode("a", POWER, NOW - 500), OffNode("b", POWER, NOW - 500, NOW + 500)]
+    assert chosen([], off) == Choice((), (), NOW + 380)
+
+
+def test_a_begin_time_is_no_promise_that_nobody_comes_before() -> None:
+    node = replace(idle("a", 10.0), begins_s=NOW + 5000.0)
+    assert chosen([node], expected_s=100.0).off == (), "arrivals are expected before"
+    assert chosen([idle("a", 10.0)], needs=[Need(NOW + 5000, 1)], expected_s=100.0).off == ("a",)
 
 
 def test_a_node_stays_off_for_the_least_time_before_a_known_need() -> None:

@@ -166,7 +166,11 @@ class SimulatedJob:
 
     def waits(self, now: float) -> bool:
         """Whether a hold, a dependency or a begin time of its user's keeps it."""
-        return bool(self._kept_by(now)) and not (self._kept_by(now) == "BeginTime" and now >= self.request.begin)
+        return bool(self._kept_by(now)) and (self._kept_by(now) != "BeginTime" or self._begins_later(now))
+
+    def _begins_later(self, now: float) -> bool:
+        """Whether nothing keeps it but a begin time of its user's."""
+        return self._kept_by(now) == "BeginTime" and now < self.request.begin
 
     def _kept_by(self, now: float) -> str:
         if self.hold:
@@ -210,6 +214,7 @@ class SimulatedJob:
             accrue_time=int(self.accrues_from),
             submit_time=int(self.submit_time),
             eligible=pending and not self.waits(now),
+            begin_time=math.ceil(request.begin) if pending and self._begins_later(now) else 0,
             nodes=(self.node,) if self.node else asked,
             batch_host=self.node,
             restarts=self.restarts,
