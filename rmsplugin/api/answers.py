@@ -182,6 +182,7 @@ class VJob(UnmetVJob):
         memory_mib: memory of each VM, or of the larger ones.
         state_since: when it came into its state.
         resumes: whether it sleeps because the engine suspended it, and resumes when its turn comes.
+        preference: what an administrator prefers about it: ``running``, ``sleeping``; empty: nothing.
         ran_s: seconds that it has run since its start; sleeps do not count.
         losses: how often its state was lost and its script began anew.
         returns: how often it went back to a checkpoint.
@@ -195,6 +196,7 @@ class VJob(UnmetVJob):
     memory_mib: int
     state_since: float
     resumes: bool
+    preference: str
     ran_s: float
     losses: int
     returns: int
@@ -366,6 +368,18 @@ class Begun(TypedDict):
     """
 
     operation: int
+
+
+class Preferred(TypedDict):
+    """What an operator prefers about vjobs is kept.
+
+    Attributes:
+        vjobs: the vjobs for which it is kept.
+        refused: by vjob, why it is not kept: a sentence.
+    """
+
+    vjobs: list[str]
+    refused: dict[str, str]
 
 
 class Elements(TypedDict):

@@ -285,6 +285,12 @@ class Engine:
         """Migrate one VM, or all VMs, of a running vjob, ``to`` this node. Returns as ``suspend``."""
         return self._begin(name, "migrate", {"to": to, "vm": vm})
 
+    def prefer(self, name: str, state: str) -> answers.Preferred:
+        """Prefer that vjobs of this name are ``running`` or ``sleeping``; ``auto`` takes that back."""
+        answer = self._post(_job(name, "/prefer"), {"state": state})
+        rows_of(answer, "vjobs")
+        return cast("answers.Preferred", answer)
+
     def cancel(self, name: str) -> None:
         """Cancel the jobs of this name by Slurm's `scancel`, as the user as whom this program runs; no request.
 

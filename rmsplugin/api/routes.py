@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.api import answers
+from rmsplugin.model.preferences import PREFERENCES
 
 Schema = Mapping[str, Any]
 
@@ -145,6 +146,7 @@ COMMA_LIST: Schema = {
     **_text("[^\\x00-\\x1f\\x7f,]+(,[^\\x00-\\x1f\\x7f,]+)*", "vjob"),
     "maxLength": 4096,
 }
+_PREFERENCE: Schema = {"type": "string", "enum": list(PREFERENCES), "examples": ["running"]}
 WORDS = _list(SENTENCE, ["bob"])
 JOB_NAMES = _list(JOB_NAME, ["12"])
 
@@ -356,6 +358,17 @@ ROUTES: tuple[Route, ...] = (
         Tag.CONTROL,
         door=Door.TRUSTED,
         body=(_TO, Key("vm", _or_nothing(VM_NAME), "this VM only")),
+    ),
+    _job(
+        "prefer",
+        "POST",
+        "/prefer",
+        answers.Preferred,
+        "Prefer that vjobs run, or that they do not; the next cycles obey where they can, until the vjobs end.",
+        Who.OPERATOR,
+        Tag.CONTROL,
+        door=Door.TRUSTED,
+        body=(Key("state", _PREFERENCE, "what is preferred; `auto`: nothing any more", required=True),),
     ),
     Route(
         "operation",

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.vjob import VJobState
 
 
 class RoomUse(enum.StrEnum):
@@ -156,6 +157,7 @@ class VJobFacts(NamedTuple):
         weight: the site's weight of it beyond its age, see ``rmsplugin.decision.expansion``.
         user: its user; empty: unknown.
         can: what the platform can do with its VMs.
+        preference: an administrator's: running, sleeping, or none.
     """
 
     name: str
@@ -171,6 +173,7 @@ class VJobFacts(NamedTuple):
     weight: float = 1.0
     user: str = ""
     can: Capabilities = EVERYTHING
+    preference: VJobState | None = None
 
 
 def vm_demand(

@@ -287,6 +287,7 @@ def _vjob(vjob: VJobFacts) -> VJob:
         vjob.name,
         _anchored(vjob) if vjob.can.anchors else vjob.vms.as_decided_about,
         preemptible=vjob.preemptible and vjob.can.suspend,
+        preference=vjob.preference,
         rules=allowing(vjob.nodes),
         priority=vjob.priority,
         time_limit_s=vjob.time_limit_s,

@@ -33,7 +33,10 @@ _WRONG_INPUT = (
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
     **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
-    **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "states", "usage", "confirm")},
+    **{
+        name: f"live.{name}"
+        for name in ("schedule", "suspend", "resume", "migrate", "prefer", "states", "usage", "confirm")
+    },
     **{name: f"live.{name}" for name in ("show", "drain", "undrain", "node", "ssh", "pause", "unpause", "handover")},
     "plan": "plan.command",
     "pack": "plan.pack_command",

@@ -9,6 +9,7 @@ from rmsplugin.decision.exact import repack
 from rmsplugin.decision.leaving import as_many_as_leave
 from rmsplugin.decision.near import staying
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.preferring import CROWDED_OUT, note, to_rest, to_run
 from rmsplugin.decision.reasons import no_room, sentence
 from rmsplugin.decision.result import Barred, Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
@@ -29,6 +30,7 @@ class Draft:
     musts: list[VJob] = field(default_factory=list)
     others: list[VJob] = field(default_factory=list)
     barred: dict[str, Barred] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # by vjob name, added to its reason
 
     def copy(self) -> Draft:
         """An independent copy of the state so far, to go on with on trial."""
@@ -51,11 +53,28 @@ class Draft:
         """Decide that a vjob does not run: asleep if it runs or sleeps now, else waiting (RR-6929 section 3.2)."""
         self.set(vjob, out_of(self.configuration.state(vjob)), reason)
 
+    def preferred(self) -> list[VJob]:
+        """The vjobs that must run for an administrator's preference alone: they do not run yet."""
+        code = ReasonCode.PREFERRED
+        return [vjob for vjob in self.musts if self.reasons[vjob.name].code is code and not self.is_running(vjob)]
+
+    def leave_to_policy(self, vjob: VJob, why: str) -> None:
+        """Leave a vjob of ``preferred`` to the policy, like any other; ``why``: what its user is told besides."""
+        self.notes[vjob.name] = why
+        del self.states[vjob.name], self.reasons[vjob.name]
+        self.musts = [each for each in self.musts if each is not vjob]
+        names = {each.name for each in (*self.others, vjob)}
+        self.others = [each for each in self.configuration.vjobs if each.name in names]
+
+    def _reason(self, name: str) -> Reason:
+        reason = self.reasons[name]
+        return replace(reason, sentence=f"{reason.sentence}; {self.notes[name]}") if name in self.notes else reason
+
     def decision(self, policy: str, placement: Mapping[str, str]) -> Decision:
         """The decision, once every vjob has a state."""
         order = [vjob.name for vjob in self.configuration.vjobs]
         states = {name: self.states[name] for name in order}
-        reasons = {name: self.reasons[name] for name in order}
+        reasons = {name: self._reason(name) for name in order}
         words = sentence(self.configuration, states, reasons)
         return Decision(policy, states, reasons, dict(placement), words, barred=dict(self.barred))
 
@@ -88,6 +107,10 @@ def settle(
             reason = Reason(ReasonCode.IN_TRANSIT, "something is under way on it, and it keeps what it holds")
         if vjob.target is VJobState.RUNNING and reason is None:
             reason = Reason(ReasonCode.TARGET, "its target fixes it as running")
+        if reason is None or reason.code is ReasonCode.EXEMPT:
+            reason = to_run(vjob) or reason
+        if said := note(vjob):
+            draft.notes[vjob.name] = said
         if reason is None:
             draft.others.append(vjob)
         else:
@@ -111,6 +134,8 @@ def _fixed(configuration: Configuration, vjob: VJob, now: VJobState) -> tuple[VJ
             return VJobState.WAITING, Reason(ReasonCode.LOST, words, {"left": left, "vms": len(states)})
     if vjob.target in (VJobState.PAUSED, VJobState.SLEEPING, VJobState.WAITING):
         return vjob.target, Reason(ReasonCode.TARGET, f"its target fixes it as {vjob.target}")
+    if vjob.target is None and not vjob.in_transit and (rests := to_rest(vjob, now)):
+        return out_of(now), rests
     return None
 
 
@@ -119,12 +144,18 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
 
     Where not all fit, as many VMs as fit leave the nodes on which they should not be, and the others stay there. Should
     even that not be found, a running vjob that finds no place is reserved where its VMs are now, even if that overloads
-    its nodes, and the others that must run are placed around it.
+    its nodes, and the others that must run are placed around it. Before that, vjobs that only an administrator prefers
+    to run are left to the policy, the last of the queue first.
 
     Returns:
         The room with those that must run in it (``room.site.pinned`` tells which VMs First Fit Decreasing did not
         place); or Infeasible, if one that does not run by necessity, but by its target, finds no place.
     """
+    return _admit(draft, parameters, parameters.exact_checks)
+
+
+def _admit(draft: Draft, parameters: Parameters, checks: int) -> NodeRoom | Infeasible:
+    """As ``admit``, with so many exact checks at most while preferences are given up."""
     configuration = draft.configuration
     pinned: dict[str, Mapping[str, str]] = {}
     stays = staying(configuration)
@@ -134,10 +165,13 @@ def admit(draft: Draft, parameters: Parameters) -> NodeRoom | Infeasible:
         if stuck is None:
             return room
         by_target = draft.reasons[stuck.name].code is ReasonCode.TARGET and not draft.is_running(stuck)
-        worth_a_check = parameters.exact_checks > 0 and (by_target or not pinned)
+        worth_a_check = checks > 0 and (by_target or not pinned)
         exact = repack(site, draft.musts, parameters.search_of_one_check) if worth_a_check else None
         if exact is not None:
             return exact
+        if preferred := draft.preferred():
+            draft.leave_to_policy(stuck if stuck in preferred else preferred[-1], CROWDED_OUT)
+            return _admit(draft, parameters, checks - 1)
         partly = None if pinned else _partly(draft, site, parameters)
         if partly is not None:
             return partly

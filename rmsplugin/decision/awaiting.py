@@ -14,6 +14,7 @@ from dataclasses import replace
 from rmsplugin.decision.admission import Draft, settle, where_it_is
 from rmsplugin.decision.keeping import Kept, keep_running
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.preferring import CROWDED_OUT
 from rmsplugin.decision.reasons import seconds, unless_preemptible
 from rmsplugin.decision.result import Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
@@ -53,6 +54,8 @@ def keep_or_await(
     if going <= going_then:
         return draft, kept
     draft = _settled(configuration, parameters, effort)
+    for vjob in draft.preferred():
+        draft.leave_to_policy(vjob, CROWDED_OUT)
     reason = _awaits([*(vjob for vjob in arriving if vjob.name in going_then), *leaving])
     stay = [vjob for vjob in draft.others if draft.is_running(vjob) and vjob.name not in going_then]
     for vjob in stay:

@@ -56,7 +56,7 @@ class _Walk:
         for vjob in self.draft.others:
             if vjob.name in kept and vjob.name not in self.made_way:
                 self.draft.runs(vjob, KEPT)
-            elif vjob.name not in kept and not self.draft.is_running(vjob):
+            elif vjob.name not in kept and vjob.name not in self.draft.reasons:
                 self._consider(vjob, protected)
 
     def _consider(self, vjob: VJob, protected: set[str]) -> None:

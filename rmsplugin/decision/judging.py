@@ -1,7 +1,8 @@
 """Judging: the faults of a decision that a policy of a site has made, before anything is planned for it.
 
 What no policy may decide is settled before any is asked (``rmsplugin.decision.admission``): targets, what has ended or
-is lost, what may not be preempted. All else is the policy's choice, as long as the VMs of those that run have room.
+is lost, what may not be preempted, and what an administrator prefers about vjobs that run, or should not. All else is
+the policy's choice, as long as the VMs of those that run have room.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def faults(configuration: Configuration, decision: Decision) -> Iterator[str]:
 
 def _states(draft: Draft, decision: Decision) -> Iterator[str]:
     """Wrong states; ``draft``: what is settled, and what must run."""
-    others = {vjob.name for vjob in draft.others}
+    others = {vjob.name for vjob in (*draft.others, *draft.preferred())}
     for vjob in draft.configuration.vjobs:
         state: object = decision.states[vjob.name]
         if vjob.name not in others:

@@ -44,6 +44,7 @@ class ReasonCode(enum.StrEnum):
     POSTPONED = "postponed"  # this cycle has made as many trials as it may
     # it was settled before the policy was asked
     TARGET = "target"
+    PREFERRED = "preferred"  # an administrator prefers it
     LOST = "lost"
     ENDED = "ended"
 

@@ -18,16 +18,17 @@ from rmsplugin.model.vjob import VJobState
 class Selection:
     """The vjobs that run after this cycle, beginning with those that must; the others are added while there is room.
 
-    Those that must run are settled before: by their targets, since they may not be preempted, since something is under
-    way on them, or since they were started or resumed less than ``parameters.exempt_s`` ago.
+    Those that must run are settled before: by their targets, since an administrator prefers it, since they may not be
+    preempted, since something is under way on them, or since they were started or resumed less than
+    ``parameters.exempt_s`` ago.
     """
 
     def __init__(self, configuration: Configuration, parameters: Parameters) -> None:
         """Begin with the vjobs that must run; their VMs have their place."""
         self._configuration = configuration
         self._draft = settle(configuration, lambda vjob: unless_exempt(vjob, parameters), Effort(parameters.packed_vms))
-        self._left = {vjob.name for vjob in self._draft.others}  # not added, and not refused, so far
         self._room = admit(self._draft, parameters)
+        self._left = {vjob.name for vjob in self._draft.others}  # not added, and not refused, so far
 
     @property
     def vjobs(self) -> Sequence[VJob]:

@@ -257,7 +257,7 @@ class Cycle:
     ) -> PowerDemand:
         """The nodes on which vjobs would start that a decision leaves waiting, or that begin later."""
         running = _running(after)
-        left = [waiting for waiting in queue if waiting.job.display_id not in running]
+        left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in running)]
         ahead = places_ahead(self._capacities, seen, left, after, later)
         found = PowerDemand(ahead.wanted, ahead.kept, places=ahead.places, begins=ahead.begins)
         if not self._settings.power.switch:

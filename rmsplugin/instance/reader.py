@@ -152,12 +152,13 @@ def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Prob
 
 
 def _vjob(data: VJobShape, vms: tuple[VM, ...], lost: bool, can: Capabilities) -> VJob:
-    target, nodes = data.get("target"), data.get("nodes")
+    target, preference, nodes = data.get("target"), data.get("preference"), data.get("nodes")
     return VJob(
         data["name"],
         vms,
         preemptible=data.get("preemptible", True),
         target=None if target is None else VJobState(target),
+        preference=None if preference is None else VJobState(preference),
         rules=allowing(None if nodes is None else frozenset(nodes), frozenset(data.get("exclude", ()))),
         priority=data.get("priority", 0),
         time_limit_s=data.get("time_limit_s"),

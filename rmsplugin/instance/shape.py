@@ -62,6 +62,7 @@ class VJobShape(TypedDict):
     vms: list[VMShape]
     preemptible: NotRequired[bool]
     target: NotRequired[Literal["running", "paused", "sleeping", "waiting", "terminated"] | None]
+    preference: NotRequired[Literal["running", "sleeping"] | None]
     nodes: NotRequired[list[str] | None]
     exclude: NotRequired[list[str]]
     priority: NotRequired[Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]]
@@ -118,6 +119,7 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("vjobs", 0): "an object that describes a vjob",
     ("vjobs", "state"): "waiting, running, paused, sleeping or terminated",
     ("vjobs", "target"): "running, paused, sleeping, waiting or terminated",
+    ("vjobs", "preference"): "running or sleeping",
     ("vjobs", "preemptible"): "true or false",
     ("vjobs", "nodes"): "a list of names of nodes",
     ("vjobs", "nodes", 0): "the name of a node",

@@ -124,6 +124,7 @@ class VJob(ByFields):
     vms: tuple[VM, ...]
     preemptible: bool = True  # if not: once it runs it stays running
     target: VJobState | None = None  # fixes the decision for this vjob
+    preference: VJobState | None = None  # an administrator's, running or sleeping: obeyed where it can be
     rules: Rules = ()  # the rules for the places of its VMs
     priority: int = 0  # PriorityTier of its partition: a higher tier preempts a lower one
     time_limit_s: float | None = None  # as the user asked; None: no limit

@@ -70,6 +70,7 @@ def _vjob(vjob: VJob) -> str:
     parts += [] if vjob.preemptible else ["not preemptible"]
     parts += ["lost"] if vjob.lost else []
     parts += [] if vjob.target is None else [f"target {vjob.target}"]
+    parts += [] if vjob.preference is None else [f"preferred {vjob.preference}"]
     parts += map(str, vjob.rules)
     return ", ".join(parts)
 

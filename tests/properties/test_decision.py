@@ -26,6 +26,8 @@ from rmsplugin.packing.search import Search
 
 SEARCH = Search(time_limit_s=60, deterministic_limit=10.0)
 
+PREFERENCES = (None, None, None, None, VJobState.RUNNING, VJobState.SLEEPING)
+
 tunables = st.builds(
     Parameters,
     search=st.just(SEARCH),
@@ -62,6 +64,7 @@ def queues(draw: st.DrawFn, targets: bool = True, max_vjobs: int = 6) -> Configu
                 weight=draw(one_of((1.0, 1.0, 0.1))),
                 lost=draw(st.integers(0, 9)) == 9,
                 target=draw(one_of(tuple(sorted(legal)))) if targets and draw(st.integers(0, 7)) == 7 else None,
+                preference=draw(st.sampled_from(PREFERENCES)) if targets else None,
             )
         )
     return Configuration(base.nodes, tuple(vjobs), base.locations)

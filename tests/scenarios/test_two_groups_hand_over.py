@@ -82,8 +82,10 @@ def pack(site: Site, job: int, *, give: bool = True) -> None:
 def test_a_sleeping_vjob_goes_on_in_the_other_group(site: Site) -> None:
     job = asleep(site)
     (before,) = site.engines["left"].context.ledger.vms(job)
+    site.engines["left"].context.ledger.update_vjob(job, preference="running")
     site.wish(job, "right")
     site.until(lambda: site.where(job) == {"right": S.RUNNING})
+    assert site.engines["right"].context.ledger.vjob(job).preferred is S.RUNNING
     (vm,) = site.engines["right"].context.ledger.vms(job)
     assert vm.host in HOSTS["right"]
     assert (vm.uuid, vm.address, vm.host_key) == (before.uuid, before.address, before.host_key)

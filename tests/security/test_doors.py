@@ -115,6 +115,7 @@ _ACTS = (
     ("POST", "/v1/confirm"),
     ("POST", "/v1/new-store"),
     ("POST", "/v1/jobs/{job}/migrate"),
+    ("POST", "/v1/jobs/{job}/prefer"),
     ("POST", "/v1/jobs/{job}/prolog"),
 )
 

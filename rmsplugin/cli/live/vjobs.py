@@ -94,6 +94,7 @@ FIELDS = (
     Field("nodes", "where its VMs run", text_of("nodes")),
     Field("ran", "how long it has run since its start; sleeps do not count", _ran, right=True),
     Field("resumes", "yes: the engine suspended it, and resumes it when its turn comes", _resumes),
+    Field("preferred", "what an administrator prefers about it: running or sleeping", text_of("preference")),
     Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
     Field(
         "checkpoint", "age of its newest checkpoint; the vjob goes back to it when its VMs are lost", _age, right=True

@@ -214,7 +214,9 @@ class _Assessor:
         for row in self._ledger.vjobs() if promised else ():
             job = self._jobs.get(row.job_id)
             if row.display_id in promised and row.state is VJobState.WAITING and job is not None:
-                yield Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
+                yield Waiting(
+                    *(job, row.geometry, row.submitted, job.priority), since=row.state_since, preferred=row.preferred
+                )
 
     def _ready(self, waiting: Waiting) -> VJobFacts:
         """A vjob that may start, or be resumed."""
@@ -236,6 +238,7 @@ class _Assessor:
             weight=self._weight(waiting.priority, job, row),
             user=job.user,
             can=self._capabilities,
+            preference=waiting.preferred,
         )
 
     def _ready_members(self, waiting: Waiting, rows: Sequence[VMRow], promise: Promise | None) -> Members:
@@ -276,6 +279,7 @@ class _Assessor:
             weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
             user=vjob.user,
             can=self._capabilities,
+            preference=vjob.preferred,
         )
 
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:

@@ -18,7 +18,7 @@ from rmsplugin.engine.observe.rooms import hosts_of
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing, confined_to
-from rmsplugin.model.vjob import Geometry
+from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.settings import Settings
 
 
@@ -37,6 +37,12 @@ class Waiting:
     sleeping: VJobRow | None = None  # its row, if it is to be resumed or go on after a pause, not started
     since: float = 0.0  # when it entered its state
     script: str = ""  # digest of the script, for a job without a row
+    preferred: VJobState | None = None  # the state that an administrator prefers for it
+
+    @property
+    def rests(self) -> bool:
+        """Whether it does not start, or go on, whatever room there is."""
+        return self.preferred is VJobState.SLEEPING
 
 
 class _Named(Protocol):

@@ -144,7 +144,7 @@ class RoomAhead:
         asking = [
             each
             for each in queue
-            if each.job.display_id not in promised and not _has_memory(each) and self._may_wait(seen, each)
+            if not (each.rests or each.job.display_id in promised or _has_memory(each)) and self._may_wait(seen, each)
         ]
         candidates = [candidate(self._capacities, seen, waiting, resting) for waiting in asking]
         return {

@@ -87,7 +87,7 @@ class WaitingVJobs:
                         continue
                     if row.state is VJobState.SLEEPING and strays(self._ledger, seen, row):
                         continue  # resumed, it would run twice
-                    if row.state in _WAKES and row.resumes and (why := self._silent(row)):
+                    if row.state in _WAKES and row.wakes and (why := self._silent(row)):
                         silent[row.job_id] = why
                         continue
                 if each := self._waits(seen, job, row, geometry_of):
@@ -108,7 +108,7 @@ class WaitingVJobs:
         for job in sorted(jobs, key=lambda each: each.begin_time):
             row = rows.get(job.display_id) if job.split else None
             geometry = row.geometry if row is not None else (geometry_of(job) or (None,))[0]
-            if geometry is not None and (row is None or row.state is VJobState.WAITING):
+            if geometry is not None and (row is None or _may_begin(row)):
                 found.append(Waiting(job, geometry, job.submit_time, job.priority))
         return found
 
@@ -120,16 +120,20 @@ class WaitingVJobs:
 
     def _waits(self, seen: Observation, job: RmsJob, row: VJobRow | None, geometry_of: GeometryOf) -> Waiting | None:
         """The vjob, if Slurm and its own state let it start, be resumed or go on now; else None."""
-        if row is not None and row.state in _WAKES and row.resumes:
+        if row is not None and row.state in _WAKES and row.wakes:
             if job.state in (JobState.SUSPENDED, JobState.PENDING) and not job.completing and not job.held:
                 priority = priority_of(seen, row, job)
-                return Waiting(job, row.geometry, row.submitted, priority, row, row.state_since)
+                return Waiting(
+                    *(job, row.geometry, row.submitted, priority, row, row.state_since), preferred=row.preferred
+                )
             return None
         if not job.eligible or job.completing or not (row is None or row.state is VJobState.WAITING):
             return None
         if row is not None:
             # The script is not read from Slurm again: a restarted engine would otherwise read the script of each job.
-            return Waiting(job, row.geometry, row.submitted, job.priority, since=row.state_since)
+            return Waiting(
+                *(job, row.geometry, row.submitted, job.priority), since=row.state_since, preferred=row.preferred
+            )
         found = geometry_of(job)
         if found is None or job.split:
             return None
@@ -143,3 +147,8 @@ class WaitingVJobs:
         except RefusedError as error:
             return str(error)
         return ""
+
+
+def _may_begin(row: VJobRow) -> bool:
+    """Whether the vjob has not begun, and nobody prefers that it does not."""
+    return row.state is VJobState.WAITING and row.preferred is not VJobState.SLEEPING

@@ -389,6 +389,12 @@ def m028_sensors(db: Database) -> None:
     db.execute("create index node_samples_time on node_samples (time)")
 
 
+@migrations()
+def m029_preferences(db: Database) -> None:
+    """What an administrator prefers about each vjob."""
+    db.execute("alter table vjobs add column preference text not null default ''")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

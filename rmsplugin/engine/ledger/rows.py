@@ -52,6 +52,17 @@ class VJobRow:
     seen_submitted: int = 0
     begins_anew: bool = False  # its script asked to begin anew, or ended before the next run: that run starts it again
     paused: bool = False  # its VMs stand still: the vjob is *paused*, or *suspending* after a pause
+    preference: str = ""  # an administrator's: running or sleeping; empty: the policy decides
+
+    @property
+    def preferred(self) -> VJobState | None:
+        """The state that an administrator prefers for it."""
+        return VJobState(self.preference) if self.preference else None
+
+    @property
+    def wakes(self) -> bool:
+        """Whether the engine resumes it, once it sleeps, when its turn comes."""
+        return self.resumes or self.preferred is VJobState.RUNNING
 
     def ran_by(self, moment: float) -> float:
         """The seconds that the vjob has run by ``moment``, since its start; sleeps and pauses do not count.

@@ -24,6 +24,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.requeues import Requeue, record_requeue, why_not_attached
 from rmsplugin.engine.serve.naming import Named, named, the_one
 from rmsplugin.engine.serve.orders import Orders, seen_by
+from rmsplugin.engine.serve.preferring import prefer
 from rmsplugin.engine.serve.put_aside import PutAside
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.engine.serve.standings import Standings
@@ -369,6 +370,14 @@ class Requests:
         user = user_name(uid)
         self._executor.make_way(vjob.job_id, "a migration", wait_s=_YIELD_S)
         return self._placing.migrate(self._seen(), vjob, vm, to, f"migrated by {user}", user)
+
+    def prefer(self, uid: int, name: str, state: str) -> dict[str, Any]:
+        """Prefer that vjobs run, or that they do not, or take that back."""
+        self.rights.require_operator(uid, "prefer what vjobs do")
+        self.require(name)
+        done = prefer(self._settings, self._ledger, self._seen(), user_name(uid), name, state)
+        self._wake()
+        return done
 
     def report_owner(self, uid: int, users: Sequence[str]) -> int | None:
         """The user whose jobs a report for this caller, on these users, may tell of: a uid, or None for all users."""

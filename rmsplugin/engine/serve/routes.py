@@ -38,6 +38,7 @@ from rmsplugin.engine.serve.waits import Waits
 from rmsplugin.engine.serve.wanted_vjobs import WantedVJobs
 from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import UnavailableError
+from rmsplugin.model.preferences import PREFERENCES
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -114,6 +115,7 @@ class Routes:
             "suspend": self._suspend,
             "resume": self._resume,
             "migrate": self._migrate,
+            "prefer": self._prefer,
             "operation": self._operation,
             "states": self._states,
             "take_back": self._take_back,
@@ -300,6 +302,10 @@ class Routes:
     async def _migrate(self, asked: Asked) -> Reply:
         name, vm, to = asked.vjobs, asked.body.vm("vm"), asked.body.node("to")
         return await self._begin_operation(asked, lambda: self._for(asked).migrate(asked.uid, name, vm, to))
+
+    async def _prefer(self, asked: Asked) -> Reply:
+        name, state = asked.vjobs, asked.body.choice("state", PREFERENCES)
+        return await self._do(asked, lambda: self._for(asked).prefer(asked.uid, name, state))
 
     async def _begin_operation(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
         begun = await self._do_slowly(asked, begin)

@@ -45,8 +45,10 @@ def reason_of(vjob: VJobRow) -> str:
     """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for."""
     if vjob.state not in _RESTS:
         return vjob.reason
+    if vjob.preferred is VJobState.SLEEPING:
+        return f"{vjob.reason}; it stays so while an administrator prefers that"
     turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
-    waits = turn if vjob.resumes else f"`rmsplugin resume {vjob.display_id}` wakes it"
+    waits = turn if vjob.wakes else f"`rmsplugin resume {vjob.display_id}` wakes it"
     return f"{vjob.reason}; {waits}"
 
 
@@ -131,8 +133,8 @@ class Standings:
             return self._silent(vms) or Told("", vjob.reason)
         if vjob.state not in _RESTS:
             return Told("", vjob.reason)
-        known = self._cycle.deciding.told.get(vjob.display_id) if vjob.resumes else None
-        code = known.code if known else "its-turn" if vjob.resumes else "by-hand"
+        known = self._cycle.deciding.told.get(vjob.display_id) if vjob.wakes else None
+        code = known.code if known else "its-turn" if vjob.wakes else "by-hand"
         return Told(code, reason_of(vjob))
 
     def _silent(self, vms: Iterable[VMRow]) -> Told | None:
@@ -165,9 +167,11 @@ class Standings:
 
 def _queues(vjob: VJobRow, job: RmsJob) -> bool:
     """Whether it waits for its turn, and for nothing else."""
+    if vjob.preferred is VJobState.SLEEPING:
+        return False
     if vjob.state is VJobState.WAITING:
         return job.eligible
-    return vjob.state in _RESTS and vjob.resumes and not job.held
+    return vjob.state in _RESTS and vjob.wakes and not job.held
 
 
 def why_in_slurm(job: RmsJob) -> Told | None:

@@ -65,6 +65,7 @@ def vjob_view(
         "submitted": vjob.submitted,
         "state_since": vjob.state_since,
         "resumes": vjob.resumes,
+        "preference": vjob.preference,
         "ran_s": round(vjob.ran_by(clock.now()), 1),
         "losses": vjob.losses,
         "returns": vjob.returns,

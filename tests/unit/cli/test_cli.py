@@ -732,6 +732,28 @@ def test_elements_are_asked_for_by_one_name(site: Path, engine: FakeEngine, word
     assert engine.requests[0][1] == path
 
 
+def test_what_is_preferred_is_asked_for_each_and_what_is_refused_is_named(site: Path, engine: FakeEngine) -> None:
+    for name, why in (("12", {}), ("20_%5B1-3%5D", {"20_3": "vjob 20_3 is not split off"})):
+        vjobs = [name] if not why else ["20_1", "20_2"]
+        engine.lay(f"/v1/jobs/{name}/prefer", {"vjobs": vjobs, "refused": why})
+    engine.lay("/v1/jobs/15/prefer", {"error": "no vjob 15: this job is in partition p, which has no vjobs"}, 404)
+    done = run(site, "prefer", "12", "15", "20_[1-3]", "sleeping")
+    assert (done.returncode, done.stdout) == (1, "12,20_[1-2]: is not to run\n")
+    assert done.stderr.splitlines() == [
+        "rmsplugin prefer: no vjob 15: this job is in partition p, which has no vjobs",
+        "rmsplugin prefer: vjob 20_3 is not split off",
+    ]
+    assert engine.requests[0] == ("POST", "/v1/jobs/12/prefer", {"state": "sleeping"})
+    done = run(site, "prefer", "12", "running", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"state": "running", "vjobs": ["12"]})
+
+
+@pytest.mark.parametrize("words", [("12",), ("running",), ("12", "asleep"), ("12_*", "running")])
+def test_a_preference_that_is_none_is_status_2(site: Path, engine: FakeEngine, words: tuple[str, ...]) -> None:
+    assert run(site, "prefer", *words).returncode == 2
+    assert engine.requests == []
+
+
 def test_no_wait_prints_the_operation(site: Path, engine: FakeEngine) -> None:
     lay_operation(engine, "running")
     assert run(site, "migrate", "12", "--no-wait").stdout == "operation 7\n"

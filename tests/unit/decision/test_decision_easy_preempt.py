@@ -60,3 +60,10 @@ def test_what_may_not_be_preempted_fills_no_hole_that_the_head_needs() -> None:
 def test_sleepers_resume_in_their_turn() -> None:
     queue = Queue(*nodes(1)).add("sleeper", "zz:n1").add("later")
     assert states(queue.decide("easy-preempt")) == {"sleeper": "running", "later": "waiting"}
+
+
+def test_what_finds_no_room_when_one_under_way_has_gone_is_suspended() -> None:
+    queue = Queue(*nodes(1, cpus=2)).add("a", "n1").add("b", "n1").add("c", "n1")
+    queue.add("gone", "n1", preemptible=False, in_transit=True, leaves=True)
+    decision = queue.decide("easy-preempt")
+    assert states(decision) == {"a": "running", "b": "running", "c": "sleeping", "gone": "running"}

@@ -161,6 +161,8 @@ def control(ask: Teller, world: World) -> None:
         number = ask("POST", f"/v1/jobs/{job}/{verb}", {})["operation"]
         assert ask("GET", f"/v1/operations/{number}?wait=20")["actions"]
         world.until(job, S.SLEEPING if verb == "suspend" else S.RUNNING)
+    for state in ("running", "auto"):
+        assert ask("POST", f"/v1/jobs/{job}/prefer", {"state": state}) == {"vjobs": [str(job)], "refused": {}}
 
 
 def orders(ask: Teller, world: World) -> None:

@@ -94,6 +94,19 @@ def test_a_job_that_no_group_has_is_told_of_by_the_engine_that_remembers_it_or_a
     assert status == 503 and answer["error"].startswith("no group has a vjob 99, but group b does not answer: ")
 
 
+def test_what_an_operator_prefers_is_kept_by_the_engine_of_the_vjobs_group(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    for each in engines.values():
+        each.world.tick()
+    owner = next(each for each in engines.values() if 12 in {row.job_id for row in each.ledger.vjobs()})
+    kept = {"vjobs": ["12"], "refused": {}}
+    assert manager.ask("POST", "/v1/jobs/12/prefer", b'{"state": "sleeping"}') == (200, kept)
+    assert owner.ledger.vjob(12).preference == "sleeping"
+    assert manager.ask("GET", "/v1/jobs/12")[1]["vjob"]["preference"] == "sleeping"
+    assert manager.ask("POST", "/v1/jobs/99/prefer", b'{"state": "running"}')[0] == 404
+
+
 def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -> None:
     assert [each["job_id"] for each in manager.ask("GET", "/v1/vjobs")[1]["vjobs"]] == [12, 13, 14, 31]
     assert [each["vjob"] for each in manager.ask("GET", "/v1/vms")[1]["vms"]] == ["12", "13", "14", "30_1"]
