@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import libvirt
 import pytest
 from patience import PATIENCE_S
 
-from rmsplugin.adapters.platform.libvirt.link import Link, start_event_loop
-from rmsplugin.errors import RmspluginError
+from rmsplugin.adapters.platform.libvirt.link import Call, Link, start_event_loop
+from rmsplugin.errors import RmspluginError, TimedOutError, UnavailableError
 
 
 @pytest.fixture
@@ -79,3 +80,87 @@ def test_nothing_is_kept_of_a_link_that_was_closed(link: Link, opened: list[Any]
     names(link)
     names(link)
     assert len(opened) == 3
+
+
+# --- a node that falls silent ---
+
+
+class Node:
+    """A node that answers or not; notes for how long each call was to be waited for, at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.waited: list[float] = []
+        self._answers = threading.Event()
+        self.link = Link("n1", self._connect, 10.0)
+        real = Call.wait
+
+        def wait(call: Call[Any], timeout_s: float) -> bool:
+            if timeout_s > 0:
+                self.waited.append(round(timeout_s, 1))
+            return real(call, PATIENCE_S if self._answers.is_set() and timeout_s > 0 else 0)
+
+        monkeypatch.setattr(Call, "wait", wait)
+
+    def _connect(self) -> libvirt.virConnect:
+        assert self._answers.wait(PATIENCE_S)
+        return libvirt.open("test:///default")
+
+    def answers(self, whether: bool) -> None:
+        (self._answers.set if whether else self._answers.clear)()
+
+    def listed(self) -> int:
+        return len(self.link.query("listing", lambda conn: conn.listAllDomains(), 20.0))
+
+    def hang(self) -> None:
+        """Call it, and hear nothing."""
+        entered = threading.Event()
+
+        def call(conn: libvirt.virConnect) -> None:
+            entered.set()
+            assert self._answers.wait(PATIENCE_S)
+
+        self.answers(False)
+        with pytest.raises(TimedOutError):
+            self.link.call("looking", call, 20.0)
+        assert entered.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def node(opened: list[Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    made = Node(monkeypatch)
+    yield made
+    made.answers(True)
+
+
+def test_a_node_that_does_not_let_connect_is_waited_for_once(node: Node, opened: list[Any]) -> None:
+    for _ in range(3):
+        with pytest.raises(UnavailableError, match="no connection in time"):
+            node.listed()
+    assert node.waited == [10.0, 2.0, 2.0]
+    node.answers(True)
+    assert node.listed() == 1
+    assert len(opened) == 1, "the connection that was being made all the time"
+
+
+def test_a_node_that_falls_silent_in_a_call_is_not_waited_for_again(node: Node) -> None:
+    node.answers(True)
+    assert node.listed() == 1
+    node.hang()
+    node.waited.clear()
+    with pytest.raises(UnavailableError):
+        node.listed()
+    assert node.waited == [2.0]
+
+
+def test_a_node_that_has_answered_again_is_waited_for_as_ever(node: Node) -> None:
+    node.answers(True)
+    node.listed()
+    node.hang()
+    node.answers(True)
+    node.listed()
+    node.link.close()
+    node.answers(False)
+    node.waited.clear()
+    with pytest.raises(UnavailableError):
+        node.listed()
+    assert node.waited == [10.0]

@@ -37,6 +37,9 @@ _KEEPALIVE_COUNT = 3
 _STUCK_AFTER_S = 60.0
 _STUCK_OPENS = 3
 
+#: A node that has just not answered is waited for so long to connect. The attempt goes on, and the next call finds it.
+_SILENT_S = 2.0
+
 _event_loop_lock = threading.Lock()
 _event_loop_runs = False
 
@@ -149,7 +152,11 @@ class Connection:
 
 
 class Link:
-    """The kept connection to one node, made when needed and made anew when broken."""
+    """The kept connection to one node, made when needed and made anew when broken.
+
+    The first call to a node that falls silent waits for it; the next ones hardly do, so that a cycle does not wait for
+    it each time.
+    """
 
     def __init__(self, node: str, connect: Connect, connect_timeout_s: float) -> None:
         """Connect to nothing yet."""
@@ -160,6 +167,7 @@ class Link:
         self._current: Connection | None = None
         self._spare: Connection | None = None  # from a long call that has ended
         self._closed = False
+        self._silent = False  # the node did not answer in time when it was last asked
         self._opening: Call[Connection] | None = None
         self._stuck: list[Call[Connection]] = []
 
@@ -168,7 +176,7 @@ class Link:
 
         Raises:
             UnavailableError: no connection.
-        DeposedError: the way to the node is closed to this engine.
+            DeposedError: the way to the node is closed to this engine.
             TimedOutError: no answer in time; the connection is given up.
             RmspluginError: our error for libvirt's.
         """
@@ -176,6 +184,7 @@ class Link:
         connection = self._connected(deadline)
         call = Call(f"{what} on {self.node}", lambda: connection.use(function))
         if not call.wait(deadline - time.monotonic()):
+            self._silent = True
             self._drop(connection)
             raise TimedOutError(f"{call.what}: no answer within {timeout_s:g} s")
         return call.result()
@@ -262,9 +271,11 @@ class Link:
                 self._current.retire()
                 self._current = None
             opening = self._open()
-        timeout_s = min(self._connect_timeout_s, deadline - time.monotonic())
-        if not opening.wait(timeout_s):
+        bound_s = min(self._connect_timeout_s, _SILENT_S) if self._silent else self._connect_timeout_s
+        if not opening.wait(min(bound_s, deadline - time.monotonic())):
+            self._silent = True
             raise UnavailableError(f"the hypervisor of {self.node} does not answer: no connection in time")
+        self._silent = False
         try:
             connection = opening.result()
         except DeposedError:
