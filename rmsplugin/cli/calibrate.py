@@ -13,7 +13,11 @@ from rmsplugin.cli.shared.table import Field, Row, local_time, plain_table, prin
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rmsplugin.calibration.fit import Fitted
+    from rmsplugin.engine.ledger.power_book import Took
+    from rmsplugin.settings import Settings
 
 
 def _seconds_of(key: str) -> Any:
@@ -52,8 +56,9 @@ def add_command(commands: options.Commands) -> None:
         guest. Memory of other VMs that moved through the same node at the same time counts as its own. The fit is by
         least absolute deviations: single measurements, however wrong, do not matter. An action that was measured fewer
         than 10 times (--least) keeps its present values. Where all VMs are of one size, the part that grows with memory
-        cannot be told from the constant part, and both values are scaled. Exit status 1: no action was measured often
-        enough.
+        cannot be told from the constant part, and both values are scaled. A comment for each class of nodes
+        ([[power.classes]]) says how long the engine's own orders to switch off and on took: once there are 10 of them
+        the engine uses their median in place of off_s and on_s. Exit status 1: nothing was measured often enough.
 
         examples:
           rmsplugin calibrate
@@ -86,6 +91,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from rmsplugin.calibration.samples import samples_of
     from rmsplugin.engine.ledger.gathering import reading_all
     from rmsplugin.engine.ledger.history import history_in
+    from rmsplugin.engine.ledger.power_book import took_in
     from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 
     settings = read_settings(arguments.config)
@@ -93,8 +99,9 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     path = ", ".join(str(each.path) for each in ledgers)
     with reading_all(ledgers) as connection:
         history = history_in(connection, arguments.since)
+        power = _power_rows(settings, took_in(connection, arguments.since))
     fitted = fit(samples_of(history.operations, history.actions), settings.durations.model_dump(), arguments.least)
-    if not any(each.is_fitted for each in fitted):
+    if not any(each.is_fitted for each in fitted) and not any(each["measured_s"] for each in power):
         counts = ", ".join(f"{each.action} {each.count}" for each in fitted if each.count) or "nothing"
         raise OperationFailedError(
             f"too little is measured in {path}{_since(arguments)}: {counts}; {arguments.least} of an action are needed"
@@ -102,16 +109,49 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     rows = [_row(each) for each in fitted]
     values = {key: value for each in fitted for key, value in each.values().items()}
     if arguments.json:
-        print(json.dumps({"ledger": path, "since": arguments.since, "actions": rows, "durations": values}, indent=1))
+        found = {"ledger": path, "since": arguments.since, "actions": rows, "durations": values, "power": power}
+        print(json.dumps(found, indent=1))
         return 0
     print(printable(f"# what {path} has measured{_since(arguments)}, in seconds"))
     for line in plain_table(_FIELDS).lines(rows):
         print(f"# {line}")
+    for each_class in power:
+        print(printable(f"# {_power_line(each_class)}"))
     print("[durations]")
     for each in fitted:
         for key, value in each.values().items():
             print(f"{key} = {value}{f'  # {each.note}' if each.note else ''}")
     return 0
+
+
+def _power_rows(settings: Settings, took: Sequence[Took]) -> list[Row]:
+    """By class of nodes and kind of switch: what was measured, and what the engine uses."""
+    from rmsplugin.engine.power.classes import class_name, times_of
+    from rmsplugin.model.node_action import NodeActionKind
+
+    times = times_of(settings, took)
+    rows: list[Row] = []
+    for watts in settings.power.classes:
+        name = class_name(watts)
+        for kind, set_s in ((NodeActionKind.POWER_OFF, watts.off_s), (NodeActionKind.POWER_ON, watts.on_s)):
+            each = times.get(name, {}).get(kind)
+            count, measured_s = (each.count, each.seconds) if each is not None else (0, None)
+            row = {"nodes": name, "action": str(kind), "count": count, "set_s": set_s, "measured_s": measured_s}
+            rows.append(row)
+    return rows
+
+
+def _power_line(row: Row) -> str:
+    from rmsplugin.energy.measured import ENOUGH
+
+    key = "off_s" if row["action"] == "power-off" else "on_s"
+    if row["measured_s"] is None:
+        few = f"({row['count']} measured, {ENOUGH} are needed)"
+        uses = f"the engine uses {key} = {row['set_s']:g} of the settings {few}"
+    else:
+        measured = f"{row['measured_s']:.0f} s, the median of {row['count']} measured"
+        uses = f"the engine uses {measured}, in place of {key} = {row['set_s']:g}"
+    return f"{row['action']} of nodes {row['nodes']}: {uses}"
 
 
 def _since(arguments: argparse.Namespace) -> str:

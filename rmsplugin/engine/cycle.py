@@ -33,7 +33,6 @@ from rmsplugin.engine.power.clearing import Clearing
 from rmsplugin.engine.power.demand import PowerDemand, horizon_s, needs_of
 from rmsplugin.engine.power.emptying import Emptier
 from rmsplugin.engine.power.heat import HeatWatch
-from rmsplugin.engine.power.idle import class_of
 from rmsplugin.engine.power.powering import Powering
 from rmsplugin.engine.power.sensing import Sensing
 from rmsplugin.engine.reconcile.fencing import Fencing
@@ -250,7 +249,9 @@ class Cycle:
         """The vjobs whose begin time is near enough to matter for the power of nodes."""
         if not self._settings.power.switch:
             return []
-        return self._waiting.find_later(ours, geometry_of, seen.taken + horizon_s(self._settings))
+        return self._waiting.find_later(
+            ours, geometry_of, seen.taken + horizon_s(self._settings, self.powering.classes)
+        )
 
     def _demand(
         self, seen: Observation, queue: Sequence[Waiting], later: Sequence[Waiting], after: Configuration
@@ -287,7 +288,7 @@ class Cycle:
         """The node that a context switch empties: it goes off once all steps have ended and nobody uses it."""
         if found.emptied is not None:
             node, steps = found.emptied.node, range(len(found.prepared.steps))
-            off_s = class_of(self._settings, node)[1].off_s
+            off_s = self.powering.classes.of(node)[1].off_s
             yield PlannedPower(NodeActionKind.POWER_OFF, node, "nobody uses it then", off_s, needs=tuple(steps))
 
 

@@ -46,8 +46,12 @@ class PowerWatts(_Nodes):
     busy_w: _Watts = Field(..., description="watts with all its CPUs busy; in between linear")
     off_w: _Watts = Field(..., description="watts of a node that is off")
     transition_w: _Watts = Field(..., description="mean watts while it goes off or comes on")
-    off_s: _Duration = Field(..., description="time that it takes to go off")
-    on_s: _Duration = Field(..., description="time from its order to come on until Slurm has it back")
+    off_s: _Duration = Field(
+        ..., description="time that it takes to go off; after ten switches the median of what they took counts"
+    )
+    on_s: _Duration = Field(
+        ..., description="time from its order to come on until Slurm has it back; after ten switches as off_s"
+    )
     least_on_s: _Duration = Field(0.0, description="least time that a node stays on after it came on")
     least_off_s: _Duration = Field(
         0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -666,3 +667,38 @@ def test_a_vjob_that_will_have_room_by_its_begin_time_keeps_the_other_nodes_on(w
     tick_until(world, lambda: world.time > began + 320)
     assert states(world) == dict.fromkeys(("n2", "n3"), SwitchState.COMING_ON)
     tick_until(world, lambda: world.state(job) is S.RUNNING, ticks=40)
+
+
+def test_the_time_that_switches_took_takes_the_place_of_the_settings(directory: Path) -> None:
+    world = make_world(directory, watts={"on_s": 250})
+    book, kinds = world.context.ledger.power, (NodeActionKind.POWER_OFF, NodeActionKind.POWER_ON)
+    for _ in range(4):
+        all_off(world)
+        job = world.submit(vms=3, cpus=2)
+        tick_until(world, lambda job=job: world.state(job) is S.RUNNING)
+        world.rms.finish(job)
+    own = book.took()
+    assert [sum(each.kind is kind for each in own) for kind in kinds] == [12, 12]
+    assert all(0 < each.seconds <= 140 for each in own)
+    classes = world.cycle.powering.classes
+    (name, power), patient = classes.of("n1"), classes.patient("n1")
+    assert name == "*"
+    assert (power.off_s, power.on_s) == tuple(
+        statistics.median(each.seconds for each in own if each.kind is kind) for kind in kinds
+    )
+    assert (patient.off_s, patient.on_s) == (power.off_s, 250.0), "no node fails by being slow once"
+    all_off(world)
+    begins = world.time + 600
+    world.submit(vms=1, begin=begins)
+    tick_until(world, lambda: "n1" in states(world) and states(world)["n1"] is SwitchState.COMING_ON)
+    act = book.acts()[-1]
+    assert power.on_s < begins - act.began <= power.on_s + 30 < 250, "it comes on as late as it may"
+
+
+def test_what_was_not_by_our_order_is_not_measured(world: World) -> None:
+    all_off(world)
+    book = world.context.ledger.power
+    before = len(book.took())
+    world.rms.submit(partition="vmhosts", node="n2", time_limit_s=600)
+    tick_until(world, lambda: "n2" not in states(world))
+    assert len(book.took()) == before, "Slurm's ResumeProgram was first"

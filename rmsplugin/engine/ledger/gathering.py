@@ -51,6 +51,8 @@ def reading_all(ledgers: Sequence[SiteLedger]) -> Iterator[sqlite3.Connection]:
                 except sqlite3.Error as error:
                     raise LedgerError(f"{each.path} cannot be read: {error}") from error
         site.execute("insert into events select null, time, vjob, vm, node, kind, message from told order by time")
+        columns = ", ".join(name for name in _columns(site, "power_acts") if name != "id")
+        site.execute(f"insert into power_acts ({columns}) select {columns} from switched order by began")
         site.execute("commit")
         yield site
 
@@ -68,6 +70,8 @@ def _prepare(site: sqlite3.Connection) -> None:
         site.execute(f"create temp table new_{table} as select * from {table} limit 0")
     site.execute("create temp table told as select * from events limit 0")
     site.execute("create unique index told_once on told (time, vjob, vm, node, kind, message)")
+    site.execute("create temp table switched as select * from power_acts limit 0")
+    site.execute("create unique index switched_once on switched (node, kind, began)")
 
 
 def _add(site: sqlite3.Connection, source: sqlite3.Connection, ledger: SiteLedger) -> None:
@@ -77,6 +81,7 @@ def _add(site: sqlite3.Connection, source: sqlite3.Connection, ledger: SiteLedge
         _add_numbered(site, source, table)
     _copy(site, source, "samples", "samples", "insert or ignore")
     _copy(site, source, "events", "told", "insert or ignore")
+    _copy(site, source, "power_acts", "switched", "insert or ignore")
 
 
 def _add_vjobs(site: sqlite3.Connection, source: sqlite3.Connection, ledger: SiteLedger) -> None:

@@ -395,6 +395,12 @@ def m029_preferences(db: Database) -> None:
     db.execute("alter table vjobs add column preference text not null default ''")
 
 
+@migrations()
+def m030_times_of_switches(db: Database) -> None:
+    """How long a node took to go off, or to come on."""
+    db.execute("alter table power_acts add column took_s real not null default 0")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -7,13 +7,20 @@ of a BMC, so that the next engine goes on from it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rmsplugin.engine.ledger.table import LedgerTable, insert, update
 from rmsplugin.model.node_action import NodeActionKind
+
+#: More of them are not read.
+_MOST = 5000
+_TOOK = f"""
+    select node, kind, took_s from power_acts where took_s > 0 and error = '' and began >= ?
+    order by began desc, id desc limit {_MOST}"""
 
 
 class SwitchState(enum.StrEnum):
@@ -93,6 +100,8 @@ class PowerAct:
         began: when it was decided.
         ended: when it was proved or given up; 0: it is under way.
         error: why it failed, or was given up; empty: it did not.
+        took_s: the seconds from our order to the proof: to the BMC to go off, to Slurm to have it on. 0: it was not by
+            our order, or is under way.
     """
 
     id: int
@@ -101,10 +110,21 @@ class PowerAct:
     began: float
     ended: float
     error: str
+    took_s: float = 0.0
+
+
+class Took(NamedTuple):
+    """How long a node took to go off, or to come on, by our order."""
+
+    node: str
+    kind: NodeActionKind
+    seconds: float
 
 
 class PowerBook(LedgerTable):
     """The ledger's tables of power."""
+
+    _took: Sequence[Took] | None = None  # as it was read; None: not yet, or another switch has ended since
 
     # -- switches ------------------------------------------------------------------------------------------------
 
@@ -144,24 +164,34 @@ class PowerBook(LedgerTable):
         with self._write() as db:
             update(db, "power_switches", {"node": node}, {name: _plain(value) for name, value in changes.items()})
 
-    def enter(self, switch: NodeSwitch, state: SwitchState, why: str = "", **changes: Any) -> None:
-        """Record that a node's switch has ended, and the state in which it is now."""
+    def enter(
+        self, switch: NodeSwitch, state: SwitchState, why: str = "", *, took_s: float = 0.0, **changes: Any
+    ) -> None:
+        """Record that a node's switch has ended, and the state in which it is now; ``took_s``: see ``PowerAct``."""
         now = self._clock()
         with self._write() as db:
-            self._end_act(switch.action, str(changes.get("error", "")))
+            self._end_act(switch.action, str(changes.get("error", "")), took_s)
             changed = replace(switch, state=state, since=now, why=why or switch.why, action=0, **changes)
             update(db, "power_switches", {"node": switch.node}, _row(changed))
 
-    def forget(self, switch: NodeSwitch, error: str = "") -> None:
-        """Record that a node is on again, or stays on; ``error``: why it was not switched off after all."""
+    def forget(self, switch: NodeSwitch, error: str = "", took_s: float = 0.0) -> None:
+        """Record that a node is on again, or stays on.
+
+        Args:
+            switch: of the node.
+            error: why it was not switched off after all; empty: it came on.
+            took_s: see ``PowerAct``.
+        """
         with self._write() as db:
-            self._end_act(switch.action, error)
+            self._end_act(switch.action, error, took_s)
             db.execute("delete from power_switches where node = ?", [switch.node])
 
-    def _end_act(self, action: int, error: str) -> None:
+    def _end_act(self, action: int, error: str, took_s: float) -> None:
         if action:
             with self._write() as db:
-                update(db, "power_acts", {"id": action}, {"ended": self._clock(), "error": error})
+                ends = {"ended": self._clock(), "error": error, "took_s": max(0.0, took_s)}
+                update(db, "power_acts", {"id": action}, ends)
+                self._took = None
 
     # -- history -------------------------------------------------------------------------------------------------
 
@@ -169,6 +199,12 @@ class PowerBook(LedgerTable):
         """The switches of nodes that began after this time, oldest first."""
         rows = self._rows("select * from power_acts where began >= ? order by id", [since])
         return [PowerAct(**{**row, "kind": NodeActionKind(row["kind"])}) for row in rows]
+
+    def took(self) -> Sequence[Took]:
+        """How long the last switches took that were by our order, newest first; the same object while none ends."""
+        if self._took is None:
+            self._took = [_took(row) for row in self._rows(_TOOK, [0.0])]
+        return self._took
 
     def came_on(self) -> Mapping[str, float]:
         """By node, when it last came on by our order."""
@@ -199,6 +235,16 @@ class PowerBook(LedgerTable):
     def averages(self) -> Mapping[str, float]:
         """By class, the average of its idle periods in seconds (equation 9)."""
         return {row["class"]: row["expected_s"] for row in self._rows("select class, expected_s from power_averages")}
+
+
+def took_in(connection: sqlite3.Connection, since: float) -> list[Took]:
+    """As ``PowerBook.took``, of the switches since then, in a ledger that is connected to. Raises sqlite3.Error."""
+    connection.row_factory = sqlite3.Row
+    return [_took(row) for row in connection.execute(_TOOK, [since])]
+
+
+def _took(row: Any) -> Took:
+    return Took(row["node"], NodeActionKind(row["kind"]), row["took_s"])
 
 
 def comes_on(switches: Mapping[str, NodeSwitch], node: str) -> bool:

@@ -140,7 +140,8 @@ class BmcOrders:
     def _is_off(self, switch: NodeSwitch, found: PowerReading) -> None:
         power = self._ledger.power
         with self._ledger.transaction():
-            power.enter(switch, SwitchState.OFF, proved=found.at, failures=0, error="", not_before=0.0)
+            took_s = found.at - power.switches()[switch.node].ordered
+            power.enter(switch, SwitchState.OFF, took_s=took_s, proved=found.at, failures=0, error="", not_before=0.0)
             self._ledger.event("power-off", f"{switch.node} is off: {switch.why}", node=switch.node)
 
     def _switch_on(self, switch: NodeSwitch) -> None:

@@ -11,7 +11,7 @@ from rmsplugin.energy.switching import too_soon_s
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.observe.observation import Observation
-from rmsplugin.engine.power.idle import power_class
+from rmsplugin.engine.power.classes import PowerClasses
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.settings import Settings
 
@@ -35,10 +35,9 @@ class PowerDemand:
     begins: Mapping[str, float] = field(default_factory=dict)
 
 
-def horizon_s(settings: Settings) -> float:
+def horizon_s(settings: Settings, classes: PowerClasses) -> float:
     """A begin time that is further away than this changes nothing about the power of any node."""
-    classes = [power_class(each) for each in settings.power.classes]
-    times = [too_soon_s(each) for each in classes]
+    times = [too_soon_s(each) for each in classes.all()]
     return max((each for each in times if math.isfinite(each)), default=0.0) + settings.engine.cycle_s
 
 

@@ -18,7 +18,8 @@ from rmsplugin.engine.decide.emptying import Emptied, emptied_node, instead
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import next_reservation
-from rmsplugin.engine.power.idle import class_of, power_class, stays_on, switchable, with_files
+from rmsplugin.engine.power.classes import PowerClasses, power_class
+from rmsplugin.engine.power.idle import stays_on, switchable, with_files
 from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.forming import Formed
 from rmsplugin.groups.splitting import split
@@ -44,6 +45,7 @@ class Emptier:
         self._ledger = ledger
         self._clock = clock
         self._driver = driver
+        self._classes = PowerClasses(settings, ledger.power)
         self._proposes = proposes
         self._again_s, self._rests_s = 0.0, _FIRST_S
         self._known: tuple[str, ...] = ()  # the vjobs of the last cycle
@@ -116,12 +118,12 @@ class Emptier:
         power = self._settings.power
         rests_s, emptying = _rests_s(part), Emptying(power.underload, power.repaid_s)
         idle_s = {name: self._idle_s(seen, name, rests_s[name]) for name in self._candidates(seen) if name in rests_s}
-        worth = {name: s for name, s in idle_s.items() if may_pay(emptying, class_of(self._settings, name)[1], s)}
+        worth = {name: s for name, s in idle_s.items() if may_pay(emptying, self._classes.of(name)[1], s)}
         return Terms(emptying, {node.name: self._watts(node.name) for node in part.nodes}, worth)
 
     def _watts(self, node: str) -> PowerClass:
         """The node's class; of one without a class the most that a busy CPU takes here."""
-        name, power = class_of(self._settings, node)
+        name, power = self._classes.of(node)
         if name or not self._settings.power.classes:
             return power
         return power_class(max(self._settings.power.classes, key=lambda each: each.busy_w - each.idle_w))
@@ -131,7 +133,7 @@ class Emptier:
         kept = with_files(self._settings, self._ledger)
         found = []
         for node in switchable(self._settings, self._driver, seen):
-            power = class_of(self._settings, node)[1]
+            power = self._classes.of(node)[1]
             period_s = power.threshold_s + power.on_s
             if node not in kept and not stays_on(self._settings, self._ledger, seen, node, period_s):
                 found.append(node)
@@ -139,9 +141,9 @@ class Emptier:
 
     def _idle_s(self, seen: Observation, node: str, rests_s: Collection[float]) -> float:
         """How much longer it has nothing, if it is emptied now."""
-        name, power = class_of(self._settings, node)
+        name, power = self._classes.of(node)
         book = self._ledger.power
-        alike = [since for each, since in book.idle_since().items() if class_of(self._settings, each)[1] == power]
+        alike = [since for each, since in book.idle_since().items() if self._classes.of(each)[1] == power]
         longest_s = max((seen.taken - since for since in alike), default=0.0)
         needed_s = next_reservation(self._settings, seen.rms, node, seen.taken) - seen.taken
         return idle_after_s(rests_s, book.averages().get(name), longest_s, needed_s)

@@ -5,40 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rmsplugin.adapters.power.base import PowerDriver
-from rmsplugin.energy.power import PowerClass
 from rmsplugin.engine.context.machines import has_disk
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, is_idle, next_reservation
 from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.settings import Settings
-from rmsplugin.settings.power import PowerWatts
-
-#: Of a node whose class was taken out of the settings while it was off.
-_UNKNOWN = PowerClass(idle_w=0.0, busy_w=0.0, off_w=0.0, transition_w=0.0, off_s=120.0, on_s=300.0)
-
-
-def class_of(settings: Settings, node: str) -> tuple[str, PowerClass]:
-    """The name, and the watts and times, of a node's class."""
-    found = settings.power.watts_of(node)
-    if found is None:
-        return "", _UNKNOWN
-    return found.nodes if isinstance(found.nodes, str) else ",".join(found.nodes), power_class(found)
-
-
-def power_class(watts: PowerWatts) -> PowerClass:
-    """The same of a class of the settings."""
-    return PowerClass(
-        idle_w=watts.idle_w,
-        busy_w=watts.busy_w,
-        off_w=watts.off_w,
-        transition_w=watts.transition_w,
-        off_s=watts.off_s,
-        on_s=watts.on_s,
-        least_on_s=watts.least_on_s,
-        least_off_s=watts.least_off_s,
-        cycles_a_day=watts.cycles_a_day,
-    )
 
 
 def switchable(settings: Settings, driver: PowerDriver, seen: Observation) -> list[str]:

@@ -26,8 +26,9 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, next_reservation
 from rmsplugin.engine.observe.switched import has_booted
 from rmsplugin.engine.power.bmc_orders import BmcOrders, back_off_s, patience_on_s
+from rmsplugin.engine.power.classes import PowerClasses
 from rmsplugin.engine.power.demand import PowerDemand
-from rmsplugin.engine.power.idle import class_of, is_used, stays_on, switchable, used_first, with_something
+from rmsplugin.engine.power.idle import is_used, stays_on, switchable, used_first, with_something
 from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.settings import Settings
 
@@ -35,6 +36,7 @@ _OFF, _ON = NodeActionKind.POWER_OFF, NodeActionKind.POWER_ON
 _S = SwitchState
 _DAY_S = 86400.0
 _SOON = "it will be needed soon"
+_SLURMS = "Slurm needs it for a job"
 #: A node that did not come on so often in a row is tried again only if a vjob would start there.
 _TRIES = 6
 #: A node that is off is asked for its power once in so many seconds: somebody may have switched it on.
@@ -58,6 +60,7 @@ class Powering:
         self._driver = driver
         self._placing = placing
         self._said: list[str] = []
+        self.classes = PowerClasses(settings, ledger.power)
         self.orders = BmcOrders(ledger, clock, driver)
 
     def switch_nodes(self, seen: Observation, demand: PowerDemand, report: CycleReport) -> frozenset[str]:
@@ -97,8 +100,8 @@ class Powering:
             goes, soon = self._due(seen, demand, self._idle_now(seen), switches.keys() | demand.kept, left)
             comes |= dict.fromkeys(soon, _SOON)
         found = [self._under_way(seen, each) for each in known if each.action]
-        found += [PlannedPower(_OFF, node, why, class_of(self._settings, node)[1].off_s) for node, why in goes.items()]
-        found += [PlannedPower(_ON, node, why, class_of(self._settings, node)[1].on_s) for node, why in comes.items()]
+        found += [PlannedPower(_OFF, node, why, self.classes.of(node)[1].off_s) for node, why in goes.items()]
+        found += [PlannedPower(_ON, node, why, self.classes.of(node)[1].on_s) for node, why in comes.items()]
         return tuple(_with_vjobs(each, demand) for each in found)
 
     def _under_way(self, seen: Observation, switch: NodeSwitch) -> PlannedPower:
@@ -165,18 +168,18 @@ class Powering:
         """Order it off once nothing has it: Slurm starts nothing there since it was told."""
         node = seen.rms.nodes[switch.node]
         if node.power in (NodePower.ON, NodePower.COMING_ON):  # it may be off or not: no order may hit what comes
-            self._switch_on(seen, switch, "Slurm needs it for a job")
+            self._switch_on(seen, switch, _SLURMS)
             return
         has_job = is_busy(node) or "COMPLETING" in node.state or switch.node in seen.rooms.by_node
         if not has_job and seen.taken > switch.told:
-            self._when_due(seen, switch, lambda: self.orders.switch_off(switch, self._power(switch)))
+            self._when_due(seen, switch, lambda: self.orders.switch_off(switch, self._patient(switch)))
 
     def _come_on(self, seen: Observation, switch: NodeSwitch) -> None:
         node = seen.rms.nodes[switch.node]
         if _is_back(seen, switch):
             self._is_on(switch)
         elif not switch.told and self._may_hang(switch, node):
-            self._when_due(seen, switch, lambda: self.orders.make_sure_it_is_off(switch, self._power(switch)))
+            self._when_due(seen, switch, lambda: self.orders.make_sure_it_is_off(switch, self._patient(switch)))
         elif not switch.told:
             self._tell_on(switch, node)
         elif switch.told < seen.taken and self._is_late(seen, switch, node):
@@ -202,7 +205,7 @@ class Powering:
 
     def _is_late(self, seen: Observation, switch: NodeSwitch, node: RmsNode) -> bool:
         since = max(switch.told, switch.ordered)
-        return "DOWN" in node.flags or seen.taken - since > patience_on_s(self._power(switch))
+        return "DOWN" in node.flags or seen.taken - since > patience_on_s(self._patient(switch))
 
     def _did_not_come(self, switch: NodeSwitch, node: RmsNode) -> None:
         """Leave it alone for a while; another one is chosen meanwhile."""
@@ -215,8 +218,11 @@ class Powering:
             self._ledger.event("power-failed", f"{node.name} did not come on: {error}", node=node.name)
 
     def _is_on(self, switch: NodeSwitch, why: str = "") -> None:
+        # Slurm began sooner if it needs the node itself; and a node that might hang went off first.
+        own = switch.told and not switch.checked and switch.why != _SLURMS
+        took_s = self._clock.now() - switch.told if own else 0.0
         with self._ledger.transaction():
-            self._book.forget(switch)
+            self._book.forget(switch, took_s=took_s)
             self._ledger.event("power-on", f"{switch.node} is on: {why or switch.why}", node=switch.node)
 
     def _when_due(self, seen: Observation, switch: NodeSwitch, act: object) -> None:
@@ -224,7 +230,10 @@ class Powering:
             act()
 
     def _power(self, switch: NodeSwitch) -> PowerClass:
-        return class_of(self._settings, switch.node)[1]
+        return self.classes.of(switch.node)[1]
+
+    def _patient(self, switch: NodeSwitch) -> PowerClass:
+        return self.classes.patient(switch.node)
 
     # -- needs of nodes that are off -----------------------------------------------------------------------------
 
@@ -234,7 +243,7 @@ class Powering:
         if node.power is NodePower.ON:
             return ""  # it has jobs, or may have some any time: nothing is to be done for it
         if node.power is NodePower.COMING_ON:
-            return "Slurm needs it for a job"
+            return _SLURMS
         if switch.node in demand.wanted:
             return "a vjob needs it"
         if switch.state is _S.FAILED:
@@ -310,7 +319,7 @@ class Powering:
         known = self._book.averages()
         averages: dict[PowerClass, Average] = {}
         for node in (*(each.name for each in idle), *(each.node for each in off)):
-            name, power = class_of(self._settings, node)
+            name, power = self.classes.of(node)
             averages[power] = Average(self._settings.power.predict, known.get(name))
         asleep = [OffNode(each.node, self._power(each), each.since, self._has_to_be_on_s(each, demand)) for each in off]
         return choose(idle, asleep, demand.needs, averages, self._settings.power.reserve, now)
@@ -327,7 +336,7 @@ class Powering:
         today, given_up = self._offs(seen.taken)
         found = []
         for node in used_first(seen, dict.fromkeys(nodes)):
-            power = class_of(self._settings, node)[1]
+            power = self.classes.of(node)[1]
             acts = given_up.get(node, [])
             rests = acts and seen.taken < acts[-1] + back_off_s(len(acts))
             if not rests and not stays_on(self._settings, self._ledger, seen, node, power.threshold_s + power.on_s):
@@ -352,7 +361,7 @@ class Powering:
         averages: dict[str, float] = {}
         before = self._book.averages() if ended else {}
         for node in (each for each in ended if each in used):
-            name, _ = class_of(self._settings, node)
+            name, _ = self.classes.of(node)
             average = Average(self._settings.power.predict, averages.get(name, before.get(name)))
             average.see(seen.taken - known[node])
             averages[name] = average.expected_s or 0.0

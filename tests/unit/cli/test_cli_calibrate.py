@@ -15,8 +15,10 @@ from fresh_ledger import laid_down
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.power_book import SwitchState
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow
 from rmsplugin.model.durations import DEFAULTS
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.settings.deciding import Durations
 
@@ -105,6 +107,32 @@ def test_what_failed_is_not_measured(site: Site, capsys: pytest.CaptureFixture[s
         site.suspend(number, 512, 900, error="no space")
     assert run(site, "--json") == 0
     assert json.loads(capsys.readouterr().out)["durations"]["suspend_s"] == 4.0
+
+
+def test_what_switches_of_nodes_took_is_told_beside_the_settings(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watts = "idle_w = 100\nbusy_w = 200\noff_w = 5\ntransition_w = 85\noff_s = 30\non_s = 120\n"
+    site.settings.write_text(site.settings.read_text() + f'[[power.classes]]\nnodes = ["n[1-3]"]\n{watts}')
+    book = site.ledger.power
+    for number in range(10):
+        node = f"n{1 + number % 4}"  # n4 is of no class
+        book.enter(book.begin(node, NodeActionKind.POWER_OFF, "idle"), SwitchState.OFF, took_s=20.0 + number)
+        book.forget(book.begin(node, NodeActionKind.POWER_ON, "needed"), took_s=100.0)
+    book.forget(book.begin("n1", NodeActionKind.POWER_ON, "needed"), "it hung", took_s=900.0)
+    for _ in range(2):
+        book.forget(book.begin("n1", NodeActionKind.POWER_ON, "needed"), took_s=100.0)
+    assert run(site) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# power-")]
+    assert told == [
+        "# power-off of nodes n[1-3]: the engine uses off_s = 30 of the settings (8 measured, 10 are needed)",
+        "# power-on of nodes n[1-3]: the engine uses 100 s, the median of 10 measured, in place of on_s = 120",
+    ]
+    assert run(site, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["power"] == [
+        {"nodes": "n[1-3]", "action": "power-off", "count": 8, "set_s": 30.0, "measured_s": None},
+        {"nodes": "n[1-3]", "action": "power-on", "count": 10, "set_s": 120.0, "measured_s": 100.0},
+    ]
 
 
 def test_since_leaves_out_what_was_before(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,6 +24,7 @@ from rmsplugin.engine.ledger.shared_files import name_of
 from rmsplugin.engine.ledger.site_ledgers import site_ledgers
 from rmsplugin.engine.ledger.takeover import take_over
 from rmsplugin.errors import LedgerError, UnavailableError
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.settings import load
 
@@ -296,6 +297,27 @@ def test_durations_are_calibrated_by_what_all_groups_measured(site: Site, capsys
     assert main(["calibrate", "--config", str(site.settings), "--json"]) == 0
     counts = {each["action"]: each["count"] for each in json.loads(capsys.readouterr().out)["actions"]}
     assert counts["run"] == 12
+
+
+def test_switches_of_nodes_of_all_groups_count_each_once(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    watts = "idle_w = 100\nbusy_w = 200\noff_w = 5\ntransition_w = 85\noff_s = 30\non_s = 120\n"
+    site.settings.write_text(site.settings.read_text() + f"[[power.classes]]\n{watts}")
+    together = site.told()
+    for number in range(6):
+        book = together.at(100.0 * number).ledger.power
+        book.forget(book.begin(f"n{1 + number % 2}", NodeActionKind.POWER_ON, "needed"), took_s=100.0)
+    site.keep(together, "all")
+    for group in GROUPS:  # each has what was measured of its own nodes, which the ledger of all has, too
+        told = site.go_on(site.part(group, 6))
+        book = told.at(1000.0).ledger.power
+        for _ in range(4):
+            told.now += 1.0
+            book.forget(book.begin(GROUPS[group][0], NodeActionKind.POWER_ON, "needed"), took_s=90.0)
+        told.ledger.close()
+        shutil.copy(told.path, site.groups / group / name_of(6))
+    assert main(["calibrate", "--config", str(site.settings), "--json"]) == 0
+    off, on = json.loads(capsys.readouterr().out)["power"]
+    assert (off["count"], on["count"], on["measured_s"]) == (0, 14, 90.0)
 
 
 def test_a_site_of_one_engine_has_its_one_ledger(site: Site, tmp_path: Path) -> None:
