@@ -64,7 +64,7 @@ def of_vjob(site: Site, vjob: VJob, *, forgets: bool = False) -> list[str]:
     restarts = int(fields.get("Restarts", "0"))
     if forgets:
         vjob.restarts = restarts
-    if restarts > max(vjob.restarts, site.missed_by_slurm(vjob.job)):
+    if restarts > max(vjob.restarts, site.ends_missed(vjob.job)):
         wrong.append(f"its job was requeued {restarts} times")
     starts = begun(site, vjob)
     if starts > 1:

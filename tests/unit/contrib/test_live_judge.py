@@ -47,7 +47,7 @@ class Site:
     def vjobs(self) -> list[dict[str, Any]]:
         return [{"job_id": job, "state": state} for job, state in self.states.items()]
 
-    def missed_by_slurm(self, job: int) -> int:
+    def ends_missed(self, job: int) -> int:
         assert job == 7
         return self.missed
 
@@ -90,7 +90,7 @@ def test_a_job_that_was_requeued_is_wrong_unless_its_slurmctld_was_lost(site: An
     assert of_vjob(site, known) == ["vjob 7: its job was requeued 2 times"]
 
 
-def test_a_job_that_slurm_itself_missed_and_requeued_is_right_as_often_as_slurm_says_so(site: Any) -> None:
+def test_a_job_that_was_requeued_because_slurm_missed_its_end_is_right_as_often_as_that_was(site: Any) -> None:
     """Seen: its script had ended while slurmctld was cut off; the one that came back requeued it 150 s later."""
     site.told, site.missed = RUNS.replace("Restarts=0", "Restarts=1"), 1
     assert of_vjob(site, counting()) == []
@@ -123,13 +123,17 @@ def test_a_job_that_slurm_has_forgotten_has_to_have_ended_well(site: Any) -> Non
     assert said.startswith("vjob 7: Slurm does not know it: Invalid job id specified; it does not end")
 
 
-def test_what_slurm_itself_requeued_is_read_from_the_logs_of_both_controllers(tmp_path: Path) -> None:
+def test_an_end_that_slurm_missed_is_told_by_slurm_on_either_controller_or_by_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     line = "slurmctld: Batch JobId={} missing from batch node n1 (not found BatchStartTime), Requeuing job\n"
     minicluster = live_site.Site(tmp_path)
     for host, job in (("head", 7), ("front2", 77)):
         (tmp_path / "log" / host).mkdir(parents=True)
         (tmp_path / "log" / host / "slurmctld.log").write_text(line.format(job) + line.format(7))
-    assert [minicluster.missed_by_slurm(job) for job in (7, 77, 8)] == [3, 1, 0]
+    said = {"7": 1, "8": 2}
+    monkeypatch.setattr(live_site, "ledger", lambda site, sql, job: [(said.get(job, 0),)])
+    assert [minicluster.ends_missed(job) for job in (7, 77, 8, 9)] == [3, 1, 2, 0]
 
 
 # --- VMs, and what is left ---
