@@ -18,8 +18,11 @@ from rmsplugin.errors import RefusedError, ReportError
 from rmsplugin.latency import uncollected
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from rmsplugin.energy.account import Account
     from rmsplugin.energy.meter import Energy
+    from rmsplugin.energy.parameters import EnergyParameters
     from rmsplugin.engine.ledger.site_ledgers import SiteLedger
     from rmsplugin.report.document import Job
     from rmsplugin.settings import Settings
@@ -30,7 +33,12 @@ _NOBODY = "(nobody)"
 
 
 #: The keys of the JSON of those columns that have other names.
-_KEYS = {"carbon": "co2_kg", "oracle": "kwh_oracle"}
+_KEYS = {
+    "carbon": "co2_kg",
+    "allon": "kwh_all_on",
+    "unemptied": "kwh_not_emptied",
+    "oracle": "kwh_oracle",
+}
 
 
 def _number(name: str, digits: int) -> Field:
@@ -38,6 +46,8 @@ def _number(name: str, digits: int) -> Field:
         "kwh": "kilowatt-hours",
         "cost": "their cost, by the tariff of the file; - where it has none",
         "carbon": "kilograms of CO2; - where the file tells nothing",
+        "allon": "kilowatt-hours if all nodes had been on; - for users and others",
+        "unemptied": "kilowatt-hours if no node had been emptied to be switched off; - for users and others",
         "oracle": "kilowatt-hours if nodes had been off in each period in which that saves; - for users and others",
     }
 
@@ -53,9 +63,11 @@ FIELDS = (
     _number("kwh", 3),
     _number("cost", 2),
     _number("carbon", 3),
+    _number("allon", 3),
+    _number("unemptied", 3),
     _number("oracle", 3),
 )
-_COLUMNS = "name,kwh,cost,carbon,oracle"
+_COLUMNS = "name,kwh,cost,carbon,allon,unemptied,oracle"
 
 
 def add_command(commands: options.Commands) -> None:
@@ -66,23 +78,29 @@ def add_command(commands: options.Commands) -> None:
         "tell the kilowatt-hours of VM hosts, and whose they were",
         _energy,
         """
-        The watts of nodes are those of FILE, the energy file of `rmsplugin simulate`; nothing is measured. A VM takes
-        what the CPUs take that were requested for it, while it runs. What its node takes besides is divided among all
-        VMs there, by their CPUs. What a node takes while it has no VM is nobody's. All nodes count as on all the time.
-        ORACLE tells what would be left if each period without VMs were known beforehand, and nodes were off
-        where that saves: so much may be gained by switching nodes off.
+        The watts of nodes are those of FILE, the energy file of `rmsplugin simulate`, or, without --energy, of
+        [[power.classes]] in the settings; no watt is measured. A VM takes what the CPUs take that were requested for
+        it, while it runs. What its node takes besides is divided among all VMs there, by their CPUs. What a node takes
+        while it has no VM, or is off, is nobody's. A node is off from its BMC's proof until it was ordered on.
+        ALLON tells what all nodes had taken on all the time, UNEMPTIED what had been taken if VMs had stayed on
+        nodes that were emptied to be switched off, and ORACLE what would be left if each period without VMs were known
+        beforehand, and nodes were off where that saves.
 
         Whose file the ledger is (root, engine.user) may ask, and everybody of a copy (--ledger). Nodes are asked of
         Slurm, accounts of its accounting.
 
         examples:
-          rmsplugin energy --energy energy.toml --since 30d
+          rmsplugin energy --since 30d
           rmsplugin energy --energy energy.toml --since 2025-11-01 --until 2025-12-01 --by user
           rmsplugin energy --energy energy.toml --by node --json
           rmsplugin energy --energy energy.toml --ledger copy.sqlite --without-slurm --cpus-per-node 16
         """,
     )
-    parser.add_argument("--energy", metavar="FILE", required=True, help="the watts of nodes, tariff and CO2")
+    parser.add_argument(
+        "--energy",
+        metavar="FILE",
+        help="the watts of nodes, tariff and CO2 (default: [[power.classes]] of the settings, without tariff and CO2)",
+    )
     add_times(parser)
     parser.add_argument("--by", choices=_BY, default="all", help="what a line stands for (default: all)")
     parser.add_argument("--ledger", metavar="FILE", type=Path, help="a copy of the ledger")
@@ -103,12 +121,13 @@ def _energy(arguments: argparse.Namespace) -> int:
         arguments.misused("--without-slurm and --cpus-per-node belong together")
     columns = parse_format(arguments.format, FIELDS)
     settings = settings_of(arguments)
+    if arguments.energy is None and not (settings and settings.power.classes):
+        arguments.misused("--energy FILE is needed: the settings have no [[power.classes]], which tell watts of nodes")
     ledgers = ledgers_of(arguments, settings)
     if not ledgers:
         raise RefusedError("the ledger is not yours to read: root and engine.user may, or anybody a copy (--ledger)")
     with uncollected(), bar() as show:
-        since, jobs = _read(arguments, settings, ledgers, now, show)
-        found = _Accounts(arguments, settings, jobs, since)
+        found = _read(arguments, settings, ledgers, now, show)
     if arguments.json:
         print(json.dumps(found.document(), indent=2))
         return 0
@@ -119,8 +138,8 @@ def _energy(arguments: argparse.Namespace) -> int:
 
 def _read(
     arguments: argparse.Namespace, settings: Settings | None, ledgers: list[SiteLedger], now: float, show: Any
-) -> tuple[float, list[Job]]:
-    """The begin of the time, and all jobs with their lives. Raises RmspluginError."""
+) -> _Accounts:
+    """What the ledger tells. Raises RmspluginError."""
     from rmsplugin.engine.ledger.gathering import reading_all
     from rmsplugin.report.build import Question, Site, build
     from rmsplugin.report.ledger import LedgerReader
@@ -136,21 +155,29 @@ def _read(
         since = reader.begins() if arguments.since is None else arguments.since
         question = Question(since=since, until=arguments.until, made=round(now, 1), with_lives=True)
         report = build(reader, question, Site([], "", 0, {}, {}, runs), show)
-        return since, list(report.jobs())
+        return _Accounts(arguments, settings, list(report.jobs()), since, connection)
 
 
 class _Accounts:
     """The energy of the time, added up in each way."""
 
     def __init__(
-        self, arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job], since: float
+        self,
+        arguments: argparse.Namespace,
+        settings: Settings | None,
+        jobs: Sequence[Job],
+        since: float,
+        connection: sqlite3.Connection,
     ) -> None:
-        from rmsplugin.cli.shared.energy_file import read_energy
+        from rmsplugin.energy.not_emptied import as_if_not_emptied
         from rmsplugin.energy.shares import Period
+        from rmsplugin.report.power import emptied_nodes, off_times
 
         self._since, self._until, self._jobs = since, arguments.until, jobs
         self._cpus = _cpus(arguments, settings, jobs)
-        self._parameters = read_energy(arguments.energy, list(self._cpus))
+        self._parameters = _parameters(arguments, settings, list(self._cpus))
+        self._off = off_times(connection, self._parameters.classes)
+        self._not_emptied = as_if_not_emptied(self._off, emptied_nodes(connection, jobs, arguments.until))
         self._period = Period(since, arguments.until, _midnight(since))
 
     def document(self) -> dict[str, Any]:
@@ -164,7 +191,7 @@ class _Accounts:
 
     def rows(self, by: str) -> list[Row]:
         """A row for each node, user, ...; or one for all."""
-        from rmsplugin.energy.shares import by_node, by_owner, total
+        from rmsplugin.energy.shares import by_node, by_owner
         from rmsplugin.report.energy import OWNERS, uses_of
 
         uses = [
@@ -173,14 +200,13 @@ class _Accounts:
             if use.node in self._cpus
         ]
         if by in OWNERS:
-            found = by_owner(self._parameters, self._cpus, uses, (), self._period)
+            found = by_owner(self._parameters, self._cpus, uses, self._off, self._period)
             return [_row(name or _NOBODY, energy) for name, energy in found.items()]
-        nodes = by_node(self._parameters, self._cpus, uses, (), self._period)
+        nodes = by_node(self._parameters, self._cpus, uses, self._off, self._period)
+        stay = by_node(self._parameters, self._cpus, uses, self._not_emptied, self._period)
         if by == "node":
-            return [_node_row(name, each) for name, each in nodes.items()]
-        whole = _row("all", total(each.switched for each in nodes.values()))
-        oracle = total(each.oracle for each in nodes.values())
-        return [{**whole, "kwh_oracle": round(oracle.kwh, 6)}]
+            return [_node_row(name, [each], [stay[name]]) for name, each in nodes.items()]
+        return [_node_row("all", [*nodes.values()], [*stay.values()])]
 
 
 def _row(name: str, energy: Energy) -> dict[str, Any]:
@@ -192,8 +218,32 @@ def _row(name: str, energy: Energy) -> dict[str, Any]:
     }
 
 
-def _node_row(name: str, account: Account) -> dict[str, Any]:
-    return {**_row(name, account.switched), "kwh_oracle": round(account.oracle.kwh, 6)}
+def _node_row(name: str, accounts: Sequence[Account], not_emptied: Sequence[Account]) -> dict[str, Any]:
+    """A row of one node, or of all of them together."""
+    from rmsplugin.energy.shares import total
+
+    return {
+        **_row(name, total(each.switched for each in accounts)),
+        "kwh_all_on": round(sum(each.all_on.kwh for each in accounts), 6),
+        "kwh_not_emptied": round(sum(each.switched.kwh for each in not_emptied), 6),
+        "kwh_oracle": round(sum(each.oracle.kwh for each in accounts), 6),
+    }
+
+
+def _parameters(arguments: argparse.Namespace, settings: Settings | None, nodes: Sequence[str]) -> EnergyParameters:
+    """Of the file, or of the settings. Raises RmspluginError."""
+    from rmsplugin.cli.shared.energy_file import read_energy
+    from rmsplugin.energy.parameters import EnergyParameters
+    from rmsplugin.engine.power.classes import power_class
+
+    if arguments.energy is not None or settings is None:
+        return read_energy(arguments.energy, nodes)
+    watts = {name: settings.power.watts_of(name) for name in nodes}
+    if left := [name for name, each in watts.items() if each is None]:
+        raise ReportError(
+            f"node {left[0]} has no class in [[power.classes]] of the settings: --energy FILE tells watts"
+        )
+    return EnergyParameters({name: power_class(each) for name, each in watts.items() if each is not None})
 
 
 def _cpus(arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job]) -> Mapping[str, int]:

@@ -11,6 +11,8 @@ import pytest
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
+from rmsplugin.engine.ledger.power_book import SwitchState
+from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.report.document import Node
 
 ENERGY = {
@@ -80,9 +82,82 @@ def test_energy_is_told_of_all_by_node_and_by_owner(told: Told, capsys: pytest.C
 def test_a_person_reads_lines_without_empty_cells(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(told, *ALONE, "--by", "user") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["NAME", "KWH", "COST", "CARBON", "ORACLE"]
+    assert lines[0] == ["NAME", "KWH", "COST", "CARBON", "ALLON", "UNEMPTIED", "ORACLE"]
     assert [line[0] for line in lines[1:]] == ["(nobody)", "alice", "bob"]
-    assert {len(line) for line in lines} == {5}
+    assert {len(line) for line in lines} == {7}
+
+
+def switch(told: Told, node: str, kind: NodeActionKind, begins: float, ends: float) -> None:
+    """The engine switches a node, as its ledger has it."""
+    book = told.at(begins).ledger.power
+    switch = book.begin(node, kind, "as told")
+    told.at(ends)
+    if kind is NodeActionKind.POWER_ON:
+        book.forget(switch)
+    else:
+        book.enter(switch, SwitchState.OFF)
+
+
+def test_nodes_that_were_off_took_less_than_with_all_on(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """n2 is off from the first minute to shortly before the second hour; n1 for all of its rest."""
+    before = document(told, capsys)
+    switch(told, "n2", NodeActionKind.POWER_OFF, 0, 60)
+    switch(told, "n2", NodeActionKind.POWER_ON, 3460, 3580)
+    switch(told, "n1", NodeActionKind.POWER_OFF, 3630, 3700)
+    told.at(7200)
+    found = document(told, capsys)
+    kwh = {row["name"]: row["kwh"] for row in found["nodes"]}
+    n1, n2 = (row["kwh"] for row in before["nodes"])
+    joules = 30 * 30 - 112 * (3460 - 60) + 30 * 120, 30 * 30 - 112 * (7200 - 3700)
+    assert kwh["n2"] == pytest.approx(n2 + joules[0] / 3.6e6, abs=1e-5)
+    assert kwh["n1"] == pytest.approx(n1 + joules[1] / 3.6e6, abs=1e-5)
+    assert {row["name"]: row["kwh_all_on"] for row in found["nodes"]} == {"n1": n1, "n2": n2}
+    assert found["energy"]["kwh_not_emptied"] == found["energy"]["kwh"] == pytest.approx(sum(kwh.values()), abs=1e-5)
+    assert found["energy"]["kwh_oracle"] == before["energy"]["kwh_oracle"] < found["energy"]["kwh"]
+    users = {row["name"]: row["kwh"] for row in found["users"]}
+    assert sum(users.values()) == pytest.approx(found["energy"]["kwh"], abs=1e-5)
+    assert users["alice"] == next(row["kwh"] for row in before["users"] if row["name"] == "alice"), "off is nobody's"
+
+
+def test_a_node_that_somebody_else_switched_on_is_on_from_then(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    before = document(told, capsys)
+    switch(told, "n2", NodeActionKind.POWER_OFF, 0, 60)
+    told.at(1060).ledger.event("power-on", "n2 is on: somebody else switched it on", node="n2")
+    switch(told, "n2", NodeActionKind.POWER_OFF, 1600, 1660)
+    switch(told, "n2", NodeActionKind.POWER_ON, 3000, 3060)
+    told.at(7200)
+    joules = 2 * 30 * 30 - 112 * (1000 + 1340) + 2 * 30 * 120
+    assert document(told, capsys)["nodes"][1]["kwh"] == pytest.approx(
+        before["nodes"][1]["kwh"] + joules / 3.6e6, abs=1e-5
+    )
+
+
+def test_what_emptying_a_node_saved_is_told(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    """Alice's VM leaves n1 after a quarter of an hour, and n1 is off from the 20th minute on."""
+    told.at(900).ledger.event("node-emptied", "n1 is emptied", node="n1")
+    switch(told, "n1", NodeActionKind.POWER_OFF, 1140, 1200)
+    told.at(7200)
+    found = document(told, capsys)["nodes"][0]
+    ended_s = 3610.0  # with the end of its job
+    assert found["kwh_not_emptied"] - found["kwh"] == pytest.approx(112 * (ended_s - 1170) / 3.6e6, abs=1e-3)
+    assert found["kwh_not_emptied"] < found["kwh_all_on"]
+
+
+def test_watts_are_those_of_the_settings_without_a_file(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    found = document(told, capsys)
+    words = ["energy", "--config", str(told.settings), *ALONE, "--json"]
+    words += ["--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "--energy FILE is needed: the settings have no [[power.classes]]" in capsys.readouterr().err
+    watts = "\n".join(f"{key} = {json.dumps(value)}" for key, value in ENERGY["classes"][0].items())
+    before = told.settings.read_text()
+    told.settings.write_text(f"{before}\n[[power.classes]]\n{watts}\n")
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    told.settings.write_text(f"{before}\n[[power.classes]]\n{watts}\n".replace('"*"', '["n1"]'))
+    assert main(words) == 2
+    assert "node n2 has no class" in capsys.readouterr().err
 
 
 def test_cost_is_by_local_time_of_day(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
