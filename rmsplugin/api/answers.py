@@ -893,6 +893,30 @@ class CycleAnswer(TypedDict):
     steps: list[Step]
 
 
+class Page(TypedDict):
+    """The live page.
+
+    Attributes:
+        number: of what it shows; it grows.
+        html: the document. Browsers get it alone.
+    """
+
+    number: int
+    html: str
+
+
+class PageNews(TypedDict):
+    """Whether there is a newer live page.
+
+    Attributes:
+        number: of the newest one.
+        changed: whether it is another one than that which the caller has.
+    """
+
+    number: int
+    changed: bool
+
+
 class Decided(TypedDict):
     """A decision about a vjob, as recorded.
 

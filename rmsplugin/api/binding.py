@@ -261,6 +261,17 @@ class Engine:
         part_of(answer, "cycle")
         return cast("answers.CycleAnswer", answer)
 
+    def page(self, *, node: str = "", group: str = "") -> answers.Page:
+        """The live page, with the VMs of ``node``; with managers, of this group or the first one."""
+        answer = self._get(_path("/v1/page", _given(node=node, group=group)))
+        part_of(answer, "html")
+        return cast("answers.Page", answer)
+
+    def page_news(self, after: int, *, wait_s: float = 0.0, group: str = "") -> answers.PageNews:
+        """Whether there is another live page than that of number ``after``, at the latest after ``wait_s`` seconds."""
+        query = _given(after=str(after), wait=f"{wait_s:g}", group=group)
+        return cast("answers.PageNews", self._get(_path("/v1/page/news", query), wait_s + _PATIENCE_S))
+
     def plan(self, *, dot: bool = False) -> answers.Preview:
         """The context switch that the next cycle would make; with its graph as ``dot``."""
         answer = self._get(f"/v1/plan{'?dot=1' if dot else ''}", _PLAN_S)
@@ -538,6 +549,11 @@ def _path(path: str, query: Mapping[str, Sequence[str]]) -> str:
     """The path with a query; several values have commas between them, and a key without any is left out."""
     keys = "&".join(f"{key}={','.join(map(_quoted, values))}" for key, values in query.items() if values)
     return f"{path}?{keys}" if keys else path
+
+
+def _given(**keys: str) -> dict[str, list[str]]:
+    """A query of the keys that have a value."""
+    return {key: [value] for key, value in keys.items() if value}
 
 
 def _quoted(word: str) -> str:

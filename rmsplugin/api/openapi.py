@@ -6,7 +6,7 @@ from typing import Any
 
 from rmsplugin import __version__
 from rmsplugin.api.answers import Failure, OpenApi
-from rmsplugin.api.routes import ROUTES, Key, Route, Tag
+from rmsplugin.api.routes import ROUTES, Key, Media, Route, Tag
 from rmsplugin.api.schemas import components_of, schema_of
 
 _DESCRIPTION = """\
@@ -75,7 +75,7 @@ def _operation(route: Route) -> dict[str, Any]:
             *(_parameter("query", key) for key in route.query),
         ],
         "responses": {
-            "200": _response("The answer.", schema_of(route.answer)),
+            "200": _answer(route),
             **{status: {"$ref": f"#/components/responses/Error{status}"} for status in _ERRORS},
         },
     }
@@ -105,6 +105,13 @@ def _parameter(where: str, key: Key) -> dict[str, Any]:
         "description": key.what,
         "schema": dict(key.schema),
     }
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    found = _response("The answer.", schema_of(route.answer))
+    if route.media is not Media.JSON:
+        found["content"][route.media.value] = {"schema": {"type": "string"}}
+    return found
 
 
 def _response(text: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,14 @@ class Tag(enum.Enum):
     HOOKS = "for Slurm's hooks; no interface for other programs"
 
 
+class Media(enum.Enum):
+    """The form of an answer that a browser gets on the engine's socket, if it accepts that; all others get JSON."""
+
+    JSON = "application/json"
+    HTML = "text/html"
+    EVENTS = "text/event-stream"
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """One key of a path, a query or a body.
@@ -87,6 +95,7 @@ class Route:
         query: the keys of the query.
         body: the keys of the body.
         long: whether the answer may be long.
+        media: the form of its answer for browsers.
     """
 
     name: str
@@ -101,6 +110,7 @@ class Route:
     query: tuple[Key, ...] = ()
     body: tuple[Key, ...] = ()
     long: bool = False
+    media: Media = Media.JSON
 
 
 def path_of(route: Route, values: Mapping[str, str]) -> str:
@@ -156,6 +166,7 @@ _WAIT = Key("wait", SECONDS, "answer when it has come, at the latest after this 
 _AFTER = Key("after", _number(0), "`next` of the page before")
 _ONLY = Key("vjob", JOB_NAME, "only those of vjobs of this name")
 _LIMIT = Key("limit", _number(10, 10_000), "at most that many, the newest")
+_PAGE_GROUP = Key("group", GROUP, "of a manager: the group of VM hosts; else the first one")
 _TO = Key("to", _or_nothing(HOST), "the node to use; else the engine chooses")
 
 
@@ -325,6 +336,25 @@ ROUTES: tuple[Route, ...] = (
         query=(Key("dot", FLAG, "1: with the reconfiguration graph"),),
     ),
     _list_of("schedule", "/v1/schedule", answers.ScheduleAnswer, "What is done at times of day."),
+    _list_of(
+        "page",
+        "/v1/page",
+        answers.Page,
+        "The live page: nodes, VMs, queue and context switches, as one HTML document that needs no script.",
+        query=(Key("node", HOST, "list the VMs of this node, too"), _PAGE_GROUP),
+        media=Media.HTML,
+    ),
+    Route(
+        "page_news",
+        "GET",
+        "/v1/page/news",
+        answers.PageNews,
+        "Whether the live page has changed. For an EventSource each answer is one event, or none.",
+        Who.ANYONE,
+        Tag.MONITORING,
+        query=(Key("after", _number(0), "the number of the page that is shown"), _WAIT, _PAGE_GROUP),
+        media=Media.EVENTS,
+    ),
     _list_of("openapi", "/v1/openapi.json", answers.OpenApi, "This document."),
     # -- control
     _job(

@@ -390,6 +390,7 @@ class Daemon:
             # Called only now: a cycle that has waited for a preview sees the changes that woke it meanwhile.
             self._cycles.heard()
             self.cycle.run()
+            self.service.page_changed()
             if self.metrics is not None:
                 self.metrics.cycle_ended()
 

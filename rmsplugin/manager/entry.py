@@ -102,6 +102,7 @@ class Entry:
             Where.MERGED: self._of_each,
             Where.VJOBS: self._of_vjobs,
             Where.STORE: self._of_store,
+            Where.GROUP: self._of_group,
             Where.FIRST: self._of_any,
             Where.MANAGER: self._of_manager,
         }
@@ -204,6 +205,13 @@ class Entry:
             except NotFoundError as found:
                 unknown = found
         raise silent or unknown or UnavailableError("no group has an engine; try again in a moment")
+
+    async def _of_group(self, route: Route, asked: Asked) -> Reply:
+        group = asked.query.group("group") or self._groups()[0]
+        if group not in self._groups():
+            raise NotFoundError(f"there is no group {group}; `rmsplugin groups` lists them")
+        keys = "".join(_chosen(asked, (key.name for key in route.query if key.name != "group")))
+        return await self._from(group, route, asked, f"{route.path}?{keys.removeprefix('&')}")
 
     async def _of_node(self, route: Route, asked: Asked) -> Reply:
         return await self._from(self._of_host(parsing.node(asked.path["name"])), route, asked)

@@ -32,6 +32,7 @@ from rmsplugin.engine.controllers.controllers import LOOK_S
 from rmsplugin.engine.daemon import log_to_stderr, prepare_state_dir
 from rmsplugin.engine.decide.grouping import Grouping
 from rmsplugin.engine.periodic import Periodic
+from rmsplugin.engine.serve.browsers import Browsers
 from rmsplugin.engine.serve.doors import HostNames
 from rmsplugin.engine.serve.ears import Ears
 from rmsplugin.engine.serve.front import Front
@@ -149,6 +150,7 @@ class Manager:
             self._uids,
             entry,
             self._turns,
+            browsers=Browsers(settings.page, self._uids),
             body_max=_BODY_MAX,
             unheard=deafness.note,
             hears=deafness.hears,

@@ -16,6 +16,7 @@ class Where(enum.Enum):
     MERGED = "all engines: their answers are put together"
     VJOBS = "the engines of the vjobs that its body names"
     STORE = "the engine of the node whose store it is; all if they share it"
+    GROUP = "the engine of the group that its query names; else that of the first group"
     FIRST = "the engine of the first group: it answers for all of them"
     MANAGER = "the manager itself"
 
@@ -32,6 +33,7 @@ WHERE = {
     **dict.fromkeys(("pause", "unpause"), Where.ALL),
     **dict.fromkeys(("node_gone", "node_fence", "node_back"), Where.NODE),
     **dict.fromkeys(("status", "openapi", "handover", "summary"), Where.MANAGER),
+    **dict.fromkeys(("page", "page_news"), Where.GROUP),
     "begin_report": Where.FIRST,
     "room_report": Where.NODE_IN_BODY,
     "confirm": Where.VJOBS,

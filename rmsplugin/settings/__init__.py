@@ -22,6 +22,7 @@ from rmsplugin.settings.groups import Group, refuse_two_groups
 from rmsplugin.settings.guests import Guest, Image
 from rmsplugin.settings.metrics import Metrics
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
+from rmsplugin.settings.page import Page
 from rmsplugin.settings.power import Power
 from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
@@ -58,6 +59,7 @@ class Settings(Section):
     schedule: Schedule = Schedule()  # type: ignore[call-arg]
     power: Power = Power()  # type: ignore[call-arg]
     metrics: Metrics = Metrics()  # type: ignore[call-arg]
+    page: Page = Page()  # type: ignore[call-arg]
     guest: Guest = Guest()  # type: ignore[call-arg]
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
     _territory: str = PrivateAttr("")

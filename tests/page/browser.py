@@ -66,17 +66,25 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
 
-    def open(self, page: Path, width: int = 1400, scheme: str = "light") -> None:
-        """Show the page in a window of so many pixels, for someone who prefers this colour scheme."""
+    def open(self, page: Path | str, width: int = 1400, scheme: str = "light", *, scripts: bool = True) -> None:
+        """Show the page in a window of so many pixels, for someone who prefers this colour scheme.
+
+        Args:
+            page: a file, or an address.
+            width: of the window.
+            scheme: light or dark.
+            scripts: whether the page's script says when it is ready.
+        """
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self.prefer(scheme)
         self.console.clear()
         self.requested.clear()
         self._loaded = False
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not self._loaded:
             self._next()
-        self.wait_for("document.documentElement.dataset.ready === 'yes'")
+        if scripts:
+            self.wait_for("document.documentElement.dataset.ready === 'yes'")
 
     def prefer(self, scheme: str) -> None:
         """Ask for light or dark."""
@@ -89,11 +97,14 @@ class Browser:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']['exception'].get('description')}")
         return answer["result"].get("value")
 
-    def wait_for(self, condition: str) -> None:
-        """Wait until the expression holds. Raises TimeoutError after three minutes, or if the page complains before."""
+    def wait_for(self, condition: str, *, calm: bool = True) -> None:
+        """Wait until the expression holds. Raises TimeoutError after three minutes.
+
+        ``calm``: it does so at once if the page complains.
+        """
         end = time.monotonic() + _ANSWER_S
         while not self.value(condition):
-            if time.monotonic() > end or self.console:
+            if time.monotonic() > end or (calm and self.console):
                 raise TimeoutError(f"{condition}; the console says {self.console}")
             time.sleep(0.05)
 

@@ -36,8 +36,9 @@ ALLOWED = {
     "engine": {
         *("model", "packing", "assessment", "decision", "planning", "proposing", "proposer"),
         *("api", "groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
-        *("child_process", "presence", "left_out", "energy"),
+        *("child_process", "presence", "left_out", "energy", "live_page"),
     },
+    "live_page": set(),
     "manager": {
         *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
     },

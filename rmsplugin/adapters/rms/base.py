@@ -215,6 +215,8 @@ class RmsSnapshot:
     version: str = ""
     priorities: RmsPriorities = RmsPriorities()
     power_saving: PowerSaving = field(default_factory=PowerSaving)
+    #: PrivateData of slurm.conf: what users are not told of each other, such as *jobs*.
+    private: frozenset[str] = frozenset()
 
     def kept_on(self, name: str) -> str:
         """Why this node, which exists, has to stay on by the RMS's own settings, in a sentence; empty: it need not."""

@@ -101,6 +101,7 @@ class SlurmCli:
             version=configuration["SLURM_VERSION"],
             priorities=priorities,
             power_saving=slurm_records.power_saving(configuration),
+            private=slurm_records.private_data(configuration),
         )
 
     def _all_but_jobs(self) -> str:

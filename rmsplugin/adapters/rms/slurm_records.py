@@ -293,6 +293,12 @@ def kill_wait_s(configuration: Mapping[str, str]) -> int | None:
     return int(match[0]) if match else None
 
 
+def private_data(configuration: Mapping[str, str]) -> frozenset[str]:
+    """PrivateData of slurm.conf, such as ``jobs,usage``; ``none`` is nothing."""
+    words = configuration.get("PrivateData", "").lower().split(",")
+    return frozenset(word.strip() for word in words) - {"", "none", "(null)"}
+
+
 def requeue_exits(configuration: Mapping[str, str]) -> frozenset[int]:
     """RequeueExit and RequeueExitHold of slurm.conf, such as ``1-3,100``; texts that are no code to Slurm are none."""
     codes: set[int] = set()

@@ -20,6 +20,7 @@ from rmsplugin.api.answers import Failure
 from rmsplugin.api.routes import Route, Tag, Who
 from rmsplugin.client import LOOK_PATH, SEALED_TYPE
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
+from rmsplugin.engine.serve.browsers import Browsers, shown
 from rmsplugin.engine.serve.connections import ConnectionLimits, Connections
 from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.http_library import web
@@ -104,6 +105,7 @@ class Front:
         answers: Answers,
         turns: Turns,
         *,
+        browsers: Browsers | None = None,
         leads: Callable[[], bool] = lambda: True,
         body_max: int = BODY_MAX,
         behind_a_manager: bool = False,
@@ -118,6 +120,7 @@ class Front:
             engine_uids: callers that are always let in.
             answers: what is done with requests.
             turns: threads in which long answers are written.
+            browsers: rules for browsers and proxies on the socket; None: those without settings.
             leads: whether this process may act: asked before each answer.
             body_max: the most bytes of the body of a request.
             behind_a_manager: whether root and the engine's user say, on the socket, for whom they ask.
@@ -128,6 +131,7 @@ class Front:
         self._answered = answered
         self._unheard, self._hears = unheard, hears
         self._behind_a_manager = behind_a_manager
+        self._browsers = browsers or Browsers()
         self._settings, self._engine_uids, self._answers = settings, engine_uids, answers
         self._turns, self._leads, self._body_max = turns, leads, body_max
         self._sealing = Turns("munge")
@@ -206,9 +210,15 @@ class Front:
             data = await self._read(request)
             if self._behind_a_manager and uid in self._engine_uids:
                 uid, origin = vouched(request.headers, uid)
+            self._browsers.refuse_foreign(request.method, request.headers)
+            uid = self._browsers.caller(uid, handled.route, request.headers)
         except BadRequestError as error:
             return _plain(400, str(error))
+        except ForbiddenError as error:
+            return _plain(403, str(error))
         status, body = await self._counted(handled, request, data, uid, origin)
+        if status == 200 and (page := shown(handled.route, body, request.headers)) is not None:
+            return page
         text = (
             await self._turns.take((uid, False), lambda: json.dumps(body)) if handled.route.long else json.dumps(body)
         )

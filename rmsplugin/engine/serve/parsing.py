@@ -159,6 +159,10 @@ class Query:
         """The name of a host; "" if none was given. Raises BadRequestError."""
         return _name(key, self._values.get(key, ""), _HOST_NAME, "the name of a host")
 
+    def group(self, key: str) -> str:
+        """The name of a group of VM hosts; "" if none was given. Raises BadRequestError."""
+        return _name(key, self._values.get(key, ""), _GROUP, "the name of a group")
+
 
 class Body:
     """The JSON object that a request carries."""

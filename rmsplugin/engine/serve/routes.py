@@ -26,9 +26,12 @@ from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.group_views import group_views
 from rmsplugin.engine.serve.ills import ills
+from rmsplugin.engine.serve.live_pages import SUBJECT, LivePages
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.requests import Requests, Several
+from rmsplugin.engine.serve.rights import user_name
+from rmsplugin.engine.serve.scenes import Scenes
 from rmsplugin.engine.serve.schedule_view import schedule_views
 from rmsplugin.engine.serve.summary_view import summary_view
 from rmsplugin.engine.serve.turns import Turns
@@ -37,7 +40,8 @@ from rmsplugin.engine.serve.user_reports import UserReports
 from rmsplugin.engine.serve.waits import Waits
 from rmsplugin.engine.serve.wanted_vjobs import WantedVJobs
 from rmsplugin.engine.territory.territory import Territory
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import NotFoundError, UnavailableError
+from rmsplugin.live_page.scene import Viewer
 from rmsplugin.model.preferences import PREFERENCES
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -90,6 +94,7 @@ class Routes:
         self._door_turns, self._hook_turns, self._node_turns = Turns("doors"), Turns("hooks"), Turns("nodes")
         self._previews = Previews(clock, cycle, turns)
         self._reports = UserReports(settings, waits.changed)
+        self.pages = LivePages(Scenes(capacities, cycle, requests.standings, controllers, epoch).scene)
         self._started = clock.now()
         self._document: Reply = {}
 
@@ -111,6 +116,8 @@ class Routes:
             "cycle": self._one_cycle,
             "plan": self._plan,
             "schedule": self._schedule,
+            "page": self._page,
+            "page_news": self._page_news,
             "openapi": self._openapi,
             "suspend": self._suspend,
             "resume": self._resume,
@@ -506,6 +513,38 @@ class Routes:
             return schedule_views(self._ledger, self._clock, self._timetable, self._cycle.deciding.windows)
 
         return {"schedule": await self._do(asked, read_schedule)}
+
+    async def _page(self, asked: Asked) -> Reply:
+        node, rights = asked.query.host("node"), self._for(asked).rights
+        self._require_own_group(asked)
+
+        def write() -> Reply:
+            viewer = Viewer(user_name(asked.uid), rights.is_operator(asked.uid))
+            number, text = self.pages.document(viewer, node)
+            return {"number": number, "html": text}
+
+        return await self._do(asked, write)
+
+    async def _page_news(self, asked: Asked) -> Reply:
+        after, seconds = asked.query.number("after", 0), asked.query.seconds("wait")
+        self._require_own_group(asked)
+
+        async def look_for_news() -> Reply:
+            while due_s := self.pages.due_s:
+                await asyncio.sleep(due_s)
+            number = self.pages.number if due_s is None else await self._do(asked, self.pages.renew)
+            return {"number": number, "changed": number != after}
+
+        with self.pages.waiting():
+            return await self._waits.until(
+                *(SUBJECT, (asked.uid, "page"), min(seconds, self.pages.patience_s), look_for_news),
+                lambda answer: bool(answer["changed"]),
+            )
+
+    def _require_own_group(self, asked: Asked) -> None:
+        group, own = asked.query.group("group"), self._settings.territory
+        if group and group != own:
+            raise NotFoundError(f"this is not the engine of group {group}; see `rmsplugin groups`")
 
     async def _openapi(self, asked: Asked) -> Reply:
         # It never changes: made once, when somebody first asks for it.

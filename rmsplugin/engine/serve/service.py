@@ -9,7 +9,9 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.controllers.controllers import Controllers
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.schedule.timetable import Timetable
+from rmsplugin.engine.serve.browsers import Browsers
 from rmsplugin.engine.serve.front import Front
+from rmsplugin.engine.serve.live_pages import SUBJECT
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.routes import Routes
 from rmsplugin.engine.serve.turns import Turns
@@ -64,11 +66,13 @@ class Service:
             self._answers,
             self._turns,
             leads=leads,
+            browsers=Browsers(context.settings.page, requests.rights.engine_uids),
             behind_a_manager=context.territory is not None,
             unheard=lambda why: context.hearing.note_deaf(why, context.clock.now()),
             answered=context.ledger.tally.answered,
         )
         context.ledger.subscribe(self._waits.changed)
+        context.ledger.subscribe(lambda _subjects: self.page_changed())
 
     @property
     def connections(self) -> int:
@@ -79,6 +83,11 @@ class Service:
     def waiting(self) -> int:
         """How many requests wait for a change."""
         return len(self._waits)
+
+    def page_changed(self) -> None:
+        """The live page shows what was. May be called in any thread; waits for nothing."""
+        self._answers.pages.note_change()
+        self._waits.changed(frozenset({SUBJECT}))
 
     async def open(self) -> None:
         """Listen on the unix socket and, if the settings say so, on TCP.

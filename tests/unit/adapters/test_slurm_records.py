@@ -215,6 +215,16 @@ def test_codes_for_which_slurm_queues_a_job_again(exits: str, holds: str, codes:
     assert slurm_records.requeue_exits(found) == codes
 
 
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [("none", set()), ("(null)", set()), ("jobs", {"jobs"}), ("accounts,jobs,usage", {"accounts", "jobs", "usage"})],
+)
+def test_what_slurm_keeps_private(told: str, kept: set[str]) -> None:
+    found = slurm_records.configuration(f"PrivateData             = {told}\n")
+    assert slurm_records.private_data(found) == kept
+    assert slurm_records.private_data({}) == set()
+
+
 def test_answers_to_questions_from_a_pipe_have_no_prompts() -> None:
     said = "scontrol: show node\nNodeName=n1\nscontrol: scontrol: show config\nComment=scontrol: x\nscontrol: "
     assert slurm_records.answers(said) == "show node\nNodeName=n1\nshow config\nComment=scontrol: x\n"

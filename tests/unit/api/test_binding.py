@@ -79,6 +79,9 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
     assert [each["job_id"] for each in engine.vjobs_named(name)] == [job] and engine.unmet() == []
     assert engine.usage(name) and engine.decisions(name) and engine.events(vjob=name)
     engine.schedule()
+    page = engine.page(node="n1")
+    assert page["html"].startswith("<!doctype html>")
+    assert not engine.page_news(engine.page_news(0)["number"])["changed"]
     assert engine.cycle(engine.cycles()[-1]["number"])["steps"]
     assert engine.plan(dot=True)["policy"] == "slowdown"
     assert engine.openapi()["openapi"] == "3.1.0"

@@ -119,6 +119,7 @@ def monitoring(ask: Teller, world: World) -> None:
     assert ask("GET", "/v1/plan?dot=1")["decision"]
     assert ask("GET", f"/v1/jobs/{job}/usage")["usage"]
     ask("GET", "/v1/schedule")
+    ask("GET", f"/v1/page/news?after={ask('GET', '/v1/page?node=n1')['number']}")
     ask("GET", "/v1/status")
     assert len(ask("GET", "/v1/openapi.json")["paths"]) == len({route.path for route in ROUTES})
 

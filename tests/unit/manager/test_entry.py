@@ -51,6 +51,9 @@ def manager(tmp_path: Path, engines: dict[str, Served]) -> Iterator[Managed]:
     made.close()
 
 
+_PAGES = {"": "", "a": "?group=a", "b": "?group=b"}
+
+
 def test_every_request_of_the_api_has_an_engine_or_several() -> None:
     assert WHERE.keys() == {route.name for route in ROUTES}
 
@@ -112,6 +115,15 @@ def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -
     assert [each["vjob"] for each in manager.ask("GET", "/v1/vms")[1]["vms"]] == ["12", "13", "14", "30_1"]
     for path in ("/v1/nodes", "/v1/groups", "/v1/cycles", "/v1/schedule", "/v1/states", "/v1/openapi.json"):
         assert manager.ask("GET", path)[0] == 200
+
+
+def test_a_page_is_that_of_one_group(manager: Managed, engines: dict[str, Served]) -> None:
+    for each in engines.values():
+        each.world.tick()
+    pages = {group: manager.ask("GET", f"/v1/page{query}")[1]["html"] for group, query in _PAGES.items()}
+    assert pages[""] == pages["a"] != pages["b"]
+    assert manager.ask("GET", "/v1/page?group=c")[0] == 404
+    assert manager.ask("GET", "/v1/page/news?group=b")[1]["changed"]
 
 
 def test_the_next_context_switch_is_that_of_all_groups(manager: Managed, engines: dict[str, Served]) -> None:

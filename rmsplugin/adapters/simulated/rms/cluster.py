@@ -32,7 +32,7 @@ class SimulatedCluster:
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
     preempt_mode, preempt_exempt_s, kill_wait_s, requeue_exits, spool_dir, state_dir, accounting (whether there is any),
-    priorities, switches, powering.
+    priorities, switches, powering, private.
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -74,6 +74,7 @@ class SimulatedCluster:
         self.preempt_exempt_s: float | None = None
         self.switches: tuple[tuple[str, ...], ...] = ()
         self.kill_wait_s = 30
+        self.private: frozenset[str] = frozenset()
         self.requeue_exits: frozenset[int] = frozenset()
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"

@@ -48,6 +48,7 @@ class SimulatedRms(SimulatedCluster):
                 version="22.05.8",
                 priorities=self.priorities.said(self._jobs.values(), self._clock()),
                 power_saving=self.powering.saving,
+                private=self.private,
             )
 
     def leaf_switches(self) -> tuple[tuple[str, ...], ...]:

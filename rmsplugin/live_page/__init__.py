@@ -1,0 +1,1 @@
+"""The live page: nodes, VMs, queue and context switches as one HTML document, made on the engine's host."""

@@ -1,0 +1,115 @@
+"""Nodes: each VM host as a box with its VMs to scale: one bar for CPUs, one for memory, in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmsplugin.live_page.scene import Machine, Node
+from rmsplugin.live_page.words import amount, number, several, text
+
+#: Width of a bar, and the top and the height of each, in the units of the drawing.
+_WIDTH, _CPUS_TOP, _MEMORY_TOP, _HEIGHT = 200, 0, 12, 10
+#: What stands still uses no CPUs: it has no part of that bar.
+_STILL = ("paused",)
+#: States that have a look of their own; all others look like one that changes.
+_LOOKS = {"running": "r", "paused": "p", "leaving": "l", "arriving": "a"}
+_CHANGES = "c"
+_LEGEND = (
+    ("r", "runs"),
+    ("c", "starts, ends or changes"),
+    ("l", "leaves this node"),
+    ("a", "arrives"),
+    ("p", "paused: in memory, computes nothing"),
+)
+
+#: The hatch of what is paused; boxes refer to it.
+DEFINITIONS = (
+    '<svg class="unseen" aria-hidden="true" focusable="false"><defs><pattern id="hatch" width="4" height="4" '
+    'patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="hatch-ground" width="4" height="4"/>'
+    '<rect class="hatch-line" width="1.6" height="4"/></pattern></defs></svg>'
+)
+
+
+def legend() -> str:
+    """What the looks of VMs mean."""
+    keys = "".join(
+        f'<li><svg class="key" viewBox="0 0 20 10" aria-hidden="true"><path class="{look}" d="M1 1h18v8h-18z"/></svg> '
+        f"{what}</li>"
+        for look, what in _LEGEND
+    )
+    return f'<ul class="legend" aria-label="What the boxes mean">{keys}</ul>'
+
+
+def boxes(nodes: tuple[Node, ...]) -> str:
+    """A list of all nodes."""
+    return f'<ul class="nodes">{"".join(map(_box, nodes))}</ul>'
+
+
+def _box(node: Node) -> str:
+    name = text(node.name)
+    look = "" if node.usable else " out"
+    why = f'<p class="why">{text(node.reason)}</p>' if node.reason else ""
+    return (
+        f'<li class="node{look}" id="n-{name}"><p class="name"><a href="?node={name}#vms">{name}</a> '
+        f'<span class="facts">{text(node.state)}{_sensed(node)}</span></p>{_drawing(node)}'
+        f'<p class="facts">{_taken(node)}</p>{why}</li>'
+    )
+
+
+def _sensed(node: Node) -> str:
+    watts = "" if node.watts is None else f" {node.watts} W"
+    return watts + ("" if node.celsius is None else f" {node.celsius} °C")
+
+
+def _taken(node: Node) -> str:
+    saved = f", {several(node.saved, 'saved state')}" if node.saved else ""
+    return (
+        f"{number(_cpus(node))}/{number(node.cpus)} CPUs, {amount(_memory(node))}/{amount(node.memory_mib)}, "
+        f"{several(len(node.machines), 'VM')}{saved}"
+    )
+
+
+def _cpus(node: Node) -> float:
+    return sum(each.cpus for each in node.machines if each.state not in _STILL)
+
+
+def _memory(node: Node) -> int:
+    return sum(each.memory_mib for each in node.machines)
+
+
+def _drawing(node: Node) -> str:
+    parts = "".join(_parts(node))
+    label = f"CPUs and memory of {text(node.name)}, and what its VMs have of them"
+    return (
+        f'<svg class="bars" viewBox="0 0 {_WIDTH} 22" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'<path class="ground" d="{_bar(0, _CPUS_TOP, _WIDTH)}{_bar(0, _MEMORY_TOP, _WIDTH)}"/>{parts}</svg>'
+    )
+
+
+def _parts(node: Node) -> Iterator[str]:
+    # A node that has more VMs than room, while VMs move or demand more than before, is drawn up to what they take.
+    per_cpu = _WIDTH / max(node.cpus, _cpus(node), 0.01)
+    per_mib = _WIDTH / max(node.memory_mib, _memory(node), 1)
+    cpus_at = memory_at = 0.0
+    for each in node.machines:
+        cpus = 0.0 if each.state in _STILL else each.cpus * per_cpu
+        memory = each.memory_mib * per_mib
+        bars = (_bar(cpus_at, _CPUS_TOP, cpus) if cpus else "") + _bar(memory_at, _MEMORY_TOP, memory)
+        cpus_at, memory_at = cpus_at + cpus, memory_at + memory
+        yield f'<path class="{_LOOKS.get(each.state, _CHANGES)}" d="{bars}"><title>{_title(each)}</title></path>'
+
+
+def _bar(left: float, top: int, width: float) -> str:
+    return f"M{left:.4g} {top}h{width:.4g}v{_HEIGHT}h-{width:.4g}z"
+
+
+def _title(machine: Machine) -> str:
+    whose = f"{machine.vjob} ({machine.user})" if machine.vjob else "another user's"
+    return f"{text(whose)}: {number(machine.cpus)} CPUs, {amount(machine.memory_mib)}, {state_of(machine)}"
+
+
+def state_of(machine: Machine) -> str:
+    """Its state, with the other node while it is on the way."""
+    if not machine.other:
+        return text(machine.state)
+    return f"{text(machine.state)}, {'from' if machine.state == 'arriving' else 'to'} {text(machine.other)}"

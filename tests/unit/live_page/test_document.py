@@ -1,0 +1,193 @@
+"""The live page's document: what it shows, to scale, to whom, and that no text of others becomes markup."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from live_scenes import HOSTILE, machine, row, scene
+from lxml import html
+
+from rmsplugin.live_page.document import document, headers
+from rmsplugin.live_page.scene import Node, Scene, Viewer, seen_by
+from rmsplugin.live_page.words import amount, lasting, text
+
+ALICE = Viewer("alice", sees_all=False)
+
+
+def tree(shown: Scene, node: str = "") -> Any:
+    return html.document_fromstring(document(shown, node))
+
+
+def words(element: Any) -> str:
+    return " ".join(element.text_content().split())
+
+
+def body(shown: Scene) -> str:
+    return words(tree(shown).find(".//main"))
+
+
+def width_of(path: Any) -> list[float]:
+    return [float(each) for each in re.findall(r"h([\d.e+]+)v", path.get("d"))]
+
+
+def vms_of(shown: Scene, node: str) -> list[Any]:
+    return list(tree(shown).xpath(f"//li[@id='n-{node}']//*[name()='path'][*[name()='title']]"))
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def test_vms_are_drawn_to_the_scale_of_their_node() -> None:
+    big = replace(machine("1"), cpus=2.0, memory_mib=2048)
+    shown = Scene(nodes=(Node("n1", "idle", True, "", 4.0, 8192, (big, machine("2"))),))
+    assert [width_of(path) for path in vms_of(shown, "n1")] == [[100, 50], [50, 25]]
+
+
+def test_a_node_with_more_than_it_has_is_drawn_up_to_what_its_vms_take() -> None:
+    shown = Scene(nodes=(Node("n1", "idle", True, "", 1.0, 1024, (machine("1"), machine("2"))),))
+    assert [width_of(path) for path in vms_of(shown, "n1")] == [[100, 100], [100, 100]]
+
+
+def test_a_paused_vm_takes_memory_and_no_cpus() -> None:
+    shown = Scene(nodes=(Node("n1", "idle", True, "", 4.0, 8192, (machine("1", state="paused"),)),))
+    [path] = vms_of(shown, "n1")
+    assert (path.get("class"), width_of(path)) == ("p", [25])
+    assert "0/4 CPUs, 1 GiB/8 GiB, 1 VM" in words(tree(shown).get_element_by_id("n-n1"))
+
+
+def test_a_vm_that_moves_is_drawn_on_both_nodes_and_its_way_is_told() -> None:
+    shown = scene()
+    looks = {node: [path.get("class") for path in vms_of(shown, node)] for node in ("n1", "n3")}
+    assert looks == {"n1": ["r", "r", "l", "p"], "n3": ["r", "r", "a"]}
+    assert "90 (alice): 1 CPUs, 1 GiB, leaving, to n3" in [words(each) for each in vms_of(shown, "n1")]
+    [act] = tree(shown).xpath("//table[@id='acts']/tbody/tr")
+    assert (act.get("data-from"), act.get("data-to")) == ("n1", "n3")
+    assert "42 %" in words(act)
+
+
+def test_a_vm_that_moves_is_counted_once() -> None:
+    assert "6 VMs on 3 nodes" in body(scene())
+
+
+def test_the_queue_is_told_with_position_and_reason() -> None:
+    first, second = tree(scene()).xpath("//table[@id='waiting']/tbody/tr")
+    assert [words(cell) for cell in first][:5] == ["1", "100", "alice", "render", "vjob"]
+    assert words(first[-1]) == "it waits behind render no-room"
+    assert words(second[1]) == "101_[2-5] (4 elements)"
+
+
+def test_paused_and_sleeping_are_apart() -> None:
+    shown = tree(scene())
+    told = {
+        name: words(shown.xpath(f"//table[@id='{name}']/tbody/tr/th")[0]) for name in ("paused-jobs", "sleeping-jobs")
+    }
+    assert told == {"paused-jobs": "91", "sleeping-jobs": "95"}
+    assert "3 GiB" in words(shown.get_element_by_id("sleeping-jobs"))
+
+
+def test_a_switch_is_told_with_cost_bound_and_duration() -> None:
+    [cells] = tree(scene()).xpath("//table[@id='switches']/tbody/tr")
+    assert [words(cell) for cell in cells][2:8] == ["done", "1 GiB", "1 GiB", "3.2 s", "4.5 s", "2/2"]
+
+
+def test_leader_energy_and_notices_are_told() -> None:
+    told = body(scene())
+    for sentence in ("The engine on controller is alone.", "3 nodes take 630 W.", "are paused by root"):
+        assert sentence in told
+
+
+def test_an_empty_site_is_told_in_sentences() -> None:
+    told = body(Scene())
+    for sentence in ("No cycle has run yet", "No VM host was seen", "No job waits", "Nothing is under way"):
+        assert sentence in told
+
+
+def test_the_vms_of_a_chosen_node_are_listed() -> None:
+    listed = tree(scene(), "n1").get_element_by_id("machines")
+    assert [words(each) for each in listed.xpath("tbody/tr/th")] == ["10", "11", "90", "91"]
+    assert "There is no such VM host." in words(tree(scene(), "n9").get_element_by_id("vms"))
+
+
+def test_long_lists_say_what_lists_the_rest() -> None:
+    shown = Scene(queue=tuple(row(str(number)) for number in range(1, 252)))
+    assert len(tree(shown).xpath("//table[@id='waiting']/tbody/tr")) == 200
+    assert "51 more: rmsplugin vjobs lists them." in body(shown)
+
+
+# -- hostile texts -----------------------------------------------------------------------------------------------------
+
+
+def test_texts_of_users_never_become_markup() -> None:
+    hostile, honest = tree(scene(hostile=True), HOSTILE), tree(scene(), "n9")
+    count = {name: len(hostile.findall(f".//{name}")) for name in ("script", "img", "title", "a", "p")}
+    assert count == {name: len(honest.findall(f".//{name}")) for name in ("script", "img", "title", "a", "p")}
+    attributes = {name for each in hostile.iter() for name in each.attrib}
+    assert attributes == {name for each in honest.iter() for name in each.attrib}
+    assert "window.owned=1" in words(hostile.get_element_by_id("waiting"))
+
+
+def test_hidden_characters_are_shown_and_long_texts_are_cut() -> None:
+    assert text("a\u202eb\x07\u200b") == "a\ufffdb\ufffd\ufffd"
+    assert (len(text("x" * 1000)), text("x" * 1000)[-1]) == (300, "…")
+
+
+def test_the_policy_allows_the_pages_own_script_and_style_alone() -> None:
+    policy = headers()["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    whole = tree(scene())
+    assert not whole.xpath("//@style | //@*[starts-with(name(), 'on')]")
+    assert len(whole.findall(".//script")) == len(whole.findall(".//style")) == 1
+
+
+# -- who looks ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_jobs_are_private_a_user_is_told_of_his_own_alone() -> None:
+    shown = seen_by(scene(private=True), ALICE)
+    page = document(shown, "n1")
+    assert "bob" not in page
+    assert "101_" not in page and "91" not in re.findall(r">(\d+)<", page)
+    assert "2 jobs of others: not shown" in page
+    assert "another user&#x27;s: 1 CPUs, 1 GiB, running" in page
+    assert "100" in body(shown) and "render moves" not in page and "drained: render" not in page
+
+
+@pytest.mark.parametrize(("viewer", "private"), [(Viewer("bob"), True), (ALICE, False)])
+def test_operators_and_users_of_open_sites_are_told_all(viewer: Viewer, private: bool) -> None:
+    assert "render moves" in document(seen_by(scene(private=private), viewer))
+
+
+# -- for everybody -----------------------------------------------------------------------------------------------------
+
+
+def test_headings_tables_and_drawings_have_names() -> None:
+    whole = tree(scene(), "n1")
+    levels = [int(each.tag[1]) for each in whole.iter("h1", "h2", "h3")]
+    assert levels[0] == 1 and set(levels[1:]) == {2}
+    ids = whole.xpath("//@id")
+    assert len(ids) == len(set(ids))
+    for each in whole.xpath("//@aria-labelledby"):
+        assert words(whole.get_element_by_id(each))
+    assert all(words(each) for each in whole.iter("caption")) and len(list(whole.iter("caption"))) == len(
+        list(whole.iter("table"))
+    )
+    assert all(each.get("scope") for each in whole.iter("th"))
+    assert all(each.get("aria-label") or each.get("aria-hidden") for each in whole.iter("svg"))
+    assert whole.get("lang") == "en"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.04, "0 s"), (4.25, "4.2 s"), (59.0, "59 s"), (185, "3 min 5 s"), (7800, "2 h 10 min")]
+)
+def test_durations_are_told_in_words(seconds: float, told: str) -> None:
+    assert lasting(seconds) == told
+
+
+@pytest.mark.parametrize(("mib", "told"), [(512, "512 MiB"), (1536, "1.5 GiB"), (3 << 20, "3 TiB")])
+def test_memory_is_told_in_its_unit(mib: int, told: str) -> None:
+    assert amount(mib) == told
