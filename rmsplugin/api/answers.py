@@ -103,6 +103,8 @@ class UnmetVJob(TypedDict):
         time_limit_s: its time limit in seconds; null: it has none, or it is not known.
         priority: its priority by Slurm, as it would be now.
         position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
+        expansion: its waits and the time that it still needs, as a multiple of that time; of one that has ended, its
+            whole time as a multiple of its run; null: not known.
     """
 
     job_id: int
@@ -119,6 +121,7 @@ class UnmetVJob(TypedDict):
     time_limit_s: float | None
     priority: int
     position: int | None
+    expansion: float | None
 
 
 class UnmetVJobs(UnmetVJob):
@@ -139,6 +142,8 @@ class UnmetVJobs(UnmetVJob):
         time_limit_s: its time limit in seconds; null: it has none, or it is not known.
         priority: its priority by Slurm, as it would be now.
         position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
+        expansion: its waits and the time that it still needs, as a multiple of that time; of one that has ended, its
+            whole time as a multiple of its run; null: not known.
         elements: how many elements of an array it stands for.
     """
 
@@ -177,6 +182,8 @@ class VJob(UnmetVJob):
         time_limit_s: its time limit in seconds; null: it has none, or it is not known.
         priority: its priority by Slurm, as it would be now.
         position: its place among the vjobs that wait for their turn, from 1 on; null: it does not wait for that.
+        expansion: its waits and the time that it still needs, as a multiple of that time; of one that has ended, its
+            whole time as a multiple of its run; null: not known.
         vms: number of its VMs.
         cpus: CPUs of each VM, or of the larger ones.
         memory_mib: memory of each VM, or of the larger ones.
@@ -699,6 +706,16 @@ class Scheduled(TypedDict):
     result: str
 
 
+class Config(TypedDict):
+    """The settings that the engine read when it started, defaults included. They have no secrets.
+
+    Attributes:
+        settings: by section, the keys with their values, as docs/settings.md has them.
+    """
+
+    settings: dict[str, Any]
+
+
 class ScheduleAnswer(TypedDict):
     """What is done at times of day.
 
@@ -873,7 +890,7 @@ class Step(TypedDict):
     kind: str
     hosts: dict[str, str]
     needs: list[int]
-    state: Literal["planned", "running", "done", "failed", "skipped"]
+    state: Literal["planned", "running", "done", "failed", "skipped", "needless"]
     reason: str
     error: str
     began: float | None
@@ -1277,6 +1294,8 @@ class Preview(TypedDict):
         left_out: by vjob, why nothing is decided about it.
         out_of_reach: by node, why nothing is done there.
         dot: the reconfiguration graph, in Graphviz' language; only if asked for.
+        starts: by vjob that does not run, the seconds until it is likely to, by the plan and by time limits; 0: it
+            begins with this switch; null: not known; only if asked for.
         silent: of a manager: groups whose engines do not answer, so that what they have is missing here.
     """
 
@@ -1299,6 +1318,7 @@ class Preview(TypedDict):
     left_out: dict[str, LeftOut]
     out_of_reach: dict[str, str]
     dot: NotRequired[str]
+    starts: NotRequired[dict[str, float | None]]
     silent: NotRequired[list[str]]
 
 

@@ -183,6 +183,10 @@ class Engine:
         """What is done at times of day."""
         return cast("list[answers.Scheduled]", rows_of(self._get("/v1/schedule"), "schedule"))
 
+    def config(self) -> answers.Config:
+        """The settings that the engine runs with."""
+        return cast("answers.Config", self._get("/v1/config"))
+
     def vjobs(self, *, ended: int = 0) -> list[answers.VJob]:
         """The vjobs that have not ended, and the newest ``ended`` that have, in order of first submission."""
         return self.vjobs_and_more(ended=ended or None)[0]
@@ -272,9 +276,10 @@ class Engine:
         query = _given(after=str(after), wait=f"{wait_s:g}", group=group)
         return cast("answers.PageNews", self._get(_path("/v1/page/news", query), wait_s + _PATIENCE_S))
 
-    def plan(self, *, dot: bool = False) -> answers.Preview:
-        """The context switch that the next cycle would make; with its graph as ``dot``."""
-        answer = self._get(f"/v1/plan{'?dot=1' if dot else ''}", _PLAN_S)
+    def plan(self, *, dot: bool = False, starts: bool = False) -> answers.Preview:
+        """The context switch that the next cycle would make; with its graph, and a forecast of ``starts``."""
+        flags = {"dot": ["1"] if dot else [], "starts": ["1"] if starts else []}
+        answer = self._get(_path("/v1/plan", flags), _PLAN_S)
         part_of(answer, "plan")
         return cast("answers.Preview", answer)
 
@@ -397,13 +402,13 @@ class Engine:
         """The store of this node, or the one called ``shared``, is a new one."""
         return cast("answers.Ok", self._post("/v1/new-store", {"store": store}))
 
-    def node_gone(self, node: str) -> answers.NodeOrder:
+    def node_gone(self, node: str, *, preview: bool = False) -> answers.NodeOrder:
         """The node is dead, or its VMs are gone."""
-        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/gone", None, _GONE_S))
+        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/gone", _previewed(preview), _GONE_S))
 
-    def node_fence(self, node: str) -> answers.NodeOrder:
+    def node_fence(self, node: str, *, preview: bool = False) -> answers.NodeOrder:
         """Cut the power of the node."""
-        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/fence", None, _FENCE_S))
+        return cast("answers.NodeOrder", self._post(f"/v1/nodes/{_quoted(node)}/fence", _previewed(preview), _FENCE_S))
 
     def node_back(self, node: str) -> answers.Ok:
         """The node is there again."""
@@ -539,6 +544,11 @@ def pieces_of(engine: Engine, number: int, show: Callable[[str, float], None]) -
 
 def _without(key: str) -> UnavailableError:
     return UnavailableError(f"the engine answered without {key!r}; are engine and command of the same version?")
+
+
+def _previewed(preview: bool) -> dict[str, bool] | None:
+    """The body of an order; an engine of an older release knows no previews."""
+    return {"preview": True} if preview else None
 
 
 def _job(name: str, ending: str = "") -> str:

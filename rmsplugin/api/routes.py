@@ -210,6 +210,11 @@ def _list_of(name: str, path: str, answer: Any, what: str, **more: Any) -> Route
 
 
 _NODE = Key("name", HOST, "of the node", required=True)
+_PREVIEW = Key(
+    "preview",
+    {"type": "boolean", "examples": [True]},
+    "do nothing; say what would become of which vjobs, or refuse what would be refused",
+)
 _OPERATION = answers.Begun | answers.Elements
 
 ROUTES: tuple[Route, ...] = (
@@ -333,7 +338,10 @@ ROUTES: tuple[Route, ...] = (
         "/v1/plan",
         answers.Preview,
         "The context switch that the next cycle would make. Waits for a cycle that runs; callers share one preview.",
-        query=(Key("dot", FLAG, "1: with the reconfiguration graph"),),
+        query=(
+            Key("dot", FLAG, "1: with the reconfiguration graph"),
+            Key("starts", FLAG, "1: with a forecast of when each vjob runs"),
+        ),
     ),
     _list_of("schedule", "/v1/schedule", answers.ScheduleAnswer, "What is done at times of day."),
     _list_of(
@@ -355,6 +363,7 @@ ROUTES: tuple[Route, ...] = (
         query=(Key("after", _number(0), "the number of the page that is shown"), _WAIT, _PAGE_GROUP),
         media=Media.EVENTS,
     ),
+    _list_of("config", "/v1/config", answers.Config, "The settings that the engine, or the manager, runs with."),
     _list_of("openapi", "/v1/openapi.json", answers.OpenApi, "This document."),
     # -- control
     _job(
@@ -483,6 +492,7 @@ ROUTES: tuple[Route, ...] = (
         answers.NodeOrder,
         "The node is dead, or its VMs are gone. Refused while its platform or its node agent answers.",
         variables=(_NODE,),
+        body=(_PREVIEW,),
     ),
     _order(
         "node_fence",
@@ -490,6 +500,7 @@ ROUTES: tuple[Route, ...] = (
         answers.NodeOrder,
         "Cut the power of the node; once it is off, it is gone.",
         variables=(_NODE,),
+        body=(_PREVIEW,),
     ),
     _order(
         "node_back",

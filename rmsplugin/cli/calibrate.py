@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import read_settings
-from rmsplugin.cli.shared.table import Field, Row, local_time, plain_table, printable, text_of
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Field, Row, local_time, plain_table, text_of
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     values = {key: value for each in fitted for key, value in each.values().items()}
     if arguments.json:
         found = {"ledger": path, "since": arguments.since, "actions": rows, "durations": values, "power": power}
-        print(json.dumps(found, indent=1))
+        print_document(arguments, found)
         return 0
     print(printable(f"# what {path} has measured{_since(arguments)}, in seconds"))
     for line in plain_table(_FIELDS).lines(rows):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import Show, bar
+from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.policies import ANY, policy_name
-from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, printable, text_of
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.cli.simulate.command import warn
 from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
@@ -170,7 +171,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     warn(arguments, given)
     rows = [told.measured(simulated) for simulated in found]
     if arguments.json:
-        print(json.dumps({"policies": rows, "trace": told.trace(given)}, indent=1, allow_nan=False))
+        print_document(arguments, {"policies": rows, "trace": told.trace(given)})
     elif arguments.csv:
         titles = _CSV if arguments.energy is None else (*_CSV, *_ENERGY_CSV)
         print("\n".join([",".join(titles), *(",".join(map(str, _flat(row, titles))) for row in rows)]))

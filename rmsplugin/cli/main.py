@@ -13,7 +13,9 @@ from importlib import import_module
 
 from rmsplugin import __version__
 from rmsplugin.cli.shared.arguments import split_command
-from rmsplugin.cli.shared.table import FormatError, printable
+from rmsplugin.cli.shared.document import print_failure
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import FormatError
 from rmsplugin.errors import (
     InstanceError,
     LedgerError,
@@ -33,11 +35,9 @@ _WRONG_INPUT = (
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
     **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
-    **{
-        name: f"live.{name}"
-        for name in ("schedule", "suspend", "resume", "migrate", "prefer", "states", "usage", "confirm")
-    },
-    **{name: f"live.{name}" for name in ("show", "drain", "undrain", "node", "ssh", "pause", "unpause", "handover")},
+    **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "prefer", "states", "usage")},
+    **{name: f"live.{name}" for name in ("confirm", "show", "config", "drain", "undrain", "node", "ssh")},
+    **{name: f"live.{name}" for name in ("pause", "unpause", "handover")},
     "plan": "plan.command",
     "pack": "plan.pack_command",
     "simulate": "simulate.command",
@@ -128,8 +128,11 @@ def _give_up_output() -> None:
 
 
 def _complain(arguments: argparse.Namespace, error: object, status: int) -> int:
-    for line in str(error).rstrip("\n").split("\n"):
-        print(f"rmsplugin {arguments.command}: {printable(line) or 'failed'}", file=sys.stderr)
+    sentences = [printable(line) or "failed" for line in str(error).rstrip("\n").split("\n")]
+    for sentence in sentences:
+        print(f"rmsplugin {arguments.command}: {sentence}", file=sys.stderr)
+    if status == 1:
+        print_failure(arguments, sentences)
     return status
 
 

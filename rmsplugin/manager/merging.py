@@ -177,6 +177,8 @@ def _plan(replies: Replies, limit: int) -> Reply:
         found[key] = sum(reply.get(key, 0) for reply in replies.values())
     found["paused"] = next((reply["paused"] for reply in replies.values() if reply["paused"]), None)
     found["time"] = min(reply["time"] for reply in replies.values())
+    if any("starts" in reply for reply in replies.values()):
+        found["starts"] = {name: at_s for reply in replies.values() for name, at_s in reply.get("starts", {}).items()}
     found.pop("seconds", None)
     found.pop("dot", None)
     return found

@@ -7,7 +7,7 @@ each. The text is ASCII, whatever the reader's locale.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -37,14 +37,14 @@ def whole(head: Head, rows: Iterable[Row]) -> dict[str, Any]:
     return {**_first(head), "jobs": list(rows), **_last(head)}
 
 
-def json_text(head: Head, rows: Iterable[Row]) -> Iterator[str]:
-    """The document as text, in pieces; a line for each job."""
+def json_text(head: Head, rows: Iterable[Row], end: Mapping[str, Any]) -> Iterator[str]:
+    """The document as text, in pieces, with the keys that it ends in; a line for each job."""
     yield json.dumps(_first(head), indent=1, allow_nan=False)[:-2] + ',\n "jobs": ['
     separator = "\n  "
     for row in rows:
         yield separator + _row_text(row)
         separator = ",\n  "
-    yield "\n ],\n" + json.dumps(_last(head), indent=1, allow_nan=False)[2:] + "\n"
+    yield "\n ],\n" + json.dumps({**_last(head), **end}, indent=1, allow_nan=False)[2:] + "\n"
 
 
 def lines(head: Head, rows: Iterable[Row]) -> Iterator[str]:

@@ -31,7 +31,7 @@ def main(path: Path, node_cpus: int, used_nodes: int) -> None:
         reader = LedgerReader(connection, until)
         question = Question(reader.begins(), until, until, with_lives=True)
         report = build(reader, question, Site(nodes, "", 0, host_cpus, {}, _nobody))
-    sys.stdout.writelines(writing.json_text(report.head, report.rows()))
+    sys.stdout.writelines(writing.json_text(report.head, report.rows(), {}))
 
 
 def _nobody(_since: float) -> Iterable[Run]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from page.browser import browser
 from page.documents import document
 from page.reading import lasting, rows
+from unit.cli.json_documents import answer_of
 from unit.reported import Told
 
 from rmsplugin.cli.main import main
@@ -41,7 +41,7 @@ def test_the_page_has_the_numbers_of_the_json(told: Told, tmp_path: Path, capsys
     assert report(told, "--html", str(file)) == 0
     assert capsys.readouterr().out == ""
     assert report(told, "--json") == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = answer_of(capsys.readouterr().out)
     with browser() as window:
         window.open(file)
         jobs, schedules = rows(window, "jobs"), rows(window, "schedules")

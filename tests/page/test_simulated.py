@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from page.browser import Browser, browser
 from page.reading import colour, drawn, lasting, rows
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli_compare import CLUSTER, TRACE
 from unit.simulation.test_workload import line
 
@@ -39,7 +39,7 @@ def opened(window: Browser, capsys: pytest.CaptureFixture[str], *words: str) -> 
     assert main([*words, "--html", "page.html", "--json"]) == 0
     window.open(Path("page.html").resolve())
     assert window.console == []
-    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    answer: dict[str, Any] = answer_of(capsys.readouterr().out)
     return answer
 
 

@@ -280,6 +280,36 @@ def test_a_vjob_that_is_cancelled_while_room_is_made_for_it_is_not_started(world
         world.until(job, S.RUNNING)
     assert world.context.ledger.plans.open_steps() == []
     assert not any(call[0] == "boot" and f"vjob{high}-" in str(call) for call in world.hypervisor.calls)
+    plans = world.context.ledger.plans
+    [plan] = [plan for plan in plans.plans(20) if any(step.vjob == str(high) for step in plans.steps(plan.id))]
+    assert {step.kind.value: step.state for step in plans.steps(plan.id)} == {
+        "suspend": StepState.DONE,
+        "start": StepState.NEEDLESS,
+    }
+    assert plan.state is PlanState.DONE, "nothing of it has failed"
+    assert any("1 had become needless" in message for message in world.events("context-switch-ended"))
+
+
+def test_what_waits_for_a_suspend_whose_vjob_has_ended_is_decided_anew_and_nothing_has_failed(world: World) -> None:
+    low = running(world, 3, memory_mib=FULL_MIB)
+    world.pass_time(400)
+    high = world.submit(vms=1, cpus=2, memory_mib=FULL_MIB, partition="urgent")
+    save, ended = world.hypervisor.save, list[int]()
+
+    def ends(node: str, name: str, *words: object, **options: object) -> None:
+        ended.append(next(job for job in low if name.startswith(f"vjob{job}-")))
+        world.rms.cancel(ended[-1])
+        world.executor.cancel(ended[-1], "its job has ended")
+        save(node, name, *words, **options)  # type: ignore[arg-type]
+
+    world.hypervisor.save = ends  # type: ignore[method-assign]
+    world.until(high, S.RUNNING)
+    del world.hypervisor.save  # type: ignore[method-assign]
+    plans = world.context.ledger.plans
+    assert ended and all(plan.state is PlanState.DONE for plan in plans.plans(20))
+    states = [[(step.kind.value, step.state) for step in plans.steps(plan.id)] for plan in plans.plans(20)]
+    assert [("suspend", StepState.NEEDLESS), ("start", StepState.NEEDLESS)] in states
+    assert [job for job in low if world.context.ledger.vjob(job).losses] == []
 
 
 @pytest.mark.parametrize("step", ["save", "boot", "restore"])

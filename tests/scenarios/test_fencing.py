@@ -103,6 +103,15 @@ def test_fencing_is_for_operators_and_needs_a_program(world: World) -> None:
         world.requests().orders.node_fence(65534, "n1")
     with pytest.raises(RefusedError, match="fence is not set"):
         world.requests().orders.node_fence(0, "n1")
+    with pytest.raises(RefusedError, match="fence is not set"):
+        world.requests().orders.node_fence(0, "n1", preview=True)
+
+
+def test_a_preview_of_fencing_cuts_no_power(world: World, directory: Path) -> None:
+    with_fence(world, directory)
+    job, node = running(world)
+    assert world.requests().orders.node_fence(0, node, preview=True) == {"begin_again": [str(job)], "wait": []}
+    assert calls(directory) == [] and world.context.ledger.nodes.gone() == {}
 
 
 def test_a_node_that_is_silent_in_all_ways_is_fenced_once_by_the_engine(world: World, directory: Path) -> None:

@@ -95,6 +95,30 @@ def test_a_node_that_answers_is_not_gone_whatever_an_operator_says(world: World,
     assert (world.state(job), world.context.ledger.vjob(job).losses) == (S.RUNNING, 0)
 
 
+def test_a_preview_says_what_would_become_of_vjobs_and_records_nothing(world: World) -> None:
+    job, asleep = world.running(), world.sleeping()
+    node, image = world.host(job), world.context.ledger.vms(asleep)[0].image_node
+    for name in {node, image}:
+        world.kill_node(name)
+    world.tick()
+    ask = world.requests().orders.node_gone
+    told = [ask(0, name, preview=True) for name in (node, image)]
+    assert told[0]["begin_again"] == [str(job)] and told[1]["wait"] == [str(asleep)]
+    assert world.context.ledger.nodes.gone() == {} and world.events("node-gone") == []
+    assert [ask(0, name) for name in dict.fromkeys((node, image))] == [told[0], told[1]][: len({node, image})]
+
+
+@pytest.mark.parametrize(("uid", "node", "why"), [(0, "n1", "libvirt answers"), (0, "n9", "knows a node n9")])
+def test_what_would_be_refused_is_refused_before_anybody_confirms_it(
+    world: World, uid: int, node: str, why: str
+) -> None:
+    world.tick()
+    with pytest.raises((RefusedError, NotFoundError), match=why):
+        world.requests().orders.node_gone(uid, node, preview=True)
+    with pytest.raises(ForbiddenError):
+        world.requests().orders.node_gone(65534, "n1", preview=True)
+
+
 def test_only_operators_say_what_has_become_of_nodes_and_only_of_known_ones(world: World) -> None:
     world.tick()
     for ask in (world.requests().orders.node_gone, world.requests().orders.node_back):

@@ -198,6 +198,7 @@ ORDERS = {
             "setup",
             "ledger",
             "calibrate",
+            "json_forms",
             "engine",
             "manager",
         ),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import read_settings
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import SettingsError
 
 if TYPE_CHECKING:
-    from rmsplugin.finding import Finding
+    from rmsplugin.finding import Finding, Level
     from rmsplugin.settings import Settings
 
 
@@ -50,7 +50,12 @@ def _check(arguments: argparse.Namespace) -> int:
         # Without settings there is nothing else to look at.
         findings = [error("settings", line, "see docs/settings.md") for line in str(fault).splitlines()]
     if arguments.json:
-        print(json.dumps({"findings": [asdict(finding) for finding in findings]}, indent=1))
+        print_document(
+            arguments,
+            {"findings": [asdict(finding) for finding in findings]},
+            errors=_sentences(findings, Level.ERROR),
+            warnings=_sentences(findings, Level.WARNING),
+        )
     else:
         for finding in findings:
             print(printable(f"{finding.level:<8}{finding.subject}: {finding.what}"))
@@ -59,6 +64,10 @@ def _check(arguments: argparse.Namespace) -> int:
         counts = [sum(finding.level is level for finding in findings) for level in (Level.ERROR, Level.WARNING)]
         print(f"{counts[0]} errors, {counts[1]} warnings, {len(findings) - sum(counts)} in order")
     return 1 if any(finding.level is Level.ERROR for finding in findings) else 0
+
+
+def _sentences(findings: Iterable[Finding], level: Level) -> list[str]:
+    return [f"{finding.subject}: {finding.what}" for finding in findings if finding.level is level]
 
 
 def _findings(settings: Settings, arguments: argparse.Namespace) -> list[Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rmsplugin.cli.ledger import query as querying
 from rmsplugin.cli.ledger import whose
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import LedgerError
 
 

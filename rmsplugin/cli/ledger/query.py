@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
-import json
 import math
 import re
 import sys
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.ledger import whose
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.table import Column, Field, Row, Table, printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Column, Field, Row, Table
 
 if TYPE_CHECKING:
     from rmsplugin.engine.ledger.ledger_query import Answer
@@ -116,11 +117,15 @@ def _query(arguments: argparse.Namespace) -> int:
     else:
         answer = _together({each.group: _ask(arguments, each, parameters) for each in ledgers}, arguments.limit)
     _print(arguments, answer)
-    if answer.more:
-        _say(f"there are more rows than these {arguments.limit} (--limit)")
-    if answer.withheld:
-        _say("private keys are not shown")
+    for note in _notes(arguments, answer):
+        _say(note)
     return 0
+
+
+def _notes(arguments: argparse.Namespace, answer: Answer) -> list[str]:
+    """What is not shown."""
+    more = [f"there are more rows than these {arguments.limit} (--limit)"] if answer.more else []
+    return [*more, *(["private keys are not shown"] if answer.withheld else [])]
 
 
 def _ask(arguments: argparse.Namespace, ledger: SiteLedger, parameters: dict[str, Any]) -> Answer:
@@ -162,7 +167,8 @@ def _value(text: str) -> int | float | str:
 def _print(arguments: argparse.Namespace, answer: Answer) -> None:
     if arguments.json:
         rows = [{name: _finite(value) for name, value in row.items()} for row in answer.rows]
-        print(json.dumps({"rows": rows, "more": answer.more}, indent=1, default=_blob))
+        told = {"rows": rows, "more": answer.more}
+        print_document(arguments, told, warnings=_notes(arguments, answer), default=_blob)
     elif arguments.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         if not arguments.noheader:

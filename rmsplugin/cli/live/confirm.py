@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.document import tell
 from rmsplugin.cli.shared.table import Field, Row, add_table_options, columns_of, print_rows, text_of
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.job_names import parse
@@ -101,5 +101,5 @@ def _new_store(arguments: argparse.Namespace) -> int:
             "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
         )
     answer = find_engine(arguments.config).new_store(arguments.new_store)
-    print(json.dumps(answer) if arguments.json else f"the store {arguments.new_store} counts as a new one")
+    tell(arguments, answer, f"the store {arguments.new_store} counts as a new one")
     return 0

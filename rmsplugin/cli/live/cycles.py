@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.sentences import cycle_sentence
 from rmsplugin.cli.shared.table import (
     Field,
@@ -24,7 +25,6 @@ from rmsplugin.cli.shared.table import (
     parse_format,
     plain_table,
     print_rows,
-    printable,
     text_of,
     time_of,
 )
@@ -60,8 +60,8 @@ FIELDS = (
     Field("time", "when it was decided", time_of("time")),
     Field(
         "state",
-        "running, done or failed (a step failed, or was skipped); or nothing was done: rejected (by the checker), "
-        "stale (the cluster had changed), none (nothing could be decided)",
+        "running, done (each step that was needed), or failed (a step failed, or was skipped); or nothing was done: "
+        "rejected (by the checker), stale (the cluster had changed), none (nothing could be decided)",
         text_of("state"),
     ),
     Field(
@@ -91,7 +91,11 @@ STEP_FIELDS = (
     Field("vjob", "the vjob", text_of("vjob"), right=True),
     Field("nodes", "where its VMs run afterwards", hosts_of),
     Field("needs", "the steps that it waits for", text_of("needs")),
-    Field("state", "planned, running, done, failed or skipped", text_of("state")),
+    Field(
+        "state",
+        "planned, running, done, failed, skipped, or needless: its vjob has ended, or is so already",
+        text_of("state"),
+    ),
     Field("began", "when it began", time_of("began")),
     Field("ended", "when it ended", time_of("ended")),
     Field("progress", "how far it is", bytes_progress),
@@ -167,7 +171,7 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     answer = find_engine(arguments.config).cycle(arguments.number)
     steps, cycle = answer["steps"], answer["cycle"]
     if arguments.json:
-        print(json.dumps(answer, indent=1))
+        print_document(arguments, answer)
         return 0
     if not (arguments.noheader or arguments.parsable2):
         for line in _headline(cycle):

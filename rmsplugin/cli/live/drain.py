@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
 from rmsplugin.cli.shared.connection import find_engine, read_settings
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, UnavailableError
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.api.binding import SeveralError
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.watching import done_sentence, watch
 from rmsplugin.errors import (
     ForbiddenError,
@@ -108,21 +108,25 @@ def _tell(
     """Watch what was begun, and tell how it ended. Raises OperationFailedError."""
     command = arguments.command
     if arguments.no_wait:
-        told: list[dict[str, Any]] = [{"vjob": name, "operation": number} for name, number in begun.items()]
-        plain = "\n".join(f"operation {number}" for number in begun.values())
-        print(json.dumps({"operations": told}) if arguments.json else plain)
+        answer: Sequence[Mapping[str, Any]] = [{"vjob": name, "operation": number} for name, number in begun.items()]
+        plain = [f"operation {number}" for number in begun.values()]
     else:
+        plain = []
         ended = {name: watch(engine, number, f"{command} {name}") for name, number in begun.items()}
         for name, operation in ended.items():
             if operation.get("state") == "failed":
                 refused.setdefault(f"vjob {_NAME}: {operation.get('error') or 'failed'}", []).append(name)
-            elif not arguments.json:
-                print(done_sentence(f"{command} {name}", operation, started))
-        if arguments.json:
-            print(json.dumps({"operations": list(ended.values())}, indent=1))
-    if refused:
-        lines = [sentence.replace(_NAME, fold(names)) for sentence, names in refused.items()]
-        raise OperationFailedError("\n".join(map(printable, lines)))
+            else:
+                plain.append(done_sentence(f"{command} {name}", operation, started))
+        answer = list(ended.values())
+    faults = [sentence.replace(_NAME, fold(names)) for sentence, names in refused.items()]
+    if arguments.json:
+        print_document(arguments, {"operations": answer}, errors=faults)
+    else:
+        for line in plain:
+            print(line)
+    if faults:
+        raise OperationFailedError("\n".join(map(printable, faults)))
     return 0
 
 

@@ -115,6 +115,7 @@ def _events(arguments: argparse.Namespace) -> int:
     if not arguments.follow:
         print_rows(arguments, columns, "events", rows)
         return 0
+    arguments.json_lines = True
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     last = number
     while True:

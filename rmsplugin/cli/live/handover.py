@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError, WrongOrderError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _handover(arguments: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     if arguments.json:
         told = {"from": before["host"], "to": after["host"], "epoch": after["epoch"], "seconds": round(seconds, 2)}
-        print(json.dumps(told))
+        print_document(arguments, told)
     else:
         print(printable(f"{after['host']} leads with epoch {after['epoch']}, after {seconds:.1f} s"))
     return 0
@@ -99,7 +99,7 @@ def _handover_group(engine: Engine, arguments: argparse.Namespace) -> int:
     seconds = time.monotonic() - began
     if arguments.json:
         told = {"group": group, "from": host, "to": answer["to"], "epoch": epoch, "seconds": round(seconds, 2)}
-        print(json.dumps(told))
+        print_document(arguments, told)
     elif answer["to"]:
         what = f"group {group} is on {answer['to']} with epoch {epoch}, after {seconds:.1f} s"
         print(printable(f"{what}; it stays there until that manager is gone, or `rmsplugin handover {group} --to any`"))

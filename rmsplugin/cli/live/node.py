@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import tell
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import NodeOrder
-    from rmsplugin.api.binding import Engine
 
 
 def add_command(commands: options.Commands) -> None:
@@ -37,7 +35,7 @@ def add_command(commands: options.Commands) -> None:
         fence: run nodes.fence for the node, and nodes.fence_status if it is set. Once the node is off, it counts as
         gone. Everything that runs there ends.
 
-        gone and fence need --yes: without it they only say what would become of which vjobs.
+        gone and fence need --yes: without it they only say what would become of which vjobs, or why they are refused.
 
         examples:
           rmsplugin node gone n3
@@ -58,34 +56,29 @@ def add_command(commands: options.Commands) -> None:
 def _node(arguments: argparse.Namespace) -> int:
     engine = find_engine(arguments.config)
     node, what = arguments.node, arguments.what
-    if what != "back" and not arguments.yes:
-        arguments.misused(_question(engine, node, what))
     if what == "back":
         back = engine.node_back(node)
-        print(json.dumps(back) if arguments.json else f"{node} is back")
+        tell(arguments, back, f"{node} is back")
         return 0
-    answer = engine.node_gone(node) if what == "gone" else engine.node_fence(node)
-    print(json.dumps(answer) if arguments.json else printable(_said(node, answer)))
+    order = engine.node_gone if what == "gone" else engine.node_fence
+    if not arguments.yes:
+        # What would be refused is refused before anybody is asked to confirm it.
+        arguments.misused(_question(node, what, order(node, preview=True)))
+    answer = order(node)
+    tell(arguments, answer, f"{node} is gone: {_fate(answer)}")
     return 0
 
 
-def _question(engine: Engine, node: str, what: str) -> str:
-    vms = engine.vms()
-    here = {str(vm.get("vjob")) for vm in vms if vm.get("node") == node}
-    asleep = {str(vm.get("vjob")) for vm in vms if vm.get("image_node") == node} - here
+def _question(node: str, what: str, answer: NodeOrder) -> str:
     if what == "fence":
         so = f"the power of {node} will be cut, and it will count as gone"
     else:
         so = f"no VM runs on {node} any more, it is powered off"
-    return f"{so}: {_fate(sorted(here), sorted(asleep))}; add --yes if that is so"
+    return f"{so}: {_fate(answer)}; add --yes if that is so"
 
 
-def _said(node: str, answer: NodeOrder) -> str:
-    return f"{node} is gone: {_fate(answer.get('begin_again', []), answer.get('wait', []))}"
-
-
-def _fate(begin_again: list[str], wait: list[str]) -> str:
-    said = []
+def _fate(answer: NodeOrder) -> str:
+    begin_again, wait, said = answer.get("begin_again", []), answer.get("wait", []), []
     if begin_again:
         said.append(f"vjobs that go on from a checkpoint, or begin again from the start: {', '.join(begin_again)}")
     if wait:

@@ -121,8 +121,9 @@ def _nodes(arguments: argparse.Namespace) -> int:
     if arguments.format == _COLUMNS:
         told = [name for name, key in _SENSORS.items() if any(node.get(key) is not None for node in answer)]
         columns = parse_format(",".join([_COLUMNS.removesuffix(",reason"), *told, "reason"]), FIELDS)
-    print_rows(arguments, columns, "nodes", answer)
     missing = wanted.keys() - {node.get("name") for node in found}
-    if missing:
-        raise NotFoundError("\n".join(f"{name} is no node that may host VMs" for name in wanted if name in missing))
+    faults = [f"{name} is no node that may host VMs" for name in wanted if name in missing]
+    print_rows(arguments, columns, "nodes", answer, errors=faults)
+    if faults:
+        raise NotFoundError("\n".join(faults))
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,8 @@ from rmsplugin.api.binding import SeveralError
 from rmsplugin.cli.live.elements import begin_on, operate_on_each, operate_on_several
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.watching import done_sentence, refuse_failed, watch
+from rmsplugin.cli.shared.document import print_document, tell
+from rmsplugin.cli.shared.watching import done_sentence, faults_of, refuse_failed, watch
 from rmsplugin.errors import OperationFailedError, WrongOrderError
 from rmsplugin.model.job_names import parse
 
@@ -53,11 +53,11 @@ def _operate(arguments: argparse.Namespace) -> int:
     except SeveralError as error:
         return operate_on_each(engine, arguments, error.elements)
     if arguments.no_wait:
-        print(json.dumps({"operation": number}) if arguments.json else f"operation {number}")
+        tell(arguments, {"operation": number}, f"operation {number}")
         return 0
     operation = watch(engine, number, f"{arguments.command} {arguments.job}")
     if arguments.json:
-        print(json.dumps(operation, indent=1))
+        print_document(arguments, operation, errors=faults_of(operation))
     refuse_failed(operation)
     if not arguments.json:
         print(done_sentence(f"{arguments.command} {arguments.job}", operation, started))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.document import tell
 from rmsplugin.cli.shared.sentences import pause_sentence
-from rmsplugin.cli.shared.table import printable
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import PauseAnswer
@@ -21,7 +20,7 @@ def add_command(commands: options.Commands) -> None:
         commands,
         "pause",
         "have the engine begin no context switch, start or resume until `unpause`",
-        tell,
+        order,
         """
         For operators. Steps under way are finished, and steps that have not begun are skipped. The engine still keeps
         vjobs alive: ended jobs are cleaned up, nodes that are drained or taken back are emptied. `suspend`, `resume`
@@ -37,11 +36,11 @@ def add_command(commands: options.Commands) -> None:
     parser.add_argument("--json", action="store_true", help="the engine's answer, as JSON")
 
 
-def tell(arguments: argparse.Namespace) -> int:
+def order(arguments: argparse.Namespace) -> int:
     """Have the engine pause, or go on, as the command is called."""
     engine = find_engine(arguments.config)
     answer = engine.pause() if arguments.command == "pause" else engine.unpause()
-    print(json.dumps(answer) if arguments.json else printable(_sentence(answer)))
+    tell(arguments, answer, _sentence(answer))
     return 0
 
 

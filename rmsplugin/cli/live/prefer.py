@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError, UnavailableError
 from rmsplugin.model.job_names import fold
 from rmsplugin.model.preferences import PREFERENCES
@@ -57,14 +57,14 @@ def add_command(commands: options.Commands) -> None:
 def _prefer(arguments: argparse.Namespace) -> int:
     names = list(dict.fromkeys(name for named in arguments.jobs for name in named))
     done, refused = _ask(find_engine(arguments.config), names, arguments.state)
+    faults = [sentence.replace(_NAME, fold(those)) for sentence, those in refused.items()]
     if arguments.json:
-        print(json.dumps({"state": arguments.state, "vjobs": done}))
+        print_document(arguments, {"state": arguments.state, "vjobs": done}, errors=faults)
     elif done:
         said = f"{fold(done)}: {_SAID[arguments.state]}"
         print(printable(said))
-    if refused:
-        lines = [sentence.replace(_NAME, fold(those)) for sentence, those in refused.items()]
-        raise OperationFailedError("\n".join(map(printable, lines)))
+    if faults:
+        raise OperationFailedError("\n".join(map(printable, faults)))
     return 0
 
 

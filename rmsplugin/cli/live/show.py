@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.live import decisions, events, nodes, vjobs, vms
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import Field, Row, plain_table, printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Field, Row, plain_table
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.vm_names import parse_vm_name
 
@@ -53,7 +54,7 @@ def _show(arguments: argparse.Namespace) -> int:
     shows = {"vjob": _vjob, "vm": _vm, "node": _node}
     parts = shows[arguments.what](find_engine(arguments.config), name)
     if arguments.json:
-        print(json.dumps(parts, indent=1))
+        print_document(arguments, parts)
         return 0
     for title, fields in _PARTS.items():
         if rows := parts.get(title):

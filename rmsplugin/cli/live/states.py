@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import (
-    Field,
-    add_table_options,
-    bytes_of,
-    columns_of,
-    print_rows,
-    printable,
-    text_of,
-    time_of,
-)
-from rmsplugin.cli.shared.watching import refuse_failed, watch
+from rmsplugin.cli.shared.document import print_document, tell
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Field, add_table_options, bytes_of, columns_of, print_rows, text_of, time_of
+from rmsplugin.cli.shared.watching import faults_of, refuse_failed, watch
 
 if TYPE_CHECKING:
     from rmsplugin.api.binding import Engine
@@ -76,7 +68,7 @@ def _states(arguments: argparse.Namespace) -> int:
         return _take_back(arguments, engine)
     if arguments.drop:
         answer = engine.drop_states(arguments.drop)
-        print(json.dumps(answer) if arguments.json else f"dropped {arguments.drop}")
+        tell(arguments, answer, f"dropped {arguments.drop}")
         return 0
     print_rows(arguments, columns, "states", engine.states())
     return 0
@@ -86,7 +78,7 @@ def _take_back(arguments: argparse.Namespace, engine: Engine) -> int:
     number = engine.take_back(arguments.take_back)
     operation = watch(engine, number, f"take back {arguments.take_back}")
     if arguments.json:
-        print(json.dumps(operation, indent=1))
+        print_document(arguments, operation, errors=faults_of(operation))
     refuse_failed(operation)
     if not arguments.json:
         vjob = operation.get("vjob", "")

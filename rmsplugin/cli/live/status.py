@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
-from rmsplugin.cli.shared.table import local_time, printable
+from rmsplugin.cli.shared.table import local_time
 from rmsplugin.errors import RmspluginError, UnavailableError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _status(arguments: argparse.Namespace) -> int:
     answer = _within(_ANSWER_S, lambda: find_engine(arguments.config).status())
     ills = [*answer.get("ills", ()), *_silent_groups(answer)]
     if arguments.json:
-        print(json.dumps(answer, indent=1))
+        print_document(arguments, answer, errors=ills, warnings=answer.get("problems", ()))
         return 1 if ills else 0
     started = answer.get("started")
     since = f", started {local_time(started)}" if isinstance(started, int | float) else ""

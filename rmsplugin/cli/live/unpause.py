@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.cli.live.pause import tell
+from rmsplugin.cli.live.pause import order
 from rmsplugin.cli.shared import arguments as options
 
 
@@ -12,7 +12,7 @@ def add_command(commands: options.Commands) -> None:
         commands,
         "unpause",
         "have the engine decide again",
-        tell,
+        order,
         """
         For operators. A cycle runs at once.
 

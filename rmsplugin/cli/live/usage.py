@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Usage
@@ -57,7 +57,7 @@ def _usage(arguments: argparse.Namespace) -> int:
     for name in arguments.jobs:
         found += engine.usage(name)
     if arguments.json:
-        print(json.dumps({"usage": found}, indent=2))
+        print_document(arguments, {"usage": found})
         return 0
     cluster = _cluster()
     print("\n\n".join("\n".join(lines_of(each, cluster)) for each in found))

@@ -17,6 +17,7 @@ from rmsplugin.cli.shared.table import (
     bytes_progress,
     columns_of,
     duration,
+    local_time,
     mebibytes_of,
     print_rows,
     text_of,
@@ -27,12 +28,6 @@ from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
     from rmsplugin.api.binding import Engine
-
-
-def _state(row: Row) -> str:
-    """Its state; who is paused sleeps, too, and goes on at once where its memory is."""
-    where = text_of("nodes")(row)
-    return f"sleeping (in memory of {where})" if row.get("state") == "paused" else text_of("state")(row)
 
 
 def _in_state(row: Row) -> str:
@@ -59,6 +54,12 @@ def _limit(row: Row) -> str:
     return "UNLIMITED" if row["time_limit_s"] is None else duration(row["time_limit_s"])
 
 
+def _start(row: Row) -> str:
+    if row.get("start") is None:
+        return "unknown" if row.get("state") in _WAITS else ""
+    return "now" if row["start"] <= time.time() else local_time(row["start"])
+
+
 def _repeated(row: Row) -> str:
     repeated_s = row.get("repeated_s")
     return duration(repeated_s) if repeated_s else ""
@@ -78,9 +79,9 @@ FIELDS = (
     Field("partition", "its partition", text_of("partition")),
     Field(
         "state",
-        "waiting, starting, running, pausing, sleeping (in memory of its nodes), unpausing, suspending, sleeping, "
-        "resuming, stopping or terminated",
-        _state,
+        "waiting, starting, running, pausing, paused (it sleeps in the memory of its nodes), unpausing, suspending, "
+        "sleeping, resuming, stopping or terminated",
+        text_of("state"),
     ),
     Field("time", "how long it has been in this state", _in_state, right=True),
     Field("since", "when it came into this state", time_of("state_since")),
@@ -88,6 +89,18 @@ FIELDS = (
     Field("limit", "its time limit, as `squeue` shows it", _limit, right=True),
     Field("priority", "its priority by Slurm, as it would be now", text_of("priority"), right=True),
     Field("position", "its place among those that wait for their turn, from 1 on", text_of("position"), right=True),
+    Field(
+        "expansion",
+        "its waits and the time that it still needs, as a multiple of that time; ended: its whole time, of its run",
+        text_of("expansion"),
+        right=True,
+    ),
+    Field(
+        "start",
+        "when it is likely to run or to be resumed: now, by the context switch that comes next; or at that time, if "
+        "those that run end with their limits, and nobody makes way for it; shown by --start",
+        _start,
+    ),
     Field("vms", "number of its VMs", text_of("vms"), right=True),
     Field("cpus", "CPUs of each VM, or of the larger ones", text_of("cpus"), right=True),
     Field("memory", "memory of each VM, or of the larger ones", mebibytes_of("memory_mib"), right=True),
@@ -118,6 +131,10 @@ STATES = (
 )
 #: The columns that are shown without --format; ``losses`` only where there are any.
 _COLUMNS = "jobid,partition,name,user,state,time,vms,cpus,memory,nodes,checkpoint,operation,why"
+#: The same with --start.
+_START_COLUMNS = "jobid,partition,name,user,state,start,limit,vms,cpus,memory,position,expansion,why"
+#: States of vjobs that do not run.
+_WAITS = ("waiting", "sleeping", "paused")
 #: A longer list of words is not sent; the answer is chosen from here all the same.
 _LONGEST = 1000
 #: Slurm's words for states.
@@ -151,6 +168,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin vjobs --reason
           rmsplugin vjobs -a -u alice
           rmsplugin vjobs -t waiting,sleeping --sort position
+          rmsplugin vjobs --start
           rmsplugin vjobs -p vjob -w 'n[1-4]' -A physics
           rmsplugin vjobs '12_[0-3]' -i 5
           rmsplugin vjobs --noheader --format=jobid,state,reason%60
@@ -179,6 +197,11 @@ def add_command(commands: options.Commands) -> None:
         metavar="SECONDS",
         type=options.positive_seconds,
         help="list them again after so many seconds, and so on until ctrl-C",
+    )
+    vjobs.add_argument(
+        "--start",
+        action="store_true",
+        help="only vjobs that wait or sleep, and when they are likely to run, by the plan and by time limits",
     )
     vjobs.add_argument("--reason", action="store_true", help="show the reason as a sentence, not as a word")
     add_table_options(vjobs, FIELDS, _COLUMNS)
@@ -267,6 +290,7 @@ def _list(arguments: argparse.Namespace, engine: Engine) -> int:
     wanted["state"] = () if "all" in arguments.states else arguments.states
     rows: list[Row] = []
     faults: list[str] = []
+    notes: list[str] = []
     if arguments.jobs:
         rows, faults = _named(engine, arguments.jobs)
     else:
@@ -275,15 +299,18 @@ def _list(arguments: argparse.Namespace, engine: Engine) -> int:
         told, more = engine.vjobs_and_more(ended=arguments.limit if ended else None, wanted=sent)
         rows = sorted([*told, *_unmet(engine, wanted=sent)], key=_submitted)
         if more:
-            print(f"only the newest {arguments.limit} ended vjobs are shown; see --limit", file=sys.stderr)
+            notes.append(f"only the newest {arguments.limit} ended vjobs are shown; see --limit")
+            print(notes[0], file=sys.stderr)
     if arguments.user:
         faults = [*_unknown_users(arguments.user, rows), *faults]
     rows = [row for row in rows if _fits(row, wanted)]
+    if arguments.start:
+        rows = _with_starts(engine, rows)
     for key, descending in reversed(arguments.sort):
         rows.sort(key=lambda row, key=key: _sort_key(row.get(key)), reverse=descending)  # type: ignore[misc]
     if not arguments.own_format:
         arguments.format = _columns(arguments, rows)
-    print_rows(arguments, columns_of(arguments, FIELDS), "vjobs", rows)
+    print_rows(arguments, columns_of(arguments, FIELDS), "vjobs", rows, errors=faults, warnings=notes)
     if faults:
         raise NotFoundError("\n".join(faults))
     return 0
@@ -291,10 +318,22 @@ def _list(arguments: argparse.Namespace, engine: Engine) -> int:
 
 def _columns(arguments: argparse.Namespace, rows: Iterable[Row]) -> str:
     """The columns to show where none were asked for."""
-    columns = _COLUMNS
+    columns = _START_COLUMNS if arguments.start else _COLUMNS
     if any(row.get("losses") for row in rows):
         columns = columns.replace("checkpoint,", "losses,checkpoint,")
     return columns.replace("why", "reason") if arguments.reason else columns
+
+
+def _with_starts(engine: Engine, rows: Iterable[Row]) -> list[Row]:
+    """Those that wait or sleep, with the time at which they are likely to run; null: not known."""
+    plan = engine.plan(starts=True)
+    at_s = plan.get("starts", {})
+    found: list[Row] = []
+    for row in rows:
+        if row.get("state") in _WAITS:
+            left_s = at_s.get(str(row.get("display_id")))
+            found.append({**row, "start": None if left_s is None else plan["time"] + left_s})
+    return found
 
 
 def _submitted(row: Row) -> tuple[float, int]:

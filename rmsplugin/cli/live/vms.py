@@ -66,7 +66,7 @@ def _vms(arguments: argparse.Namespace) -> int:
             rows += _of_vjob(engine, name)
         except NotFoundError as error:
             faults.append(str(error))
-    print_rows(arguments, columns, "vms", rows)
+    print_rows(arguments, columns, "vms", rows, errors=faults)
     if faults:
         raise NotFoundError("\n".join(faults))
     return 0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
 from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.policies import ANY, policy_name
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
+    from rmsplugin.api.answers import Preview
     from rmsplugin.cli.shared.output_file import OutputFile
 
 
@@ -157,15 +158,20 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
     if graph is not None and dot:
         graph.write(dot)
     if arguments.json:
-        print(json.dumps(answer, indent=1, allow_nan=False))
+        print_document(arguments, answer, errors=_faults(answer))
     elif arguments.dot == "-":
         print(dot, end="")
     else:
         for line in live.lines(answer):
             print(printable(line))
-    if answer["plan"] is None:
-        raise OperationFailedError(printable(answer["fault"] or "nothing could be decided"))
+    if faults := _faults(answer):
+        raise OperationFailedError(printable(faults[0]))
     return 0
+
+
+def _faults(answer: Preview) -> list[str]:
+    """Why there is no plan."""
+    return [answer["fault"] or "nothing could be decided"] if answer["plan"] is None else []
 
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
@@ -212,7 +218,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
     if watts is not None:
         told["energy"] = energy.of_plan(answer.source, answer.proposal, watts)
     if arguments.json:
-        print(json.dumps(told, indent=1, allow_nan=False))
+        print_document(arguments, told)
     elif arguments.dot == "-":
         print(solve.graph(answer), end="")
     else:

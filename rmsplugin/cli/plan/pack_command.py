@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
 from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
 from rmsplugin.cli.shared import arguments as options
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
 
 if TYPE_CHECKING:
     pass
@@ -66,7 +66,7 @@ def _pack(arguments: argparse.Namespace) -> int:
     told = None if watts is None else energy.of_packing(configuration, packed.packing.assignment, watts)
     if arguments.json:
         document = packing.document(configuration, packed)
-        print(json.dumps(document if told is None else {**document, "energy": told}, indent=1))
+        print_document(arguments, document if told is None else {**document, "energy": told})
     else:
         for line in packing.lines(configuration, packed):
             print(printable(line))

@@ -17,7 +17,9 @@ from rmsplugin.cli.report.fields import CLASS_COLUMNS, JOB_COLUMNS, JOB_FIELDS, 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import Show, bar
 from rmsplugin.cli.shared.connection import connect, read_settings
-from rmsplugin.cli.shared.table import Row, Table, add_table_options, described, parse_format, printable
+from rmsplugin.cli.shared.document import end_of_document
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Row, Table, add_table_options, described, parse_format
 from rmsplugin.errors import ReportError, SettingsError
 from rmsplugin.latency import uncollected
 
@@ -275,7 +277,13 @@ def _print(arguments: argparse.Namespace, report: Report | OwnReport, table: Tab
         report.rows() if arguments.by == "job" else [asdict(total) for total in report.head.totals[arguments.by]]
     )
     if arguments.json:
-        sys.stdout.writelines(writing.json_text(report.head, report.rows()))
+        sys.stdout.writelines(
+            writing.json_text(
+                report.head,
+                report.rows(),
+                end_of_document(arguments, warnings=[note.sentence for note in report.head.notes]),
+            )
+        )
         return
     if arguments.email_format:
         print("\n".join(mail_form.mail_lines(report.head)))

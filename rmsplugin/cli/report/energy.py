@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rmsplugin.cli.report.command import add_times, ledgers_of, settings_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
+from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.table import Field, Row, Table, add_table_options, parse_format, text_of
 from rmsplugin.errors import RefusedError, ReportError
 from rmsplugin.latency import uncollected
@@ -129,7 +129,7 @@ def _energy(arguments: argparse.Namespace) -> int:
     with uncollected(), bar() as show:
         found = _read(arguments, settings, ledgers, now, show)
     if arguments.json:
-        print(json.dumps(found.document(), indent=2))
+        print_document(arguments, found.document())
         return 0
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     print("\n".join(table.lines(found.rows(arguments.by))))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from rmsplugin.cli.report.fields import TOTAL_FIELDS
-from rmsplugin.cli.shared.table import Table, duration, local_time, parse_format, printable, short_bytes
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import Table, duration, local_time, parse_format, short_bytes
 from rmsplugin.report.document import Head, Total
 
 _WIDTH = 78

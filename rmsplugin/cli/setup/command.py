@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import read_settings
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import RefusedError
 
 if TYPE_CHECKING:

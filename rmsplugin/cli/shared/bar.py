@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 
 #: Called with what is being done and the part of it that is, from 0 to 1.
 Show = Callable[[str, float], None]

@@ -1,21 +1,25 @@
 """Table: rows of the engine's answers on standard output, in the style of Slurm's commands.
 
 Columns are as wide as what they hold; ``FIELD%WIDTH`` fixes a width, and what is longer is cut and ends in ``+``, as
-sacct does it.
+sacct does it. A cell that holds nothing is ``-``: programs such as awk count words.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rmsplugin.cli.shared.document import print_document
+from rmsplugin.cli.shared.printable import printable
+
 Row = Mapping[str, Any]
 
+#: Stands in a cell that holds nothing.
+_NOTHING = "-"
 _SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
 
 
@@ -97,6 +101,7 @@ class Table:
         if self._parsable:
             yield from ("|".join(line) for line in cells)
             return
+        cells = [[text or _NOTHING for text in line] for line in cells]
         for index, column in enumerate(self._columns):
             if not column.fixed:
                 column.width = max([column.width, *(len(line[index]) for line in cells)])
@@ -140,23 +145,22 @@ def columns_of(arguments: argparse.Namespace, fields: Sequence[Field]) -> list[C
     return parse_format(arguments.format, fields)
 
 
-def print_rows(arguments: argparse.Namespace, columns: Sequence[Column], key: str, rows: Sequence[Row]) -> None:
-    """Print rows as the user asked for them."""
+def print_rows(
+    arguments: argparse.Namespace,
+    columns: Sequence[Column],
+    key: str,
+    rows: Sequence[Row],
+    *,
+    errors: Iterable[str] = (),
+    warnings: Iterable[str] = (),
+) -> None:
+    """Print rows as the user asked for them; of errors and warnings only a document tells here."""
     if arguments.json:
-        print(json.dumps({key: list(rows)}, indent=1))
+        print_document(arguments, {key: list(rows)}, errors=errors, warnings=warnings)
         return
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
     for line in table.lines(rows):
         print(line)
-
-
-def printable(text: str) -> str:
-    r"""Text that cannot move the cursor or break the line, as ``\x1b``: names and messages come from other people."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def text_of(key: str) -> Callable[[Row], str]:
@@ -197,12 +201,12 @@ def hosts_of(row: Row) -> str:
 
 
 def bytes_progress(row: Row) -> str:
-    """How far the operation on a vjob is: "suspend 40%"; nothing where there is none."""
+    """How far the operation on a vjob is, in one word: "suspend:40%"; nothing where there is none."""
     operation = row.get("operation")
     if not operation:
         return ""
     total = operation.get("bytes_total") or 0
-    return f"{operation['kind']} {100 * operation.get('bytes_done', 0) // total}%" if total else str(operation["kind"])
+    return f"{operation['kind']}:{100 * operation.get('bytes_done', 0) // total}%" if total else str(operation["kind"])
 
 
 def bytes_of(key: str) -> Callable[[Row], str]:

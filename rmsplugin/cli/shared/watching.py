@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rmsplugin.cli.shared.table import printable, short_bytes
+from rmsplugin.cli.shared.printable import printable
+from rmsplugin.cli.shared.table import short_bytes
 from rmsplugin.errors import OperationFailedError
 
 if TYPE_CHECKING:
@@ -39,8 +40,14 @@ def watch(engine: Engine, number: int, title: str) -> Operation:
 
 def refuse_failed(operation: Mapping[str, Any]) -> None:
     """Raise OperationFailedError for an operation that has failed."""
-    if operation.get("state") == "failed":
-        raise OperationFailedError(printable(str(operation.get("error") or "failed, without a reason")))
+    if faults := faults_of(operation):
+        raise OperationFailedError(printable(faults[0]))
+
+
+def faults_of(operation: Mapping[str, Any]) -> list[str]:
+    """Why an operation has failed, where it has."""
+    failed = operation.get("state") == "failed"
+    return [str(operation.get("error") or "failed, without a reason")] if failed else []
 
 
 def done_sentence(title: str, operation: Mapping[str, Any], began: float) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
+from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.policies import ANY, policy_name
-from rmsplugin.cli.shared.table import printable
+from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
@@ -128,7 +128,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if events is not None:
         events.write(told.events_text(simulated))
     if arguments.json:
-        print(json.dumps(told.document(simulated), indent=1, allow_nan=False))
+        print_document(arguments, told.document(simulated))
     elif arguments.jobs_out == "-":
         print(told.csv_text(simulated), end="")
     else:

@@ -125,6 +125,7 @@ class Executor:
         kind: OperationKind,
         reason: str,
         *,
+        told: str = "",
         requested_by: str = "engine",
         hosts: Mapping[str, str] | None = None,
         destinations: Mapping[str, str] | None = None,
@@ -137,7 +138,8 @@ class Executor:
         Args:
             job_id: the vjob.
             kind: what to do.
-            reason: why, for a person.
+            reason: why, for a person; it still has to be true when the operation has ended.
+            told: the same as long as the operation lasts; empty: the reason.
             requested_by: a user's name, or "engine".
             hosts: by VM name, the node where it is going to run (resume).
             destinations: by VM name, the node to which it (or its saved state) moves.
@@ -159,7 +161,7 @@ class Executor:
             arguments |= {TO_GROUP: to_group} if to_group else {}
             operation = ledger.begin_operation(job_id, kind, requested_by, arguments)
             if _ACTS[kind].during.is_transitional:
-                ledger.transition(job_id, _ACTS[kind].during, reason)
+                ledger.transition(job_id, _ACTS[kind].during, told or reason)
             for name, node in (hosts or {}).items():
                 ledger.enter_phase(name, _AT_HOSTS[kind], host=node)
             for name, node in (destinations or {}).items():
@@ -325,6 +327,8 @@ class Executor:
                     most_s = error.most_s if isinstance(error, NotStartedError | StillPausedError) else MOST_S
                     ledger.failures.vjob_failed(job_id, kind, text, code=code, most_s=most_s)
             ledger.end_operation(task.operation.id, text)
+            if cancelled:
+                ledger.plans.step_is_needless(task.operation.id, text)
 
 
 def _log_end(task: Task, error: RmspluginError | None) -> None:

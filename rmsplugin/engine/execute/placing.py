@@ -30,6 +30,9 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
 from rmsplugin.proposing.steps import PlannedStep
 
+#: What a step does, where VMs of its vjob come to a node, or go on there.
+_VERBS = {OperationKind.START: "starts", OperationKind.RESUME: "resumes", OperationKind.UNPAUSE: "goes on"}
+
 
 class Placing:
     """Gives room on nodes to vjobs, and begins the operations that take it."""
@@ -84,7 +87,8 @@ class Placing:
 
     def _intend(self, vjob: VJobRow, step: Step, requested_by: str = ENGINE, *, resumes: bool = True) -> Operation:
         """Record the operation that a step is about to begin; the caller has begun a transaction."""
-        begin = partial(self._executor.intend, vjob.job_id, step.kind, step.reason, requested_by=requested_by)
+        intend = partial(self._executor.intend, vjob.job_id, step.kind, step.reason)
+        begin = partial(intend, told=_told(step), requested_by=requested_by)
         match step.kind:
             case OperationKind.SUSPEND:
                 self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
@@ -129,7 +133,7 @@ class Placing:
                 priority=waiting.priority,
                 standing=standing_text(standing_of(seen, waiting.job)),
             )
-            operation = self._executor.intend(job.job_id, OperationKind.START, step.reason)
+            operation = self._executor.intend(job.job_id, OperationKind.START, step.reason, told=_told(step))
             ledger.plans.step_begins(step.id, operation.id)
         self._executor.submit(operation)
 
@@ -428,3 +432,11 @@ def _no_room(what: str, vm: VM, to: str, free: dict[str, Resources]) -> str:
 def _by_number(hosts: Mapping[str, str]) -> list[str]:
     """The nodes of VMs in the order of the VMs' numbers, since names may change before the VMs are made."""
     return [hosts[name] for name in sorted(hosts, key=lambda name: int(name.rpartition("-")[2]))]
+
+
+def _told(step: Step) -> str:
+    """The reason with where its VMs go: of a vjob that runs later, somewhere else perhaps, only the reason is told."""
+    verb = _VERBS.get(step.kind)
+    if verb is None or not step.hosts:
+        return step.reason
+    return f"{verb} on {', '.join(sorted(set(step.hosts.values())))}: {step.reason}"

@@ -163,8 +163,8 @@ class Switch:
                     continue
                 vjob = self._row(step.vjob)
                 use = self._use(step, vjob)
-                if why := _why_skipped(step, states, overdue):
-                    states[step.id] = self._end(step, StepState.SKIPPED, why)
+                if never := _why_never(step, states, overdue):
+                    states[step.id] = self._end(step, *never)
                 elif all(states[need] is StepState.DONE for need in step.needs) and self._is_free(vjob, under_way, use):
                     states[step.id] = self._begin(step, vjob, judge)
                 if _runs(states[step.id]):
@@ -191,8 +191,11 @@ class Switch:
         operation = self._ledger.operation(step.operation_id)
         if operation.state is Outcome.RUNNING:
             return StepState.RUNNING
-        state = StepState.DONE if operation.state is Outcome.DONE else StepState.FAILED
-        return self._end(step, state, operation.error)
+        if operation.state is Outcome.DONE:
+            return self._end(step, StepState.DONE, operation.error)
+        vjob = self._row(step.vjob)
+        has_ended = vjob is None or vjob.state in (VJobState.STOPPING, VJobState.TERMINATED)
+        return self._end(step, StepState.NEEDLESS if has_ended else StepState.FAILED, operation.error)
 
     def _use(self, step: Step, vjob: VJobRow | None) -> tokens.Use:
         """The tokens that a step takes, given the nodes where the VMs of its vjob are now."""
@@ -212,12 +215,12 @@ class Switch:
             if not self._may_begin(step, vjob, judge):
                 return StepState.PLANNED
         except RefusedError as error:
-            return self._end(step, StepState.FAILED, str(error))
+            return self._end(step, StepState.NEEDLESS, str(error))
         assert self._seen is not None
         try:
             if not self._placing.fits_beside_caches(self._seen, step, vjob, self._queue.get(step.vjob)):
                 return StepState.PLANNED  # balloons make room
-            self._placing.begin_step(self._seen, _told(step), vjob, self._queue.get(step.vjob))
+            self._placing.begin_step(self._seen, step, vjob, self._queue.get(step.vjob))
         except Exception as error:
             return self._failed(step, vjob, error)
         return StepState.RUNNING
@@ -226,7 +229,7 @@ class Switch:
         """Whether the step may begin now; False if the next look has to tell.
 
         Raises:
-            RefusedError: the step can never begin.
+            RefusedError: nobody needs the step any more.
         """
         state = vjob.state if vjob is not None else VJobState.WAITING
         if state not in _BEFORE[step.kind]:
@@ -289,13 +292,18 @@ class Switch:
             states = counts.get(plan.id, {})
             if any(states.get(state) for state in OPEN_STEPS):
                 continue
-            done, number = states.get(StepState.DONE, 0), sum(states.values())
+            done, needless, number = (
+                states.get(StepState.DONE, 0),
+                states.get(StepState.NEEDLESS, 0),
+                sum(states.values()),
+            )
             seconds = self._clock.now() - plan.time
             with ledger.transaction():
-                plans.end(plan.id, PlanState.DONE if done == number else PlanState.FAILED)
+                plans.end(plan.id, PlanState.DONE if done + needless == number else PlanState.FAILED)
                 if has_one_step(plan):
                     continue
                 words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
+                words += f", {needless} had become needless" if needless else ""
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
 
 
@@ -310,24 +318,12 @@ def _runs(state: StepState) -> bool:
     return state is StepState.RUNNING
 
 
-def _why_skipped(step: Step, states: Mapping[int, StepState], overdue: Collection[int]) -> str:
-    """Why a step never begins; empty if it may."""
-    if any(states[need] in (StepState.FAILED, StepState.SKIPPED) for need in step.needs):
-        return "a step that it waits for failed"
-    return "its turn did not come in time" if step.plan_id in overdue else ""
-
-
-def _told(step: Step) -> Step:
-    """The step with its destination in the reason, which people read in events and listings."""
-    verb = {
-        OperationKind.START: "starts",
-        OperationKind.RESUME: "resumes",
-        OperationKind.MIGRATE: "migrates",
-        OperationKind.UNPAUSE: "goes on",
-    }
-    if step.kind not in verb:
-        return step
-    word = "to" if step.kind is OperationKind.MIGRATE else "on"
-    return replace(
-        step, reason=f"{verb[step.kind]} {word} {', '.join(sorted(set(step.hosts.values())))}: {step.reason}"
-    )
+def _why_never(step: Step, states: Mapping[int, StepState], overdue: Collection[int]) -> tuple[StepState, str] | None:
+    """As what a step ends that never begins, and why; None if it may begin."""
+    needed = {states[need] for need in step.needs}
+    if needed & {StepState.FAILED, StepState.SKIPPED}:
+        return StepState.SKIPPED, "a step that it waits for failed"
+    if StepState.NEEDLESS in needed:
+        # Whether the room that it waits for has come about is for the next cycle to see.
+        return StepState.NEEDLESS, "a step that it waits for became needless: the next cycle decides again"
+    return (StepState.SKIPPED, "its turn did not come in time") if step.plan_id in overdue else None

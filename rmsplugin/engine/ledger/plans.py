@@ -134,6 +134,14 @@ class Plans(LedgerTable):
         with self._write() as db:
             update(db, "steps", {"id": step_id}, {"state": str(state), "error": error, "ended": self._clock()})
 
+    def step_is_needless(self, operation_id: int, why: str) -> None:
+        """Record of the step that an operation carries out, if there is one, that nobody needs it any more."""
+        with self._write() as db:
+            db.execute(
+                "update steps set state = ?, error = ?, ended = ? where operation_id = ? and state = 'running'",
+                [str(StepState.NEEDLESS), why, self._clock(), operation_id],
+            )
+
     # -- decisions -----------------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision, plan_id: int) -> None:

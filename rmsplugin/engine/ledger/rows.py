@@ -189,6 +189,9 @@ class StepState(enum.StrEnum):
     DONE = "done"
     FAILED = "failed"
     SKIPPED = "skipped"  # a step that it waited for failed, or its time was over
+    NEEDLESS = (
+        "needless"  # nobody needs it any more: its vjob has ended, or is so already; or one that it waited for is
+    )
 
 
 OPEN_STEPS = (StepState.PLANNED, StepState.RUNNING)

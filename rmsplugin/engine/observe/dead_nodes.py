@@ -98,23 +98,35 @@ def record_gone(settings: Settings, ledger: Ledger, node: str, by: str) -> tuple
     """
     with ledger.transaction():
         ledger.nodes.set_gone(node, by)
+        begin_again, wait = fate_of(settings, ledger, node)
         vms = ledger.live_vms_by_job()
-        begin_again, wait = [], []
         for vjob in ledger.vjobs():
             rows = vms.get(vjob.job_id, [])
             if any(node in (vm.image_node, vm.destination, vm.host, *vm.touched) for vm in rows):
                 ledger.failures.vjob_forgiven(vjob.job_id)  # what failed by the node's silence is tried at once
-            if any(node in (vm.host, vm.destination) for vm in rows):
-                begin_again.append(vjob.display_id)
-            elif vjob.state is VJobState.SLEEPING and (why := _unreachable(settings, ledger, rows)):
-                wait.append(vjob.display_id)
-                ledger.update_vjob(vjob.job_id, reason=why)
+            if vjob.display_id in wait:
+                ledger.update_vjob(vjob.job_id, reason=_unreachable(settings, ledger, rows))
         what = f"{node} is gone: {by} said so; its VMs do not exist any more"
         if begin_again:
             what += f"; vjobs with VMs there go on from their checkpoints, or begin again: {', '.join(begin_again)}"
         if wait:
             what += f"; vjobs whose saved states are there wait for it: {', '.join(wait)}"
         ledger.event("node-gone", what, node=node)
+    return begin_again, wait
+
+
+def fate_of(settings: Settings, ledger: Ledger, node: str) -> tuple[list[str], list[str]]:
+    """What follows where the node is gone: as ``record_gone`` returns it."""
+    vms = ledger.live_vms_by_job()
+    begin_again, wait = [], []
+    for vjob in ledger.vjobs():
+        rows = vms.get(vjob.job_id, [])
+        if any(node in (vm.host, vm.destination) for vm in rows):
+            begin_again.append(vjob.display_id)
+        elif vjob.state is VJobState.SLEEPING:
+            pinned = is_pinned(settings, vjob)
+            if any(node == vm.image_node or (pinned and node == vm.booted_on) for vm in rows):
+                wait.append(vjob.display_id)
     return begin_again, wait
 
 

@@ -68,12 +68,16 @@ class Fencing:
             with self._lock:
                 self._under_way.discard(node)
 
-    def _fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
-        ledger = self._ledger
+    def require_possible(self, node: str) -> None:
+        """Raise RefusedError where there is no nodes.fence, or the node is gone already."""
         if not self._settings.nodes.fence:
             raise RefusedError("there is no fencing command: nodes.fence is not set")
-        if known := ledger.nodes.gone().get(node):
+        if known := self._ledger.nodes.gone().get(node):
             raise RefusedError(known.sentence)
+
+    def _fence(self, node: str, by: str) -> tuple[list[str], list[str]]:
+        ledger = self._ledger
+        self.require_possible(node)
         ledger.event("node-fence", f"{by} has the power of {node} cut", node=node)
         try:
             self._cut(node)

@@ -11,7 +11,7 @@ from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.controllers.controllers import Controllers, host_of
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.ledger import Ledger
-from rmsplugin.engine.observe.dead_nodes import record_back, record_gone, require_silent
+from rmsplugin.engine.observe.dead_nodes import fate_of, record_back, record_gone, require_silent
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.serve.plan_views import pause_view
 from rmsplugin.engine.serve.rights import Rights, user_name
@@ -51,21 +51,36 @@ class Orders:
         self._wake = wake
         self._rights = rights
 
-    def node_gone(self, uid: int, node: str) -> dict[str, Any]:
-        """Record that a node is dead, or its VMs gone. Returns the vjobs that begin again, and those that wait."""
+    def node_gone(self, uid: int, node: str, *, preview: bool = False) -> dict[str, Any]:
+        """Record that a node is dead, or its VMs gone. Returns the vjobs that begin again, and those that wait.
+
+        Args:
+            uid: of the caller.
+            node: the node.
+            preview: record nothing; what would be refused is.
+        """
         self._require_known_node(uid, node)
         if known := self._ledger.nodes.gone().get(node):
             raise RefusedError(known.sentence)
         require_silent(self._settings, self._hypervisor, self._nodes, node)
+        if preview:
+            return self._fate(node)
         begin_again, wait = record_gone(self._settings, self._ledger, node, user_name(uid))
         self._wake()
         return {"begin_again": begin_again, "wait": wait}
 
-    def node_fence(self, uid: int, node: str) -> dict[str, Any]:
-        """Cut the power of the node; once it is off, it is gone. Returns as ``node_gone``."""
+    def node_fence(self, uid: int, node: str, *, preview: bool = False) -> dict[str, Any]:
+        """Cut the power of the node; once it is off, it is gone. Arguments and what is returned as of ``node_gone``."""
         self._require_known_node(uid, node)
+        if preview:
+            self._cycle.fencing.require_possible(node)
+            return self._fate(node)
         begin_again, wait = self._cycle.fencing.fence(node, user_name(uid))
         self._wake()
+        return {"begin_again": begin_again, "wait": wait}
+
+    def _fate(self, node: str) -> dict[str, Any]:
+        begin_again, wait = fate_of(self._settings, self._ledger, node)
         return {"begin_again": begin_again, "wait": wait}
 
     def node_back(self, uid: int, node: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.decision.forecast import forecast
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Found
 from rmsplugin.engine.decide.emptying import ENERGY
@@ -37,7 +38,7 @@ def pause_view(pause: Pause | None) -> View | None:
 # -- the next cycle --------------------------------------------------------------------------------------------------
 
 
-def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -> View:
+def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool, starts: bool = False) -> View:
     """The context switch of the next cycle: the document of `rmsplugin plan`, and the facts of a live cluster.
 
     Args:
@@ -45,6 +46,7 @@ def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -
         time: of the preview, in seconds since the epoch.
         pause: while there is one, no step is begun.
         dot: with the reconfiguration graph, in Graphviz' language.
+        starts: with a forecast of when each vjob runs.
     """
     proposal, settled = found.prepared.proposal, found.assessment.settled
     refused = {name: {"why": "refused", "reason": reason} for name, reason in found.assessment.refused.items()}
@@ -70,6 +72,9 @@ def preview_view(found: Found, time: float, pause: Pause | None, *, dot: bool) -
         "left_out": unsettled | refused,
         "out_of_reach": dict(settled.quarantined),
     }
+    if starts:
+        found_s = forecast(settled.configuration, found.after)
+        view["starts"] = {name: None if at_s is None else round(at_s, 1) for name, at_s in found_s.items()}
     if dot and proposal is not None:
         graph = reconfiguration_graph(settled.configuration, proposal.plan.actions())
         view["dot"] = to_dot(graph, proposal.plan, [each.action for each in found.powers])

@@ -118,6 +118,7 @@ class Routes:
             "schedule": self._schedule,
             "page": self._page,
             "page_news": self._page_news,
+            "config": self._config,
             "openapi": self._openapi,
             "suspend": self._suspend,
             "resume": self._resume,
@@ -340,11 +341,13 @@ class Routes:
 
     async def _node_gone(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._act_on(node, lambda: self._for(asked).orders.node_gone(asked.uid, node))
+        preview = asked.body.flag("preview")
+        return await self._act_on(node, lambda: self._for(asked).orders.node_gone(asked.uid, node, preview=preview))
 
     async def _node_fence(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
-        return await self._act_on(node, lambda: self._for(asked).orders.node_fence(asked.uid, node))
+        preview = asked.body.flag("preview")
+        return await self._act_on(node, lambda: self._for(asked).orders.node_fence(asked.uid, node, preview=preview))
 
     async def _node_back(self, asked: Asked) -> Reply:
         node = parsing.node(asked.path["name"])
@@ -375,11 +378,12 @@ class Routes:
         )
 
     async def _plan(self, asked: Asked) -> Reply:
-        dot = asked.query.flag("dot")
+        dot, starts = asked.query.flag("dot"), asked.query.flag("starts")
         preview = await self._previews.newest()
 
         def show() -> Reply:
-            return plan_views.preview_view(preview.found, preview.time, self._ledger.plans.pause, dot=dot)
+            pause = self._ledger.plans.pause
+            return plan_views.preview_view(preview.found, preview.time, pause, dot=dot, starts=starts)
 
         return await self._do(asked, show)
 
@@ -545,6 +549,9 @@ class Routes:
         group, own = asked.query.group("group"), self._settings.territory
         if group and group != own:
             raise NotFoundError(f"this is not the engine of group {group}; see `rmsplugin groups`")
+
+    async def _config(self, asked: Asked) -> Reply:
+        return {"settings": await self._do(asked, lambda: self._settings.model_dump(mode="json"))}
 
     async def _openapi(self, asked: Asked) -> Reply:
         # It never changes: made once, when somebody first asks for it.

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
+from rmsplugin.decision.expansion import expansion, still_expected_s
 from rmsplugin.engine.assess.newcomers import NOT_DECIDED_YET
 from rmsplugin.engine.assess.queue import queue_key
 from rmsplugin.engine.capacity.priorities import priority_of
+from rmsplugin.engine.capacity.weights import accrues_from
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.decide.telling import Told, Wait
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -60,6 +62,7 @@ def remembered(vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
         "time_limit_s": None,
         "priority": vjob.priority,
         "position": None,
+        "expansion": _of_ended(vjob),
         "code": "",
         "reason": reason_of(vjob),
     }
@@ -87,6 +90,7 @@ class Standings:
             "time_limit_s": _limit_s(job),
             "priority": priority if position else (job.priority if job else 0) or vjob.priority,
             "position": position,
+            "expansion": self._expansion(job, vjob),
             "code": told.code,
             "reason": told.sentence,
         }
@@ -101,9 +105,21 @@ class Standings:
             "time_limit_s": _limit_s(job),
             "priority": priority if position else job.priority,
             "position": position,
+            "expansion": self._expansion(job, None),
             "code": told.code if told else "new",
             "reason": told.sentence if told and told.sentence else self._next_look(),
         }
+
+    def _expansion(self, job: RmsJob | None, vjob: VJobRow | None) -> float | None:
+        """Its waits and the time that it still needs, as a multiple of that time, as policies have it."""
+        if vjob is not None and vjob.state is VJobState.TERMINATED:
+            return _of_ended(vjob)
+        if self._cycle.seen is None:
+            return None
+        now = self._cycle.seen.taken
+        ran_s = vjob.ran_by(now) if vjob is not None else 0.0
+        waited_s = max(0.0, now - accrues_from(job, vjob, now) - ran_s)
+        return round(expansion(waited_s, still_expected_s(_limit_s(job), ran_s)), 2)
 
     def _next_look(self) -> str:
         return f"the engine has not met it yet (it looks every {self._settings.engine.cycle_s:g} s)"
@@ -183,6 +199,13 @@ def why_in_slurm(job: RmsJob) -> Told | None:
         word = "JobHeldUser" if job.held else "JobArrayTaskLimit" if "_" in job.display_id else "None"
     means = _WORDS.get(word)
     return Told(word, f"Slurm keeps it ({word})" + (f": {means}" if means else ""))
+
+
+def _of_ended(vjob: VJobRow) -> float | None:
+    """The whole time of a vjob that has ended, as a multiple of its run; None: it has not, or it never ran."""
+    if vjob.state is not VJobState.TERMINATED or vjob.ran_s <= 0:
+        return None
+    return round(max(1.0, (vjob.state_since - vjob.submitted) / vjob.ran_s), 2)
 
 
 def _limit_s(job: RmsJob | None) -> float | None:

@@ -85,6 +85,7 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
     assert engine.cycle(engine.cycles()[-1]["number"])["steps"]
     assert engine.plan(dot=True)["policy"] == "slowdown"
     assert engine.openapi()["openapi"] == "3.1.0"
+    assert engine.config()["settings"]["engine"]["socket"] == served.socket
     assert "private_key" in engine.access(name, wait_s=0)
     for begin, state in ((engine.suspend, S.SLEEPING), (engine.resume, S.RUNNING), (engine.migrate, S.RUNNING)):
         assert engine.wait(begin(name))["state"] == "done"

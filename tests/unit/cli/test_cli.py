@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S
+from unit.cli.json_documents import answer_of
 
 from rmsplugin import __version__
 from rmsplugin.cli.main import build_parser
@@ -333,9 +334,16 @@ def test_columns_are_aligned_numbers_to_the_right(site: Path, engine: FakeEngine
     done = run(site, "vjobs", "--format=jobid,user,memory,nodes,operation,submitted")
     assert done.stdout.splitlines() == [
         " JOBID USER  MEMORY NODES OPERATION   SUBMITTED",
-        "    12 alice   512M n1    migrate 25% 2001-09-09T01:46:40",
-        "1012_3 bob   16384M                   2001-09-09T01:46:41",
+        "    12 alice   512M n1    migrate:25% 2001-09-09T01:46:40",
+        "1012_3 bob   16384M -     -           2001-09-09T01:46:41",
     ]
+
+
+def test_programs_that_count_words_find_each_column(site: Path, engine: FakeEngine) -> None:
+    done = run(site, "vjobs", "--format=jobid,user,memory,nodes,operation,checkpoint,submitted")
+    assert {len(line.split()) for line in done.stdout.splitlines()} == {7}
+    bare = run(site, "vjobs", "--noheader", "--parsable2", "--format=jobid,nodes,operation").stdout
+    assert bare.splitlines()[1] == "1012_3||", "what has separators needs no sign"
 
 
 def test_nothing_in_a_cell_moves_the_cursor_or_breaks_the_line(site: Path, engine: FakeEngine) -> None:
@@ -360,7 +368,7 @@ def test_noheader_of_an_empty_list_prints_nothing(site: Path, engine: FakeEngine
 
 
 def test_json_is_what_the_engine_said(site: Path, engine: FakeEngine) -> None:
-    assert json.loads(run(site, "vjobs", "--json").stdout) == {"vjobs": VJOBS}
+    assert json.loads(run(site, "vjobs", "--json").stdout)["vjobs"] == VJOBS
 
 
 @pytest.mark.parametrize(
@@ -393,10 +401,10 @@ def test_vjobs_are_chosen_by_user_and_id(site: Path, engine: FakeEngine) -> None
     assert shown("-u", "bob,root") == ["1012_3"], "an account without vjobs is no error"
 
 
-def test_one_that_is_paused_is_shown_asleep_in_the_memory_of_its_nodes(site: Path, engine: FakeEngine) -> None:
+def test_one_that_is_paused_is_shown_by_the_word_by_which_it_is_chosen(site: Path, engine: FakeEngine) -> None:
     engine.lay("/v1/vjobs", {"vjobs": [{**VJOBS[0], "state": "paused", "nodes": ["n1", "n3"]}]})
     shown = run(site, "vjobs", "--noheader", "--parsable2", "--format=jobid,state").stdout
-    assert shown == "12|sleeping (in memory of n1,n3)\n"
+    assert shown == "12|paused\n"
 
 
 def test_unknown_vjobs_and_users_are_told_after_the_known_ones_are_shown(site: Path, engine: FakeEngine) -> None:
@@ -444,7 +452,6 @@ def test_lists_are_read_page_by_page(site: Path, engine: FakeEngine) -> None:
     done = run(site, "vjobs", "--noheader", "--format=jobid")
     assert [line.strip() for line in done.stdout.splitlines()] == ["5", "4", "3", "2", "1"]
     assert len(json.loads(run(site, "vms", "--json").stdout)["vms"]) == 5
-    run(site, "node", "gone", "n1")
     assert engine.requests[-1] == ("GET", "/v1/vms?after=4", None)
 
 
@@ -500,7 +507,7 @@ def test_handover_waits_until_another_engine_leads(site: Path, engine: FakeEngin
     engine.answers["/v1/status"] = lambda query: next(told, (200, {"host": "head2", "epoch": 8}))
     engine.lay("/v1/handover", {"to": "head2", "url": "", "version": "1"})
     done = run(site, "handover", "--json", *words)
-    answer = json.loads(done.stdout)
+    answer = answer_of(done.stdout)
     assert (done.returncode, answer["from"], answer["to"], answer["epoch"]) == (0, "head", "head2", 8)
     assert ("POST", "/v1/handover", {"to": words[-1] if words else ""}) in engine.requests
     epochs = iter([7])
@@ -534,7 +541,7 @@ def test_handover_of_a_group_waits_until_its_engine_answers_there(
     lay_groups(engine, *stages)
     engine.lay("/v1/handover", {"to": "c2", "url": "http://c2:6830", "version": "1", "group": "g1"})
     done = run(site, "handover", "g1", "--json", *words)
-    answer = json.loads(done.stdout)
+    answer = answer_of(done.stdout)
     assert {**answer, "seconds": 0} == {"group": "g1", "from": "c1", "to": "c2", "epoch": 9, "seconds": 0}
     asked = {"to": words[-1] if words else "", "group": "g1"}
     assert (done.returncode, ("POST", "/v1/handover", asked) in engine.requests) == (0, True)
@@ -545,13 +552,13 @@ def test_handover_of_a_group_waits_until_its_engine_answers_there(
 def test_handover_of_a_group_to_where_it_is_waits_for_no_other_engine(site: Path, engine: FakeEngine) -> None:
     lay_groups(engine, lead("c2", 8))
     engine.lay("/v1/handover", {"to": "c2", "url": "http://c2:6830", "version": "1", "group": "g1"})
-    assert json.loads(run(site, "handover", "g1", "--to", "c2", "--json").stdout)["epoch"] == 8
+    assert answer_of(run(site, "handover", "g1", "--to", "c2", "--json").stdout)["epoch"] == 8
 
 
 def test_handover_of_a_group_to_any_waits_for_nothing(site: Path, engine: FakeEngine) -> None:
     lay_groups(engine, lead("c2", 8))
     engine.lay("/v1/handover", {"to": "", "url": "", "version": "", "group": "g1"})
-    told = json.loads(run(site, "handover", "g1", "--to", "any", "--json").stdout)
+    told = answer_of(run(site, "handover", "g1", "--to", "any", "--json").stdout)
     assert (told["group"], told["from"], told["to"], told["epoch"]) == ("g1", "c2", "", 8)
     assert "need not stay" in run(site, "handover", "g1", "--to", "any").stdout
 
@@ -701,7 +708,7 @@ def test_operations_of_elements_as_json(site: Path, engine: FakeEngine) -> None:
     assert [each["id"] for each in json.loads(done.stdout)["operations"]] == [1, 5]
     done = run(site, "migrate", "12", "--json", "--no-wait")
     told = [{"vjob": "12_1", "operation": 1}, {"vjob": "12_5", "operation": 5}]
-    assert json.loads(done.stdout) == {"operations": told}
+    assert answer_of(done.stdout) == {"operations": told}
     assert run(site, "migrate", "12", "--no-wait").stdout == "operation 1\noperation 5\n"
 
 
@@ -757,7 +764,7 @@ def test_a_preference_that_is_none_is_status_2(site: Path, engine: FakeEngine, w
 def test_no_wait_prints_the_operation(site: Path, engine: FakeEngine) -> None:
     lay_operation(engine, "running")
     assert run(site, "migrate", "12", "--no-wait").stdout == "operation 7\n"
-    assert json.loads(run(site, "migrate", "12", "--no-wait", "--json").stdout) == {"operation": 7}
+    assert answer_of(run(site, "migrate", "12", "--no-wait", "--json").stdout) == {"operation": 7}
     assert all(method == "POST" for method, _, _ in engine.requests)
 
 
@@ -944,7 +951,7 @@ def test_confirm_yes_names_the_vjobs_that_were_listed(
     engine.lay("/v1/status", {"held": HELD})
     engine.lay("/v1/confirm", {"confirmed": vjobs})
     done = run(site, "confirm", "--yes", "--json", *words.split())
-    assert [row["vjob"] for row in json.loads(done.stdout)["confirmed"]] == vjobs
+    assert [row["vjob"] for row in answer_of(done.stdout)["confirmed"]] == vjobs
     assert engine.requests[-1] == ("POST", "/v1/confirm", {"vjobs": vjobs})
 
 
@@ -981,7 +988,7 @@ def test_states_lists_what_was_put_aside(site: Path, engine: FakeEngine) -> None
     engine.lay("/v1/states", {"states": [STATES]})
     done = run(site, "states", "--noheader", "--parsable2", "--format=number,vjob,vms,states,size,nodes,reason")
     assert done.stdout == "7|12|2|2|512M|n1,n2|lost: the saved state of vjob12-1 on n2 is damaged\n"
-    assert json.loads(run(site, "states", "--json").stdout) == {"states": [STATES]}
+    assert answer_of(run(site, "states", "--json").stdout) == {"states": [STATES]}
 
 
 def test_states_are_taken_back_and_the_end_is_waited_for(site: Path, engine: FakeEngine) -> None:
@@ -1000,22 +1007,21 @@ def test_states_are_dropped(site: Path, engine: FakeEngine) -> None:
     assert run(site, "states", "--drop", "7", "--take-back", "7").returncode == 2
 
 
-VMS_OF_NODES = [
-    {"name": "vjob12-0", "vjob": "12", "node": "n3", "image_node": ""},
-    {"name": "vjob13-0", "vjob": "13", "node": "", "image_node": "n3"},
-    {"name": "vjob14-0", "vjob": "14", "node": "n1", "image_node": ""},
-]
-
-
 @pytest.mark.parametrize("what", ["gone", "fence"])
 def test_a_node_is_gone_or_fenced_by_yes_only_and_it_is_said_what_would_become_of_which_vjobs(
     site: Path, engine: FakeEngine, what: str
 ) -> None:
-    engine.lay("/v1/vms", {"vms": VMS_OF_NODES})
+    engine.lay(f"/v1/nodes/n3/{what}", {"begin_again": ["12"], "wait": ["13"]})
     done = run(site, "node", what, "n3")
     assert done.returncode == 2
     assert "begin again from the start: 12; vjobs that wait for their saved states there: 13; add --yes" in done.stderr
-    assert [method for method, *_ in engine.requests] == ["GET"]
+    assert engine.requests == [("POST", f"/v1/nodes/n3/{what}", {"preview": True})]
+
+
+def test_what_the_engine_refuses_of_a_node_is_said_without_yes(site: Path, engine: FakeEngine) -> None:
+    engine.answers["/v1/nodes/n3/gone"] = lambda *_: (409, {"error": "n3 is not gone: its libvirt answers"})
+    done = run(site, "node", "gone", "n3")
+    assert (done.returncode, done.stderr) == (1, "rmsplugin node: n3 is not gone: its libvirt answers\n")
 
 
 @pytest.mark.parametrize("what", ["gone", "fence"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from fresh_ledger import laid_down
+from unit.cli.json_documents import answer_of
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -89,14 +89,14 @@ def test_the_section_that_is_printed_is_one_that_the_settings_take(
     found = Durations.model_validate(tomllib.loads(out)["durations"]).model_dump()
     assert found == {**DEFAULTS, "stop_s": 3.25, "suspend_s": 4.0, "suspend_s_per_mib": 0.01}
     [measured] = [line.split() for line in out.splitlines() if line.startswith("# suspend")]
-    assert measured[2:] == ["16", "11.68", "24.48", "28.27", "0.00"]
+    assert measured[2:] == ["16", "11.68", "24.48", "28.27", "0.00", "-"]
     assert "stop_s = 3.25  # kept: 0 measured, 10 are needed" in out
     assert site.path.read_bytes() == before
 
 
 def test_json_has_the_same(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = answer_of(capsys.readouterr().out)
     assert answer["durations"]["suspend_s_per_mib"] == 0.01
     [suspend] = [each for each in answer["actions"] if each["action"] == "suspend"]
     assert (suspend["count"], suspend["fitted"], suspend["median_s"]) == (16, True, 11.68)
@@ -106,7 +106,7 @@ def test_what_failed_is_not_measured(site: Site, capsys: pytest.CaptureFixture[s
     for number in range(100, 200):
         site.suspend(number, 512, 900, error="no space")
     assert run(site, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["durations"]["suspend_s"] == 4.0
+    assert answer_of(capsys.readouterr().out)["durations"]["suspend_s"] == 4.0
 
 
 def test_what_switches_of_nodes_took_is_told_beside_the_settings(
@@ -142,7 +142,7 @@ def test_since_leaves_out_what_was_before(site: Site, capsys: pytest.CaptureFixt
     for number in range(100, 116):
         site.suspend(number, 512 * (1 + number % 2), 2)
     assert run(site, "--since", "3h", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = answer_of(capsys.readouterr().out)
     assert answer["durations"]["suspend_s"] == 2.0
     assert abs(answer["since"] - (time.time() - 3 * 3600)) < 60
 
@@ -213,7 +213,7 @@ def test_a_day_is_one_of_this_hosts_time_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
-    assert json.loads(capsys.readouterr().out)["since"] == 22 * 3600
+    assert answer_of(capsys.readouterr().out)["since"] == 22 * 3600
     assert run(site, "--least", "1", "--json") == 0
-    [suspend] = [each for each in json.loads(capsys.readouterr().out)["actions"] if each["count"]]
+    [suspend] = [each for each in answer_of(capsys.readouterr().out)["actions"] if each["count"]]
     assert (suspend["fitted"], suspend["fitted_error_s"]) == (True, 0.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from unit.check_facts import SLURM, faults, settings
+from unit.cli.json_documents import answer_of
 
 from rmsplugin import __version__
 from rmsplugin.adapters.nodes.base import MemoryReport, NodeCheck, Reach
@@ -398,7 +398,7 @@ def test_wrong_settings_are_findings_too(tmp_path: Path) -> None:
     file = tmp_path / "rmsplugin.toml"
     file.write_text("[slurm]\npartitions = []\n[oops]\n")
     done = program("--config", str(file), "--json")
-    found = json.loads(done.stdout)["findings"]
+    found = answer_of(done.stdout)["findings"]
     assert done.returncode == 1
     assert {finding["level"] for finding in found} == {"error"}
     assert any(f"{file}:3: oops: unknown key" in finding["what"] for finding in found)

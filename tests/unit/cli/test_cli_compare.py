@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
@@ -45,7 +46,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def simulated(capsys: pytest.CaptureFixture[str], policy: str, *words: str) -> dict[str, Any]:
     status, out, err = call(capsys, "simulate", *CLUSTER, "--policy", policy, "--json", *words)
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer_of(out)
     return found
 
 
@@ -158,7 +159,7 @@ def test_memory_in_bytes_for_the_whole_job(capsys: pytest.CaptureFixture[str]) -
 def test_compare_says_of_each_policy_what_simulate_says(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = call(capsys, "compare", *CLUSTER, "--policies", "easy,rjsp", "--json")
     assert (status, err) == (0, "")
-    found = json.loads(out)
+    found = answer_of(out)
     for row in found["policies"]:
         alone = simulated(capsys, row["policy"])
         assert row == {key: value for key, value in alone.items() if key not in ("trace", "seconds")}

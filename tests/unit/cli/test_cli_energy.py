@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
@@ -98,7 +99,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def energy(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status, out, err = call(capsys, "simulate", *CLUSTER, "--json", *words)
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)["energy"]
+    found: dict[str, Any] = answer_of(out)["energy"]
     return found
 
 
@@ -169,7 +170,7 @@ def test_policies_are_compared_by_their_energy(capsys: pytest.CaptureFixture[str
     assert (status, err) == (0, "")
     assert out.splitlines()[0].split()[-6:] == ["COMPL-ON", "KWH", "KWH-ON", "KWH-ORACLE", "OFF", "EMPTIED"]
     rows = list(csv.DictReader(io.StringIO(call(capsys, *words, "--csv")[1])))
-    told = json.loads(call(capsys, *words, "--json")[1])["policies"]
+    told = answer_of(call(capsys, *words, "--json")[1])["policies"]
     assert [float(row["kwh"]) for row in rows] == [each["energy"]["kwh"] for each in told]
     assert told[0]["energy"] == energy(capsys, "--policy", "fcfs", "--energy", "e.json")
 

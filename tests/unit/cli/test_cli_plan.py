@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S
+from unit.cli.json_documents import answer_of, document_of, told
 
 from rmsplugin import settings
 from rmsplugin.cli.main import build_parser, main
@@ -99,7 +100,7 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str, instance: Mapping[s
     Path("i.json").write_text(json.dumps(instance))
     status, out, err = call(capsys, "plan", "--instance", "i.json", "--json", *words)
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer_of(out)
     return found
 
 
@@ -140,7 +141,7 @@ def test_the_example_in_the_help_of_plan_works_when_pasted() -> None:
         "",
         "pool I: 2 actions, cost 1024 MiB",
         "  ACTION VM      FROM TO COST NOTE",
-        "  run    vjob2-0      n1    0",
+        "  run    vjob2-0 -    n1    0 -",
         "  resume vjob1-0 n2   n2 1024 local",
         "",
         "cost      1024 MiB, proven lower bound 1024 MiB: optimal",
@@ -549,7 +550,7 @@ def test_a_gzipped_file_and_standard_input_are_as_good(capsys: pytest.CaptureFix
     with open("i.json.gz", "rb") as file:
         words = [PROGRAM, "plan", "--instance", "-", "--json"]
         done = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["plan"]["pools"] == json.loads(out)["plan"]["pools"]
+    assert answer_of(done.stdout)["plan"]["pools"] == answer_of(out)["plan"]["pools"]
 
 
 def test_settings_are_not_needed_but_those_that_are_named_must_be_there(
@@ -667,7 +668,7 @@ def test_a_node_that_is_allowed_and_not_there_is_a_warning(capsys: pytest.Captur
     captured = capsys.readouterr()
     words = f"rmsplugin {command}: warning: vjob vjob3 may use node n2, but there is no such node\n"
     assert captured.err == words
-    answer = json.loads(captured.out)
+    answer = answer_of(captured.out)
     if command == "plan":
         assert [d["state"] for d in answer["decision"].values()] == ["running", "sleeping", "running"]
         assert answer["target"]["vjob3-0"] == {"state": "running", "host": "n1"}
@@ -711,11 +712,9 @@ def test_a_plan_that_the_checker_rejects_is_not_shown(
 
     monkeypatch.setattr(check, "check_plan", reject)
     status, out, err = call(capsys, "plan", "--instance", "switch.json", "--json", "--dot", "g.dot")
-    assert (status, out) == (1, "")
-    assert err == (
-        "rmsplugin plan: internal error: the plan is wrong: the plan: it costs 2 (and 1 more); "
-        "please report it, with the file\n"
-    )
+    said = "internal error: the plan is wrong: the plan: it costs 2 (and 1 more); please report it, with the file"
+    assert (status, told(document_of(out), "errors"), answer_of(out)) == (1, [said], {})
+    assert err == f"rmsplugin plan: {said}\n"
     assert not Path("g.dot").exists()
     ((source, target, pools, cost),) = seen
     assert set(target) == set(source.locations) and len(pools) == 2 and cost == 4608
@@ -827,7 +826,7 @@ sys.exit(main.main(sys.argv[1:]))
 def test_what_a_solver_prints_by_itself_does_not_get_into_the_answer(command: str) -> None:
     words = [sys.executable, "-c", _TALKATIVE, command, "--instance", "switch.json", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)
+    assert answer_of(done.stdout)
     assert "tmpSolver" not in done.stdout + done.stderr
 
 
@@ -962,7 +961,7 @@ def packed(capsys: pytest.CaptureFixture[str], instance: Mapping[str, Any], *wor
     Path("i.json").write_text(json.dumps(instance))
     status, out, err = call(capsys, "pack", "--instance", "i.json", "--json", *words)
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer_of(out)
     return found
 
 

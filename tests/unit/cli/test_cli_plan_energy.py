@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 
 from rmsplugin.cli.main import main
 
@@ -42,7 +43,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     status = main([*words, "--instance", "i.json", "--energy", "e.json", "--json"])
     out, err = capsys.readouterr()
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer_of(out)
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 
 from rmsplugin.cli.main import main
 
@@ -30,7 +31,7 @@ def vjob(name: str, state: str, memory_mib: int = 1024, **keys: Any) -> dict[str
 def planned(capsys: pytest.CaptureFixture[str], vjobs: list[dict[str, Any]], *words: str) -> dict[str, Any]:
     Path("i.json").write_text(json.dumps({"nodes": [{"name": "n1", "cpu": 1, "memory_mib": 4096}], "vjobs": vjobs}))
     assert main(["plan", "--instance", "i.json", "--json", *words]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    told: dict[str, Any] = answer_of(capsys.readouterr().out)
     assert told["plan"]["optimal"]
     return told
 

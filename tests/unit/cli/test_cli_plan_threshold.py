@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 
 from rmsplugin.cli.main import main
 
@@ -38,7 +39,7 @@ def blocked() -> dict[str, Any]:
 
 def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert main(["plan", "--instance", "i.json", "--json", "--deterministic-limit", "0.2", *words]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    told: dict[str, Any] = answer_of(capsys.readouterr().out)
     return told
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import shutil
 import sqlite3
@@ -13,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
@@ -81,7 +81,7 @@ def test_a_line_is_a_total_where_it_is_asked_for(told: Told, capsys: pytest.Capt
 
 def test_csv_and_json_have_the_same_numbers(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(told, *REPLAYED, "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    document = answer_of(capsys.readouterr().out)
     assert run(told, *REPLAYED, "--csv") == 0
     jobs = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(job["id"], float(job["completion_s"]), float(job["fcfs_end"])) for job in jobs] == [
@@ -193,7 +193,7 @@ def test_a_copy_is_read_where_there_are_no_settings(
     copy_database(told.path, tmp_path / "copy.sqlite")
     assert main(["report", "--ledger", str(tmp_path / "copy.sqlite"), "--noheader", "--format", "jobid,easy"]) == 0
     out, err = capsys.readouterr()
-    assert out.split() == ["1", "2"] and "no settings on this host" in err
+    assert out.split() == ["1", "-", "2", "-"] and "no settings on this host" in err
     assert main(["report"]) == 2
 
 
@@ -203,7 +203,7 @@ def test_slurm_that_does_not_answer_is_said_and_the_rest_is_told(
     (tmp_path / "sacct").write_text("#!/bin/sh\necho 'sacct: error: Connection refused' >&2\nexit 1\n")
     assert run(told, "--noheader", "--format", "jobid,account,fcfs") == 0
     out, err = capsys.readouterr()
-    assert out.split() == ["1", "2"]
+    assert out.split() == ["1", "-", "-", "2", "-", "-"]
     assert "accounts and time limits of 2 jobs are not known: sacct: error: Connection refused" in err
     assert "2 jobs are not compared with other schedules: the nodes are not known" in err
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gc
 import gzip
-import json
 import lzma
 import os
 import pty
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 from patience import PATIENCE_S
+from unit.cli.json_documents import answer_of
 from unit.replayed import DATA, REFERENCES, needs_data, reference
 from unit.simulation.test_workload import line
 
@@ -78,7 +78,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def simulated(capsys: pytest.CaptureFixture[str], *words: str, policy: str = "easy") -> dict[str, Any]:
     status, out, err = call(capsys, "--workload", "t.swf", *CLUSTER, "--policy", policy, "--json", *words)
     assert (status, err) == (0, "")
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = answer_of(out)
     return found
 
 
@@ -121,12 +121,12 @@ def test_a_cpu_time_that_says_nothing_is_told_once_and_all_that_was_requested_is
     status, out, err = call(capsys, *words)
     assert (status, err.count("\n")) == (0, 1)
     assert "t.swf: field 6 (average CPU time) is 1 s for all 11 jobs that have one" in err
-    doubted = json.loads(out)
+    doubted = answer_of(out)
     assert doubted["trace"]["cpu_time_not_believed"] == 11
     write(-1)
     status, out, err = call(capsys, *words)
     assert (status, err) == (0, "")
-    unknown = json.loads(out)
+    unknown = answer_of(out)
     for measure in ("makespan_s", "utilisation", "completion_s"):
         assert doubted[measure] == unknown[measure], measure
 
@@ -242,7 +242,7 @@ def test_lines_that_are_not_simulated_are_named_and_counted_on_standard_error(
     assert lines[1:10] == [f"rmsplugin simulate: warning: t.swf:{n - 3}: job {n} {needs}" for n in range(10, 19)]
     count = "13 of 18 lines are not simulated: 12 larger than the cluster; 1 fewer than 18 fields"
     assert lines[10:] == [f"rmsplugin simulate: warning: t.swf: {count}"]
-    told = json.loads(out)["trace"]
+    told = answer_of(out)["trace"]
     assert (told["not_simulated"], told["reasons"]) == (13, {"too-large": 12, "fields": 1})
     assert [fault["line"] for fault in told["named"]] == list(range(6, 19))
     assert told["named"][-1] == {"line": 18, "reason": "too-large", "message": f"job 21 {needs}"}
@@ -361,7 +361,7 @@ def test_a_job_is_submitted_after_the_one_that_it_names_and_its_users_think_time
         "rmsplugin simulate: warning: t.swf: 1 of 3 jobs that name a preceding job (field 17) are submitted at their "
         "submit times all the same: the one that they name is not simulated, or does not stand before them\n"
     )
-    trace = json.loads(call(capsys, *words, "--json")[1])["trace"]
+    trace = answer_of(call(capsys, *words, "--json")[1])["trace"]
     assert (trace["naming_a_preceding_job"], trace["submitted_after_it"]) == (3, 2)
     assert "(fields 17, 18): 2\n" in call(capsys, *words)[1]
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from unit.cli.json_documents import answer_of
 
 from rmsplugin.cli.main import main
 
@@ -33,7 +34,7 @@ def test_a_plan_suspends_what_a_user_has_beyond_his_share(capsys: pytest.Capture
 
     def suspended(*words: str) -> list[str]:
         assert main(["plan", "--instance", "i.json", "--policy", "slowdown", "--json", *words]) == 0
-        pools = json.loads(capsys.readouterr().out)["plan"]["pools"]
+        pools = answer_of(capsys.readouterr().out)["plan"]["pools"]
         return [action["vm"] for pool in pools for action in pool if action["action"] == "suspend"]
 
     assert suspended() == []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from scenarios import world
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
@@ -33,7 +33,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_there_are_none_before_the_first_decision(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    assert json.loads(said(capsys, "--json")) == {"groups": []}
+    assert answer_of(said(capsys, "--json")) == {"groups": []}
 
 
 def test_each_group_is_shown_with_what_is_free_and_what_is_demanded(
@@ -43,7 +43,7 @@ def test_each_group_is_shown_with_what_is_free_and_what_is_demanded(
     served.world.until(job, VJobState.RUNNING)
     served.world.submit(vms=1, cpus=world.CPUS * 2, memory_mib=256)
     served.world.tick()
-    left, right = json.loads(said(capsys, "--json"))["groups"]
+    left, right = answer_of(said(capsys, "--json"))["groups"]
     assert (left["name"], left["nodes"], left["hosts"]) == ("left", 1, [world.NODES[0]])
     assert (right["name"], right["nodes_up"]) == ("right", len(world.NODES) - 1)
     assert left["running"] + right["running"] == 1
@@ -60,4 +60,4 @@ def test_each_group_is_shown_with_what_is_free_and_what_is_demanded(
 def test_while_the_engine_is_paused_the_groups_are_shown(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     served.ledger.plans.set_pause("root")
     served.world.tick()
-    assert [group["name"] for group in json.loads(said(capsys, "--json"))["groups"]] == ["left", "right"]
+    assert [group["name"] for group in answer_of(said(capsys, "--json"))["groups"]] == ["left", "right"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
@@ -39,7 +39,7 @@ class Said:
         return out
 
     def names(self, key: str, *words: str, status: int = 0) -> list[Any]:
-        (rows,) = json.loads(self(*words, "--json", status=status)).values()
+        (rows,) = answer_of(self(*words, "--json", status=status)).values()
         return [row[key] for row in rows]
 
 
@@ -77,7 +77,7 @@ def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said
     ledger._db.execute("update events set time = ? where vjob = '13'", [now - 500])
 
     def found(*words: str) -> list[tuple[str, str]]:
-        rows = json.loads(said("events", "--json", *words))["events"]
+        rows = answer_of(said("events", "--json", *words))["events"]
         return [(row["kind"], row["node"]) for row in rows]
 
     assert found("--node", "n1") == [("a", "n1"), ("b", "n1")]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from scenarios import world
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli import SETTINGS
 from unit.cli.test_cli_calibrate import Site
 from unit.served import Served
@@ -38,7 +38,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_each_job_is_shown_with_its_next_and_last_run(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     backup = served.timetable.jobs[0]
     served.runs.do_job(backup)
-    rows = {row["job"]: row for row in json.loads(said(capsys, "--json"))["schedule"]}
+    rows = {row["job"]: row for row in answer_of(said(capsys, "--json"))["schedule"]}
     assert list(rows) == JOBS
     done = rows["ledger-backup"]
     assert (done["state"], done["failures"], done["cron"]) == ("done", 0, "15 2 * * *")
@@ -80,7 +80,7 @@ def test_quiet_hours_are_shown_while_they_last_and_before(
     path.write_text(SETTINGS.format(socket=served.socket))
     monkeypatch.setenv("RMSPLUGIN_CONFIG", str(path))
     try:
-        rows = [row for row in json.loads(said(capsys, "--json"))["schedule"] if row["job"] == "quiet-hours"]
+        rows = [row for row in answer_of(said(capsys, "--json"))["schedule"] if row["job"] == "quiet-hours"]
         assert [(row["state"], row["result"]) for row in rows] == [("running", "until Mon 18:00"), ("waiting", "")]
         assert [f"{datetime.fromtimestamp(row['next'], UTC):%d %H}" for row in rows] == ["13 13", "12 22"]
         assert main(["status"]) == 0

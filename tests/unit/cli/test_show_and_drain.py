@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
@@ -50,7 +50,7 @@ def test_a_vm_is_found_from_its_vjob_and_back(served: Served, said: Says) -> Non
     served.ledger.update_vjob(job, display_id="5010_0")
     shown = said("show", "vm", f"vjob{job}-0")[0]
     assert [line.split() for line in shown.splitlines() if line.startswith("  vjob ")] == [["vjob", "5010_0"]]
-    parts = json.loads(said("show", "vjob", "5010_0", "--json")[0])
+    parts = answer_of(said("show", "vjob", "5010_0", "--json")[0])
     assert [row["name"] for row in parts["vms"]] == [f"vjob{job}-0"]
     assert {"vjob", "vms", "decisions", "events"} == set(parts) and parts["vjob"][0]["job_id"] == job
 

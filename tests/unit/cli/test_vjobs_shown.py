@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scenarios.world import NODES
+from unit.cli.json_documents import answer_of
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
 from rmsplugin.cli.live import vjobs
 from rmsplugin.cli.main import main
+from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve.standings import why_in_slurm
 from rmsplugin.model.vjob import VJobState
 
@@ -41,7 +43,7 @@ class Shown:
         return out
 
     def rows(self, *words: str, status: int = 0) -> dict[str, dict[str, Any]]:
-        found = json.loads(self("--json", *words, status=status))["vjobs"]
+        found = answer_of(self("--json", *words, status=status))["vjobs"]
         return {row["display_id"]: row for row in found}
 
 
@@ -179,3 +181,61 @@ def test_the_list_comes_again_until_it_is_interrupted(
     monkeypatch.setattr(vjobs.time, "sleep", sleep)
     assert shown("-i", "5", "--format=jobid", status=130).count("JOBID") == 2
     assert pauses == [5.0, 5.0]
+
+
+def test_the_reason_of_one_that_runs_names_no_node_that_it_may_have_left(served: Served, shown: Shown) -> None:
+    world = served.world
+    job = world.running()
+    here = world.host(job)
+    assert f"starts on {here}: needs" in world.events("vjob-starting")[0], "while it starts, it is told where"
+    world.ask(job, OperationKind.MIGRATE, next(node for node in ("n1", "n2") if node != here))
+    world.tick()
+    row = shown.rows(str(job))[str(job)]
+    assert row["nodes"] != [here] and row["reason"].startswith("all VMs answer; needs")
+    assert not any(node in row["reason"] for node in ("n1", "n2", "n3"))
+
+
+def test_a_vjob_that_was_resumed_elsewhere_is_said_to_run_and_nothing_of_where(served: Served, shown: Shown) -> None:
+    world = served.world
+    job = world.sleeping()
+    world.context.ledger.update_vjob(job, resumes=True)
+    world.until(job, VJobState.RUNNING)
+    assert "resumes on n" in world.events("vjob-resuming")[0]
+    assert " on n" not in shown.rows(str(job))[str(job)]["reason"]
+
+
+def test_start_says_when_each_that_waits_is_likely_to_run(served: Served, shown: Shown) -> None:
+    world = served.world
+    running = [world.submit(vms=1, cpus=2, memory_mib=512, time_limit_s=3600) for _ in NODES]
+    for job in running:
+        world.until(job, VJobState.RUNNING)
+    waits = [world.submit(vms=1, cpus=2, memory_mib=512, time_limit_s=600) for _ in range(2)]
+    unlimited = world.submit(vms=1, cpus=2, memory_mib=512 * 100)
+    world.tick()
+    rows = shown.rows("--start")
+    assert set(rows) == {str(job) for job in (*waits, unlimited)}, "those that run are left out"
+    left_s = [rows[str(job)]["start"] - world.context.clock.now() for job in waits]
+    assert all(3500 < each <= 3600 for each in left_s)
+    assert rows[str(unlimited)]["start"] is None
+    header, *lines = shown("--start").splitlines()
+    assert header.split()[5] == "START" and [line.split()[5] for line in lines].count("unknown") == 1
+    world.rms.finish(running[0])
+    world.until(running[0], VJobState.TERMINATED)
+    assert "now" in shown("--start") or world.state(waits[0]) is not VJobState.WAITING
+
+
+def test_expansion_is_the_whole_time_as_a_multiple_of_what_is_still_needed(served: Served, shown: Shown) -> None:
+    world = served.world
+    jobs = [world.submit(vms=1, cpus=2, memory_mib=512, time_limit_s=600) for _ in range(len(NODES) + 1)]
+    for job in jobs[:-1]:
+        world.until(job, VJobState.RUNNING)
+    waited_s = world.context.clock.now() - shown.rows()[str(jobs[-1])]["submitted"]
+    for _ in range(10):
+        world.tick(10)
+    told = shown.rows()
+    assert told[str(jobs[-1])]["expansion"] == pytest.approx((100 + waited_s + 60) / 60, abs=0.2)
+    assert told[str(jobs[0])]["expansion"] < told[str(jobs[-1])]["expansion"]
+    world.rms.finish(jobs[0])
+    world.until(jobs[0], VJobState.TERMINATED)
+    assert shown.rows(str(jobs[0]))[str(jobs[0])]["expansion"] >= 1.0
+    assert "EXPANSION" in shown("--format=jobid,expansion")

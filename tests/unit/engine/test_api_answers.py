@@ -121,6 +121,7 @@ def monitoring(ask: Teller, world: World) -> None:
     ask("GET", "/v1/schedule")
     ask("GET", f"/v1/page/news?after={ask('GET', '/v1/page?node=n1')['number']}")
     ask("GET", "/v1/status")
+    assert ask("GET", "/v1/config")["settings"]["slurm"]["partitions"]
     assert len(ask("GET", "/v1/openapi.json")["paths"]) == len({route.path for route in ROUTES})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sqlite3
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from sqlite_utils.utils import decode_base64_values
+from unit.cli.json_documents import answer_of
 from unit.reported import Told, write_settings
 
 from rmsplugin.cli.main import main
@@ -89,14 +89,14 @@ def test_csv_is_read_back_as_it_was(query: Query) -> None:
 
 
 def test_json_has_values_of_all_kinds_and_says_that_there_is_no_more(query: Query) -> None:
-    answer = json.loads(query("--json", "select 1 as i, 0.5 as r, 't' as t, null as n, x'00ff' as b, 9e999 as f").out)
+    answer = answer_of(query("--json", "select 1 as i, 0.5 as r, 't' as t, null as n, x'00ff' as b, 9e999 as f").out)
     (row,) = answer["rows"]
     assert decode_base64_values(row) == {"i": 1, "r": 0.5, "t": "t", "n": None, "b": b"\x00\xff", "f": None}
     assert answer["more"] is False
 
 
 def test_columns_of_one_name_are_all_shown(query: Query) -> None:
-    assert json.loads(query("--json", "select 1 as a, 2 as a").out)["rows"] == [{"a": 1, "a_2": 2}]
+    assert answer_of(query("--json", "select 1 as a, 2 as a").out)["rows"] == [{"a": 1, "a_2": 2}]
 
 
 def test_more_rows_than_the_limit_are_left_off_and_that_is_said(query: Query) -> None:
@@ -104,7 +104,7 @@ def test_more_rows_than_the_limit_are_left_off_and_that_is_said(query: Query) ->
         0, "ID\n 1\n 2\n", "rmsplugin ledger: there are more rows than these 2 (--limit)\n"
     )
     assert query("--limit", "4", "select id from events").err == ""
-    assert json.loads(query("--limit", "3", "--json", "select id from events").out)["more"] is True
+    assert answer_of(query("--limit", "3", "--json", "select id from events").out)["more"] is True
     assert query("--noheader", ROWS).out.count("\n") == 1000
 
 
@@ -125,11 +125,11 @@ def test_a_parameter_compares_as_numbers_and_text_do(
     query: Query, value: str, condition: str, found: int | None
 ) -> None:
     said = query("--json", "-p", "it", value, f"select id from events where {condition}")
-    assert [row["id"] for row in json.loads(said.out)["rows"]] == ([] if found is None else [found])
+    assert [row["id"] for row in answer_of(said.out)["rows"]] == ([] if found is None else [found])
 
 
 def test_tables_says_each_column_with_its_type_and_what_it_refers_to(query: Query, told: Told) -> None:
-    rows = json.loads(query("--tables", "--json").out)["rows"]
+    rows = answer_of(query("--tables", "--json").out)["rows"]
     with closing(sqlite3.connect(told.path)) as connection:
         there = connection.execute(
             "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where m.type = 'table'"
@@ -340,7 +340,7 @@ def test_private_keys_are_in_no_column_and_their_absence_is_said(query: Query, t
     told.ledger.set_aside.open(told.ledger.vjob(12), told.ledger.vms(12), "put aside")
     assert sum(data.count(b"SECRET") for data in files(told.path).values()) >= 4
     said_of = {}
-    for table in {row["table"] for row in json.loads(query("--tables", "--json").out)["rows"]}:
+    for table in {row["table"] for row in answer_of(query("--tables", "--json").out)["rows"]}:
         said = query("--json", f"select * from {table}")
         assert said.status == 0 and "SECRET" not in said.out
         said_of[table] = said.err

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S
+from unit.cli.json_documents import answer_of
 from unit.reported import UIDS, Told, write_settings
 from unit.served import Served
 
@@ -90,7 +91,7 @@ def test_a_user_is_told_of_their_jobs_and_of_nobody_elses(site: Site) -> None:
     assert "this is of 2 jobs of yours" in table.stderr
     document = site.report("--json")
     assert document.returncode == 0 and "bob" not in document.stdout and "vlong" not in document.stdout
-    whole = json.loads(document.stdout)
+    whole = answer_of(document.stdout)
     assert whole["totals"]["all"][0]["jobs"] == 2
     assert [job["intervals"][-1]["nodes"] for job in whole["jobs"]] == [["nobodysnode"]] * 2
     totals = site.report("--by", "partition", "--csv")

@@ -113,7 +113,15 @@ def test_what_an_operator_prefers_is_kept_by_the_engine_of_the_vjobs_group(
 def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -> None:
     assert [each["job_id"] for each in manager.ask("GET", "/v1/vjobs")[1]["vjobs"]] == [12, 13, 14, 31]
     assert [each["vjob"] for each in manager.ask("GET", "/v1/vms")[1]["vms"]] == ["12", "13", "14", "30_1"]
-    for path in ("/v1/nodes", "/v1/groups", "/v1/cycles", "/v1/schedule", "/v1/states", "/v1/openapi.json"):
+    for path in (
+        "/v1/nodes",
+        "/v1/groups",
+        "/v1/cycles",
+        "/v1/schedule",
+        "/v1/states",
+        "/v1/config",
+        "/v1/openapi.json",
+    ):
         assert manager.ask("GET", path)[0] == 200
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
@@ -59,7 +60,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def document(told: Told, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     assert run(told, *ALONE, "--json", *words) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found: dict[str, Any] = answer_of(capsys.readouterr().out)
     return found
 
 
@@ -174,7 +175,7 @@ def test_a_copy_of_the_ledger_needs_no_settings(told: Told, capsys: pytest.Captu
     told.settings.unlink()
     words = ["energy", "--energy", str(told.path.parent / "energy.json"), "--ledger", str(told.path), *ALONE, "--json"]
     assert main([*words, "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]) == 0
-    assert json.loads(capsys.readouterr().out)["users"] == found["users"]
+    assert answer_of(capsys.readouterr().out)["users"] == found["users"]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_nodes_are_slurms_and_accounts_those_of_accounting(
     nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192), Node("n3", 4, 8192)]
     monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {}))
     assert run(told, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answer_of(capsys.readouterr().out)
     assert [row["name"] for row in found["nodes"]] == ["n1", "n2", "n3"]
     accounts = {row["name"]: row["kwh"] for row in found["accounts"]}
     assert accounts["physics"] == pytest.approx(0.180 * 3 / 4 + 0.120 * (3 / 4 + 1) / 2, abs=1e-5)

@@ -526,8 +526,8 @@ def test_an_owner_is_told_of_their_jobs_as_in_the_report_of_all(shared: Told) ->
 def test_an_owner_is_told_nothing_of_others(shared: Told) -> None:
     runs = [run_of(1, 0, 1000), BOBS_RUN, run_of(9, 10, 5)]
     own = report(shared, HOUR, runs=runs, owner=UIDS["alice"])
-    text = "".join(writing.json_text(own.head, own.rows()))
-    assert "bob" in "".join(writing.json_text((whole := report(shared, HOUR, runs=runs)).head, whole.rows()))
+    text = "".join(writing.json_text(own.head, own.rows(), {}))
+    assert "bob" in "".join(writing.json_text((whole := report(shared, HOUR, runs=runs)).head, whole.rows(), {}))
     assert "bob" not in text
     assert own.head.switches == () and all(cost.actions == 0 for cost in own.head.costs.values())
     assert counts(own) == {
@@ -709,19 +709,19 @@ def test_an_empty_ledger_makes_an_empty_report(told: Told) -> None:
 
 def test_the_json_is_the_same_in_pieces_and_as_a_whole(queue: Told) -> None:
     made = report(queue, HOUR)
-    text = "".join(writing.json_text(made.head, made.rows()))
+    text = "".join(writing.json_text(made.head, made.rows(), {}))
     whole = writing.whole(made.head, made.rows())
     assert json.loads(text) == json.loads(json.dumps(whole)) and list(json.loads(text)) == list(whole)
     assert whole["jobs"][0]["intervals"][0].keys() == {"state", "from", "until", "nodes"}
     empty = report(queue, HOUR, since=HOUR - 1)
-    assert json.loads("".join(writing.json_text(empty.head, empty.rows())))["jobs"] == []
+    assert json.loads("".join(writing.json_text(empty.head, empty.rows(), {})))["jobs"] == []
 
 
 def test_names_in_the_json_are_ascii_whatever_they_are(told: Told) -> None:
     """The pieces of a report are counted in bytes on their way from the engine."""
     told.at(0).start(told.submit(1, user="jörg \U0001f600\x1b"), "n1")
     made = report(told, HOUR)
-    text = "".join(writing.json_text(made.head, made.rows()))
+    text = "".join(writing.json_text(made.head, made.rows(), {}))
     assert text.isascii() and json.loads(text)["jobs"][0]["user"] == "jörg \U0001f600\x1b"
     head, row = writing.lines(made.head, made.rows())
     assert head.isascii() and row.isascii() and json.loads(row) == json.loads(text)["jobs"][0]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.reported import NOON, Told
 
 from rmsplugin.cli.main import main
@@ -179,7 +180,7 @@ def test_jobs_that_still_run_or_never_ran_are_left_out_and_said(told: Told, caps
     assert counts == {FaultCode.NOT_ENDED: 2, FaultCode.NEVER_RAN: 1}
     status, out, err = simulate(told, capsys, "--policy", "mixed", "--json")
     assert status == 0
-    document = json.loads(out)
+    document = answer_of(out)
     assert (document["jobs"], document["trace"]["lines"], document["trace"]["not_simulated"]) == (2, 5, 3)
     assert err.splitlines() == [
         f"rmsplugin simulate: warning: {told.path}: {words}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.cli.json_documents import answer_of
 from unit.reported import NOON, K, Told
 
 from rmsplugin.cli.check.unknown_vms import judge_unknown, probe_unknown
@@ -99,7 +100,7 @@ def site(tmp_path: Path) -> Site:
 def report(site: Site, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     def ask(*words: str) -> dict[str, Any]:
         assert main(["report", "--config", str(site.settings), "--json", *ASKED, *words]) == 0
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        found: dict[str, Any] = answer_of(capsys.readouterr().out)
         found.pop("made")
         return found
 
@@ -295,7 +296,7 @@ def test_durations_are_calibrated_by_what_all_groups_measured(site: Site, capsys
             told.at(100 * job).start(told.submit(10 * number + job + 1), "n1", seconds=7 + job)
         site.keep(told, name)
     assert main(["calibrate", "--config", str(site.settings), "--json"]) == 0
-    counts = {each["action"]: each["count"] for each in json.loads(capsys.readouterr().out)["actions"]}
+    counts = {each["action"]: each["count"] for each in answer_of(capsys.readouterr().out)["actions"]}
     assert counts["run"] == 12
 
 
