@@ -129,7 +129,7 @@ def test_what_switches_of_nodes_took_is_told_beside_the_settings(
         "# power-on of nodes n[1-3]: the engine uses 100 s, the median of 10 measured, in place of on_s = 120",
     ]
     assert run(site, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["power"] == [
+    assert answer_of(capsys.readouterr().out)["power"] == [
         {"nodes": "n[1-3]", "action": "power-off", "count": 8, "set_s": 30.0, "measured_s": None},
         {"nodes": "n[1-3]", "action": "power-on", "count": 10, "set_s": 120.0, "measured_s": 100.0},
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -402,6 +403,26 @@ def test_wrong_settings_are_findings_too(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert {finding["level"] for finding in found} == {"error"}
     assert any(f"{file}:3: oops: unknown key" in finding["what"] for finding in found)
+
+
+@pytest.mark.parametrize("within", [("--within", "1"), ("--within", "0.5")])
+def test_it_ends_whatever_hangs_and_says_what_it_was_looking_at(tmp_path: Path, within: tuple[str, str]) -> None:
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    for name in ("scontrol", "sinfo", "squeue", "sacct", "sacctmgr"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho $$ >>{tmp_path}/begun\nexec sleep 3600\n")
+        (tmp_path / name).chmod(0o755)
+    file = tmp_path / "rmsplugin.toml"
+    file.write_text(
+        f'[slurm]\npartitions = ["v"]\nbin_dir = "{tmp_path}"\ncommand_timeout_s = 600\n[partition.v]\nhosts = "h"\n'
+        f'[engine]\nuser = "{user}"\n[network]\npool = "10.0.0.1-10.0.0.9"\n'
+        'prefix_length = 8\n[image.default]\nkind = "kernel"\nkernel = "/k"\ninitrd = "/i"\n'
+    )
+    done = program("--config", str(file), "--json", *within)
+    found = answer_of(done.stdout)["findings"]
+    assert done.returncode == 1
+    assert found[-1]["what"].startswith(f"did not end within {within[1]} s: it was looking at Slurm")
+    begun = (tmp_path / "begun").read_text().split()
+    assert begun and not any(Path(f"/proc/{pid}/exe").exists() for pid in begun), "what hung was ended"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
