@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
@@ -19,6 +19,7 @@ from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.priorities import Priorities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport, Phase
+from rmsplugin.engine.context.outages import Neighbour, Outages
 from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.execute.executor import Executor
@@ -43,7 +44,7 @@ from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
-from rmsplugin.errors import RefusedError, RmspluginError
+from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.latency import Sparing
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.node_action import NodeActionKind
@@ -128,6 +129,7 @@ class Cycle:
                 context.settings, context.ledger, context.clock, context.nodes, context.stores, territory, executor
             )
             self._giving_up = GivingUp(context.ledger, territory, self._handing)
+        self._outages = Outages(context.ledger, context.clock.now)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
@@ -176,13 +178,15 @@ class Cycle:
             self.memory_care.watch()
         with report.alone("the sensors of nodes"):
             report.problems += self._heat.watch(self.seen)
-        seen = self.seen = self._observer.observe()
+        seen = self.seen = self._observe()
         self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
             self.memory_care.set_bounds(seen)
         switched = self._ledger.power.switches()
         silent = {node: why for node, why in seen.unreachable.items() if node not in switched}
         report.problems += [f"{node} is unreachable: {why}" for node, why in silent.items()]
+        with report.alone("outages"):
+            self._note_outages(silent)
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
@@ -230,6 +234,24 @@ class Cycle:
             with report.alone("checkpoints"):
                 busy = self._executor.busy() | self._executor.held_back.now()
                 report.begun += self._checkpointing.begin_due(seen, busy)
+
+    def _observe(self) -> Observation:
+        try:
+            return self._observer.observe()
+        except UnavailableError as error:
+            self._outages.note(Neighbour.SLURMCTLD, {"": str(error)})
+            raise
+
+    def _note_outages(self, silent: Mapping[str, str]) -> None:
+        """Record which neighbours have begun, or ended, not to answer; the look has shown that slurmctld does."""
+        accounting = self._following.silent_accounting()
+        self._outages.note(Neighbour.SLURMCTLD, {})
+        self._outages.note(Neighbour.NODE, silent)
+        self._outages.note(Neighbour.SLURMDBD, {"": accounting} if accounting else {})
+        self._outages.note(Neighbour.STORE, self._stores.missing)
+        if doubted := self._stores.doubted - silent.keys():
+            # A store may hang, and no cycle waits for it.
+            self._executor.chore(lambda: self._stores.look_again(doubted))
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""

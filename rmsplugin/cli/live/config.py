@@ -37,7 +37,15 @@ FIELDS = (
 
 def add_command(commands: options.Commands) -> None:
     """Add config to the command line."""
-    group = options.add_group(commands, "config", "show the settings of the running engine", "")
+    group = options.add_group(
+        commands,
+        "config",
+        "show the settings of the running engine",
+        """
+        examples:
+          rmsplugin config show
+        """,
+    )
     show = options.add_command(
         group,
         "show",

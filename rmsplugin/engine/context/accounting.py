@@ -6,6 +6,7 @@ slurmdbd may be down for days, or let every question hang until its time limit: 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.errors import UnavailableError
@@ -24,6 +25,14 @@ class Accounting:
         self._failures = 0
         self._not_before = 0.0
         self._why = ""
+        self._unanswered: tuple[int, ...] = ()
+
+    def silent(self) -> str:
+        """Why the accounting does not answer; empty: it did when last asked. It is asked again from time to time."""
+        if self._failures and self._clock() >= self._not_before:
+            with suppress(UnavailableError):
+                self.ended(self._unanswered)
+        return self._why if self._failures else ""
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
         """See ``Rms.ended``. While the accounting rests, raises UnavailableError without asking it."""
@@ -32,7 +41,7 @@ class Accounting:
         try:
             found = self._rms.ended(job_ids)
         except UnavailableError as error:
-            self._failures, self._why = self._failures + 1, str(error)
+            self._failures, self._why, self._unanswered = self._failures + 1, str(error), tuple(job_ids)
             self._not_before = self._clock() + min(_MOST_S, _FIRST_S * 2 ** min(self._failures - 1, 30))
             raise
         self._failures = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.engine.ledger.checkpoints import CheckpointState
@@ -17,7 +18,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.errors import NodeGoneError, NoStoreError, UnavailableError
+from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, UnavailableError
 
 
 class Stores:
@@ -36,7 +37,30 @@ class Stores:
         self._nodes = nodes
         self._shared, self._is_part = shared, is_part
         self._ready: set[str] = set()  # nodes whose stores were seen in this life of the engine
+        self._missing: dict[str, str] = {}  # nodes that did not show their store when it was last looked at, and why
+        self._doubted: set[str] = set()  # nodes where something has failed since that may be due to their stores
         self._setting_up = threading.Lock()
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """The nodes that did not show their stores when these were last looked at, and why."""
+        return dict(self._missing)
+
+    def doubt(self, nodes: Iterable[str]) -> None:
+        """Something has failed on these nodes that may be due to their stores."""
+        self._doubted |= {*nodes} - {"", SHARED}
+
+    @property
+    def doubted(self) -> frozenset[str]:
+        """The nodes whose stores have to be looked at: they did not show them, or something has failed there."""
+        return frozenset(self._doubted | self._missing.keys())
+
+    def look_again(self, nodes: Iterable[str]) -> None:
+        """Look whether these nodes show their stores."""
+        for node in nodes:
+            self._doubted.discard(node)
+            with suppress(RmspluginError):
+                self.require(node)
 
     def require(self, node: str) -> None:
         """Return if the node shows the store that the engine knows; a store that is not known yet is set up.
@@ -45,6 +69,15 @@ class Stores:
             NoStoreError: the node shows no marker, or another store's.
             RmspluginError: the node does not answer.
         """
+        try:
+            self._require(node)
+        except NoStoreError as error:
+            self._missing[node] = str(error)
+            raise
+        self._missing.pop(node, None)
+        self._ready.add(node)
+
+    def _require(self, node: str) -> None:
         name = SHARED if self._shared else node
         known = self._ledger.markers.of(name)
         if not known:
@@ -59,7 +92,6 @@ class Stores:
                 "mounted? If it is a new one, and the states in the old one are lost: rmsplugin "
                 f"confirm --new-store {name} --yes"
             )
-        self._ready.add(node)
 
     def ensure(self, node: str) -> None:
         """``require``, once for each node and life of the engine: the agent itself checks the marker in each call."""

@@ -82,6 +82,8 @@ _GROUPS = {
 }
 _MOVE = "move"
 
+#: Operations that read or write saved states: where one has failed, the store is looked at.
+_STORES = (K.SUSPEND, K.RESUME, K.CHECKPOINT)
 #: The phase of VMs that are given hosts when an operation begins: saved states that are taken over are sought there.
 _AT_HOSTS = {K.RESUME: VMPhase.RESTORING, K.SUSPEND: VMPhase.LIVE}
 #: The phase of VMs that are given destinations.
@@ -326,6 +328,10 @@ class Executor:
                     code = FailureCode.NOT_STARTED if isinstance(error, NotStartedError) else FailureCode.OTHER
                     most_s = error.most_s if isinstance(error, NotStartedError | StillPausedError) else MOST_S
                     ledger.failures.vjob_failed(job_id, kind, text, code=code, most_s=most_s)
+                    if kind in _STORES:
+                        self._context.stores.doubt(
+                            node for vm in task.vms() for node in (vm.host, vm.image_node, *vm.touched)
+                        )
             ledger.end_operation(task.operation.id, text)
             if cancelled:
                 ledger.plans.step_is_needless(task.operation.id, text)

@@ -79,6 +79,10 @@ class Following:
         self._overdue: dict[str, tuple[str, int]] = {}  # fronts of wrappers that are overdue
         self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
 
+    def silent_accounting(self) -> str:
+        """Why Slurm's accounting does not answer; empty: it did when it was last asked."""
+        return self._accounting.silent()
+
     def follow_jobs(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
         """Adapt the vjobs that disagree with their jobs or VMs."""
         self._changed = set()

@@ -752,7 +752,7 @@ def test_what_is_preferred_is_asked_for_each_and_what_is_refused_is_named(site: 
     ]
     assert engine.requests[0] == ("POST", "/v1/jobs/12/prefer", {"state": "sleeping"})
     done = run(site, "prefer", "12", "running", "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"state": "running", "vjobs": ["12"]})
+    assert (done.returncode, answer_of(done.stdout)) == (0, {"state": "running", "vjobs": ["12"]})
 
 
 @pytest.mark.parametrize("words", [("12",), ("running",), ("12", "asleep"), ("12_*", "running")])
