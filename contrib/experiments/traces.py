@@ -38,7 +38,17 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 #: Of each search for a plan: there are thousands.
 _LIMIT = 0.05
 
-POLICIES = ("fcfs", "easy", "easy, good limits", "easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown")
+POLICIES = (
+    "fcfs",
+    "easy",
+    "easy, good limits",
+    "conservative",
+    "easy-preempt",
+    "rjsp",
+    "rjsp-exact",
+    "mixed",
+    "slowdown",
+)
 _BASE = "easy"
 
 

@@ -1,4 +1,4 @@
-"""FCFS: First Come First Serve, plain or with EASY backfill; neither ever suspends anything.
+"""FCFS: First Come First Serve, plain, or with EASY or conservative backfill; none ever suspends anything.
 
 These are the baselines, and the state of a site without context switches. A running vjob keeps running, preemptible or
 not. A vjob is taken to end when the rest of its time limit has passed.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from rmsplugin.decision.admission import Draft, admit, settle
+from rmsplugin.decision.conservative import Profile
 from rmsplugin.decision.easy import Pass, Reservation, Verdict, schedule
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
@@ -26,6 +27,38 @@ def fcfs(configuration: Configuration, parameters: Parameters) -> Decision | Inf
 def easy(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Start from the head of the queue while it fits, then all vjobs that do not delay the head."""
     return _start("easy", configuration, parameters, backfill=True)
+
+
+def conservative(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """Start all vjobs that delay none ahead of them."""
+    draft = settle(configuration, _stays, Effort(parameters.packed_vms))
+    room = admit(draft, parameters)
+    if isinstance(room, Infeasible):
+        return room
+    profile = Profile.of(room.members, room, remaining_s)
+    for vjob in draft.others:
+        if draft.effort.is_spent:
+            words = "is not considered in this cycle, which has tried as many packings as it may"
+            draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
+            continue
+        begin_s = profile.begin_s(vjob, remaining_s(vjob))
+        if begin_s is None:
+            draft.runs(vjob, fits(vjob, how="which fit as long as it may run beside those ahead of it"))
+        else:
+            draft.stays_out(vjob, _later(vjob, begin_s, room, profile.fits_now))
+    return draft.decision("conservative", room.placement)
+
+
+def _later(vjob: VJob, begin_s: float, room: NodeRoom, fits_now: bool) -> Reason:
+    """The reason: it does not start, and when it does at the latest."""
+    lack = no_room(vjob, room, "free beside those that run")
+    when = "with no time at which that is sure" if begin_s == math.inf else starts_within(begin_s)
+    if fits_now:
+        words = f"fits now, but not beside those ahead of it for as long as it may run; {when}"
+        return Reason(ReasonCode.RESERVED, words, {} if begin_s == math.inf else {"shadow_s": begin_s})
+    if begin_s == math.inf:
+        return lack
+    return Reason(ReasonCode.RESERVED, f"{lack.sentence}; {when}", {**lack.numbers, "shadow_s": begin_s})
 
 
 def remaining_s(vjob: VJob) -> float:

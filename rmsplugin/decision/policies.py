@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from rmsplugin.decision.easy_preempt import easy_preempt
-from rmsplugin.decision.fcfs import easy, fcfs
+from rmsplugin.decision.fcfs import conservative, easy, fcfs
 from rmsplugin.decision.mixed import mixed
 from rmsplugin.decision.own_policies import decide_by
 from rmsplugin.decision.parameters import Parameters
@@ -25,6 +25,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         "rjsp-exact": rjsp_exact,
         "fcfs": fcfs,
         "easy": easy,
+        "conservative": conservative,
         "easy-preempt": easy_preempt,
         "mixed": mixed,
         "slowdown": slowdown,

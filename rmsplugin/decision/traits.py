@@ -6,6 +6,8 @@ are loaded.
 
 from __future__ import annotations
 
+from rmsplugin.model.policy_names import STATIC
+
 #: The policies before which nodes are reserved for VMs that outgrow theirs (``rmsplugin.decision.outgrown``).
 RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
 
@@ -13,4 +15,4 @@ RESERVES = frozenset({"mixed", "slowdown", "v-reconfiguration"})
 COMPARES = frozenset({"mixed", "slowdown"})
 
 #: The policies under which no vjob makes way for another.
-NEVER_SUSPENDS = frozenset({"fcfs", "easy"})
+NEVER_SUSPENDS = frozenset(STATIC)

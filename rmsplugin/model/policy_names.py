@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 
-#: Those that switch nothing, and those that do.
+#: Those for which counting processors is enough where VMs are alike; all that switch nothing; and those that do.
 COUNTING = ("fcfs", "easy")
+STATIC = (*COUNTING, "conservative")
 SWITCHING = ("easy-preempt", "rjsp", "rjsp-exact", "mixed", "slowdown", "load-sharing", "v-reconfiguration")
-POLICIES = COUNTING + SWITCHING
+POLICIES = STATIC + SWITCHING
 
 #: The group of entry points by which an installed package offers policies of its own.
 GROUP = "rmsplugin.policies"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.decision.cpu_demand import WINDOW_S
 from rmsplugin.energy.parameters import EnergyParameters
+from rmsplugin.model import policy_names
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.hosts import Slowdown
 from rmsplugin.simulation.measured import Measured
@@ -15,7 +16,7 @@ from rmsplugin.workload.activity import Activity
 
 #: Policies that give each VM what it requested, whatever it uses, and whose decisions time alone does not change. They
 #: suspend and move nothing.
-STATIC = frozenset({"fcfs", "easy"})
+STATIC = frozenset(policy_names.STATIC)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
 from rmsplugin.decision.rounds import applied
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
+from rmsplugin.model.policy_names import STATIC
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.validation import LEGAL_TARGETS
@@ -112,13 +113,20 @@ def test_decisions_are_sound(policy: str, configuration: Configuration, paramete
             continue
         if vjob.target is not None and before is not VJobState.TERMINATED:
             assert after is vjob.target
-        if before is VJobState.RUNNING and vjob.target is None and (not vjob.preemptible or policy in ("fcfs", "easy")):
+        prefers = vjob.preference if vjob.target is None else None
+        may_rest = vjob.preemptible and (prefers is VJobState.SLEEPING or policy not in STATIC)
+        if before is VJobState.RUNNING and vjob.target is None and not may_rest:
+            assert after is VJobState.RUNNING
+        if prefers is VJobState.SLEEPING and (vjob.preemptible or before is not VJobState.RUNNING):
+            assert after is not VJobState.RUNNING
+        if prefers is VJobState.RUNNING and before is VJobState.RUNNING:
             assert after is VJobState.RUNNING
         sleeps = before is VJobState.RUNNING and after is VJobState.SLEEPING
-        if policy in ("fcfs", "easy", "mixed", "slowdown") and sleeps:
-            assert policy in ("mixed", "slowdown") or vjob.target is VJobState.SLEEPING
+        if policy in (*STATIC, "mixed", "slowdown") and sleeps:
+            wanted = VJobState.SLEEPING in (vjob.target, prefers)
+            assert policy in ("mixed", "slowdown") or wanted
             exempt = vjob.state_s is not None and vjob.state_s < parameters.exempt_s
-            assert not exempt or vjob.target is VJobState.SLEEPING
+            assert not exempt or wanted
         assert {vm.name in decision.placement for vm in vjob.vms} == {after is VJobState.RUNNING}
         if vjob.name in stays and after is VJobState.RUNNING:
             assert stays[vjob.name] == {vm.name: decision.placement[vm.name] for vm in vjob.vms}

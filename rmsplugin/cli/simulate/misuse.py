@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rmsplugin.model.policy_names import COUNTING
+from rmsplugin.model.policy_names import COUNTING, STATIC
 
 if TYPE_CHECKING:
     pass
@@ -19,9 +19,12 @@ _OF_TRACES = ("trace_memory", "cpus_per_vm", "memory_per_vm")
 
 def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> None:
     """End with status 2 where options do not go together."""
-    switching = [policy for policy in policies if policy not in COUNTING]
+    switching = [policy for policy in policies if policy not in STATIC]
     if arguments.memory_per_node is None and switching:
         arguments.refuse(f"{switching[0]} needs --memory-per-node: how long a context switch takes depends on memory")
+    on_nodes = [policy for policy in policies if policy not in COUNTING]
+    if arguments.memory_per_node is None and on_nodes:
+        arguments.refuse(f"{on_nodes[0]} needs --memory-per-node: it is simulated on nodes, and not by counting")
     if arguments.memory_per_vm is not None and arguments.memory_per_node is None:
         arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
     if arguments.energy is not None and arguments.memory_per_node is None:

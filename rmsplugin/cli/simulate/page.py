@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rmsplugin.cli.shared.output_file import OutputFile
 from rmsplugin.cli.simulate.simulated import Input, Simulated, disbelieved
-from rmsplugin.model.policy_names import COUNTING
+from rmsplugin.model.policy_names import STATIC
 from rmsplugin.model.wording import counted
 from rmsplugin.report import schedules
 from rmsplugin.report.document import Kind, Note
@@ -71,7 +71,7 @@ def _notes(kind: Kind, own: Simulated, others: Sequence[Simulated]) -> Iterator[
             "counts processors: it leaves open on which nodes VMs run, and they are shown on the first that are free"
         )
         yield Note("counted", len(own.input.jobs), f"{own.policy} {words}")
-    at_once = [each.policy for each in (own, *others) if each.policy in COUNTING]
+    at_once = [each.policy for each in (own, *others) if each.policy in STATIC]
     if own.switches and not others and kind == "simulation":
         words = "memory is short, and VMs need different amounts of it: processors cannot stand for them"
         yield Note("not-beside", 0, f"fcfs and easy are not shown beside {own.policy}: {words}")

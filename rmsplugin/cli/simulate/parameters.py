@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.simulate.options import THRESHOLD, UNKNOWN
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
-from rmsplugin.model.policy_names import COUNTING
+from rmsplugin.model.policy_names import STATIC
 
 if TYPE_CHECKING:
     from rmsplugin.simulation.capacity import Cluster
@@ -69,7 +69,7 @@ def replay_parameters(
     from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.parameters import ReplayParameters
 
-    if policy in COUNTING:  # as where processors are counted: everything takes no time, whenever it is
+    if policy in STATIC:  # as where processors are counted: everything takes no time, whenever it is
         at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))
         return ReplayParameters(ProposalParameters(policy, durations=at_once), cycle_s=0.0, activity=activity)
     values = dict(DEFAULTS) if arguments.durations is None else _durations(arguments.durations)

@@ -18,7 +18,7 @@ from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
 from rmsplugin.model.durations import DEFAULTS
-from rmsplugin.model.policy_names import COUNTING
+from rmsplugin.model.policy_names import COUNTING, STATIC
 from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
 from rmsplugin.simulation.feedback import Links, linked_starts, links_of
 from rmsplugin.simulation.measured import Measured
@@ -119,7 +119,7 @@ class Simulated:
     @property
     def switches(self) -> bool:
         """Whether the policy may suspend and move VMs."""
-        return self.policy not in COUNTING
+        return self.policy not in STATIC
 
     @cached_property
     def outcome(self) -> Outcome:
