@@ -9,10 +9,11 @@ from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.model.policy_names import STATIC
 from rmsplugin.model.vjob import VJobState
 
 RUNS, RESTS = VJobState.RUNNING, VJobState.SLEEPING
-SWITCHING = sorted(set(POLICIES) - {"fcfs", "easy"})
+SWITCHING = sorted(set(POLICIES) - set(STATIC))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
