@@ -49,10 +49,14 @@ def _box(node: Node) -> str:
     name = text(node.name)
     look = "" if node.usable else " out"
     why = f'<p class="why">{text(node.reason)}</p>' if node.reason else ""
+    taken = (
+        sum(each.cpus for each in node.machines if each.state not in _STILL),
+        sum(each.memory_mib for each in node.machines),
+    )
     return (
         f'<li class="node{look}" id="n-{name}"><p class="name"><a href="?node={name}#vms">{name}</a> '
-        f'<span class="facts">{text(node.state)}{_sensed(node)}</span></p>{_drawing(node)}'
-        f'<p class="facts">{_taken(node)}</p>{why}</li>'
+        f'<span class="facts">{text(node.state)}{_sensed(node)}</span></p>{_drawing(node, *taken)}'
+        f'<p class="facts">{_taken(node, *taken)}</p>{why}</li>'
     )
 
 
@@ -61,24 +65,16 @@ def _sensed(node: Node) -> str:
     return watts + ("" if node.celsius is None else f" {node.celsius} °C")
 
 
-def _taken(node: Node) -> str:
+def _taken(node: Node, cpus: float, memory_mib: int) -> str:
     saved = f", {several(node.saved, 'saved state')}" if node.saved else ""
     return (
-        f"{number(_cpus(node))}/{number(node.cpus)} CPUs, {amount(_memory(node))}/{amount(node.memory_mib)}, "
+        f"{number(cpus)}/{number(node.cpus)} CPUs, {amount(memory_mib)}/{amount(node.memory_mib)}, "
         f"{several(len(node.machines), 'VM')}{saved}"
     )
 
 
-def _cpus(node: Node) -> float:
-    return sum(each.cpus for each in node.machines if each.state not in _STILL)
-
-
-def _memory(node: Node) -> int:
-    return sum(each.memory_mib for each in node.machines)
-
-
-def _drawing(node: Node) -> str:
-    parts = "".join(_parts(node))
+def _drawing(node: Node, cpus: float, memory_mib: int) -> str:
+    parts = "".join(_parts(node, cpus, memory_mib))
     label = f"CPUs and memory of {text(node.name)}, and what its VMs have of them"
     return (
         f'<svg class="bars" viewBox="0 0 {_WIDTH} 22" preserveAspectRatio="none" role="img" aria-label="{label}">'
@@ -86,10 +82,10 @@ def _drawing(node: Node) -> str:
     )
 
 
-def _parts(node: Node) -> Iterator[str]:
+def _parts(node: Node, cpus_taken: float, memory_taken_mib: int) -> Iterator[str]:
     # A node that has more VMs than room, while VMs move or demand more than before, is drawn up to what they take.
-    per_cpu = _WIDTH / max(node.cpus, _cpus(node), 0.01)
-    per_mib = _WIDTH / max(node.memory_mib, _memory(node), 1)
+    per_cpu = _WIDTH / max(node.cpus, cpus_taken, 0.01)
+    per_mib = _WIDTH / max(node.memory_mib, memory_taken_mib, 1)
     cpus_at = memory_at = 0.0
     for each in node.machines:
         cpus = 0.0 if each.state in _STILL else each.cpus * per_cpu

@@ -40,6 +40,7 @@ BENCHMARKS = {
     "z": "passing",
     "aa": "arriving",
     "ab": "telling",
+    "ac": "watching",
 }
 
 

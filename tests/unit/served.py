@@ -30,6 +30,7 @@ from rmsplugin.engine.serve.service import Service
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.settings.cluster import Cluster
+from rmsplugin.settings.page import Page
 
 ME = os.getuid()
 
@@ -55,6 +56,7 @@ class Served:
         state_dir: Path | None = None,
         controllers: Controllers | None = None,
         cluster: Cluster | None = None,
+        page: Page | None = None,
         **engine: Any,
     ) -> None:
         """Begin to listen.
@@ -65,6 +67,7 @@ class Served:
             state_dir: where reports find a ledger, if not that of the world.
             controllers: of several engines.
             cluster: settings of several engines.
+            page: settings of the live page.
             engine: more settings of the engine.
         """
         self.socket = str(directory / "engine.sock")
@@ -74,7 +77,7 @@ class Served:
         settings = self.world.context.settings
         places = {"socket": Path(self.socket), "state_dir": state_dir or directory}
         section = settings.engine.model_copy(update={**places, "listen": listen, **engine})
-        changes = {"engine": section, "cluster": cluster or settings.cluster}
+        changes = {"engine": section, "cluster": cluster or settings.cluster, "page": page or settings.page}
         self.context = dataclasses.replace(self.world.context, settings=settings.model_copy(update=changes))
         self.ledger = self.context.ledger
         self.ledger.checks_phases = False  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from unit.served import ME, Served
+from unit.served import ME, PATIENCE_S, Served
 
 from rmsplugin.engine.serve import live_pages
 from rmsplugin.engine.serve.browsers import Browsers
@@ -32,10 +32,11 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
+def served(request: pytest.FixtureRequest) -> Iterator[Served]:
+    """An engine; a parameter has settings of its page."""
     with tempfile.TemporaryDirectory() as name:  # other users have to reach the socket
         Path(name).chmod(0o755)
-        served = Served(Path(name))
+        served = Served(Path(name), page=getattr(request, "param", None))
         yield served
         served.close()
 
@@ -79,8 +80,9 @@ def test_an_event_source_is_told_of_a_change_at_once_and_of_none_when_its_time_i
         *(200, "text/event-stream; charset=utf-8"),
         "retry: 1000\n: nothing new\n\n",
     )
-    waiting = served.send("GET", f"/v1/page/news?after={number}&wait=60")
+    waiting = served.send("GET", f"/v1/page/news?after={number}&wait=300")
     with waiting:
+        waiting.settimeout(PATIENCE_S / 2)  # its own time is longer: it has to be woken
         threading.Timer(0.1, lambda: served.add_vjob(12, ME)).start()
         response = http.client.HTTPResponse(waiting)
         response.begin()
@@ -250,9 +252,8 @@ def test_no_order_is_taken_from_a_page_of_another_site(served: Served) -> None:
 
 
 @as_root
+@pytest.mark.parametrize("served", [Page(proxies=("nobody",))], indirect=True)  # type: ignore[call-arg]
 def test_a_proxy_asks_for_whom_it_names_and_for_the_page_alone(served: Served) -> None:
-    front = served.service._front
-    front._browsers = Browsers(Page(proxies=("nobody",)), {0})  # type: ignore[call-arg]
     served.world.rms.private = frozenset({"jobs"})
     served.add_vjob(12, 1, user=pwd.getpwuid(1).pw_name, job_name="of-daemon")
     served.world.cycle.run()
