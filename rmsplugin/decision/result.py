@@ -32,6 +32,7 @@ class ReasonCode(enum.StrEnum):
     PREEMPTS = "preempts"  # others behind it are suspended for it
     # it does not run
     NO_ROOM = "no-room"
+    RULE = "rule"  # a rule about VMs beside each other stands in its way
     BEHIND_HEAD = "behind-head"  # the head of the queue does not fit, and under this policy none may pass
     RESERVED = "reserved"  # the head of the queue: it has a reservation
     WOULD_DELAY_HEAD = "would-delay-head"

@@ -10,6 +10,7 @@ from typing import Any
 
 from rmsplugin.errors import InstanceError
 from rmsplugin.input_file import MAX_BYTES, blocks, named, shown_name
+from rmsplugin.instance.rules import ruled
 from rmsplugin.instance.shape import Hidden, InstanceShape, VJobShape, VMShape, shape, shown
 from rmsplugin.model.abiding import abiding
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
@@ -143,8 +144,10 @@ def _configuration(data: InstanceShape) -> tuple[Configuration | None, list[Prob
                 f"a vjob that lost a VM (its node is down) has to begin anew, and cannot become {vjobs[-1].target}"
             )
             faults.append(Problem(("vjobs", j, "target"), message))
+    given = ruled(data.get("rules", ()), nodes, vjobs)
+    faults += given.faults
     try:
-        configuration = Configuration(tuple(nodes), abiding(nodes, vjobs, locations), locations)
+        configuration = Configuration(tuple(given.nodes), abiding(given.nodes, given.vjobs, locations), locations)
     except InvalidConfigurationError as error:
         told = {fault.place for fault in faults}
         return None, faults + [fault for fault in error.problems if fault.place not in told]

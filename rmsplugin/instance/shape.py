@@ -16,7 +16,7 @@ from rmsplugin.model.validation import Place, Problem
 
 #: More than any machine has, and so little that sums over a cluster stay exact in a solver's 64 bits.
 MAX_CPU, MAX_MEMORY_MIB, MAX_SECONDS, MAX_PRIORITY = 1_000_000, 2**30, 10**10, 2**31 - 1
-MAX_WEIGHT = 1_000_000
+MAX_WEIGHT, MAX_MOST = 1_000_000, 1_000_000
 
 _Cpu = Annotated[float, Field(ge=0, le=MAX_CPU, allow_inf_nan=False)]
 _Memory = Annotated[int, Field(ge=0, le=MAX_MEMORY_MIB)]
@@ -84,12 +84,27 @@ class PlatformShape(TypedDict):
 
 
 @_closed
+class RuleShape(TypedDict):
+    """A placement rule; ``rmsplugin.instance.rules`` says which keys each kind has."""
+
+    rule: Literal["spread", "gather", "fence", "ban", "lonely", "split", "root", "capacity", "reserve", "online"]
+    vms: NotRequired[list[str]]
+    nodes: NotRequired[list[str]]
+    groups: NotRequired[list[list[str]]]
+    most: NotRequired[Annotated[int, Field(ge=0, le=MAX_MOST)]]
+    cpu: NotRequired[_Cpu]
+    memory_mib: NotRequired[_Memory]
+    discrete: NotRequired[bool]
+
+
+@_closed
 class InstanceShape(TypedDict):
     """The whole file."""
 
     nodes: Annotated[list[NodeShape], Field(min_length=1)]
     vjobs: list[VJobShape]
     platforms: NotRequired[list[PlatformShape]]
+    rules: NotRequired[list[RuleShape]]
 
 
 _ADAPTER = TypeAdapter(InstanceShape)
@@ -101,6 +116,7 @@ _KEYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("vjobs",): tuple(VJobShape.__annotations__),
     ("vjobs", "vms"): tuple(VMShape.__annotations__),
     ("platforms",): tuple(PlatformShape.__annotations__),
+    ("rules",): tuple(RuleShape.__annotations__),
 }
 
 _AMOUNTS = {
@@ -141,9 +157,24 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("platforms", "name"): "a text that is not empty",
     ("platforms", "lacks"): "a list of abilities",
     ("platforms", "lacks", 0): "migrate, suspend, elsewhere or pause",
+    ("rules",): "a list of rules",
+    ("rules", 0): "an object that describes a rule",
+    ("rules", "rule"): "spread, gather, fence, ban, lonely, split, root, capacity, reserve or online",
+    ("rules", "vms"): "a list of names of VMs",
+    ("rules", "vms", 0): "the name of a VM",
+    ("rules", "nodes"): "a list of names of nodes",
+    ("rules", "nodes", 0): "the name of a node",
+    ("rules", "groups"): "a list of lists of names of VMs",
+    ("rules", "groups", 0): "a list of names of VMs",
+    ("rules", "most"): "a whole number, 0 or more",
+    ("rules", "discrete"): "true or false",
     ("vjobs", "vms", "host"): "the name of a node",
     ("vjobs", "vms", "image"): 'the name of a node, or "shared"',
-    **{(*kind, key): text for kind in (("nodes",), ("vjobs",), ("vjobs", "vms")) for key, text in _AMOUNTS.items()},
+    **{
+        (*kind, key): text
+        for kind in (("nodes",), ("vjobs",), ("vjobs", "vms"), ("rules",))
+        for key, text in _AMOUNTS.items()
+    },
 }
 
 #: The bounds of a number, by its key.
@@ -156,6 +187,7 @@ _BOUNDS = {
     "state_s": MAX_SECONDS,
     "waited_s": MAX_SECONDS,
     "weight": MAX_WEIGHT,
+    "most": MAX_MOST,
 }
 
 #: Stand-ins for faulty values, so that the rest of a file can be looked at; all other keys may be left out.
@@ -164,6 +196,7 @@ _STAND_INS: dict[tuple[str, ...], dict[str, Any]] = {
     ("vjobs",): {"name": "", "state": "waiting", "vms": []},
     ("vjobs", "vms"): {"name": "", "cpu": 0, "memory_mib": 0},
     ("platforms",): {"name": ""},
+    ("rules",): {"rule": "online"},
 }
 
 
@@ -190,12 +223,15 @@ class Hidden:
         kinds = {place: _keys(place) for place in self._places}
         # The needs of VMs are unknown for a vjob in no known state.
         self._stateless = {place[:2] for place, kind in kinds.items() if kind == ("vjobs", "state")}
+        self._misshapen_rules = {place[:2] for place, kind in kinds.items() if kind[:1] == ("rules",)}
         self._nodes_unknown = not {("nodes",), ("nodes", "name")}.isdisjoint(kinds.values())
 
     def __contains__(self, fault: Problem) -> bool:
         """Whether a fault need not be told."""
         place = fault.place
         if any(place[:length] in self._places for length in range(len(place) + 1)):
+            return True
+        if place[:2] in self._misshapen_rules:
             return True
         if place[-1] in ("host", "image", "target") and place[:2] in self._stateless:
             return True

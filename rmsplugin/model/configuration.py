@@ -11,12 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, held, state_of
+from rmsplugin.model.joint import Joint
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
 
 #: Values that depend only on nodes and vjobs, and are handed on to a configuration with other locations.
-_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm")
+_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint")
 #: Values that do not depend on the order of the vjobs.
 _OF_ANY_ORDER = (*_HANDED_ON, "_states", "used", "_overloaded")
 
@@ -68,6 +69,18 @@ class Configuration:
     def vjob_by_vm(self) -> Mapping[str, VJob]:
         """The vjob of each VM, by the VM's name."""
         return {vm.name: vjob for vjob in self.vjobs for vm in vjob.vms}
+
+    @cached_property
+    def joint(self) -> tuple[Joint, ...]:
+        """The rules of vjobs about VMs beside each other, each once, in the order of their words."""
+        sets = {id(vjob.rules): vjob.rules for vjob in self.vjobs if vjob.rules}.values()  # most vjobs share theirs
+        found = {rule for rules in sets for rule in rules if isinstance(rule, Joint)}
+        return tuple(sorted(found, key=str)) if found else ()
+
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """The node of each VM that has memory, by its name."""
+        return {name: at.node for name, at in self.locations.items() if at.state.holds_memory and at.node is not None}
 
     @cached_property
     def _states(self) -> dict[str, VJobState]:

@@ -8,6 +8,7 @@ from functools import singledispatch
 import numpy as np
 import numpy.typing as npt
 
+from rmsplugin.model.joint import Joint
 from rmsplugin.model.rules import Ban, Fence, Rule, Rules
 
 Bools = npt.NDArray[np.bool_]
@@ -40,6 +41,12 @@ def _fenced(rule: Fence, position: Mapping[str, int]) -> Bools:
 @_row.register
 def _banned(rule: Ban, position: Mapping[str, int]) -> Bools:
     return ~_marked(rule.nodes, position)
+
+
+@_row.register
+def _joined(rule: Joint, position: Mapping[str, int]) -> Bools:
+    """Depends on other VMs: see ``rmsplugin.packing.ruled_fit`` and ``ruled_program``."""
+    return np.full(len(position), True, dtype=np.bool_)
 
 
 def _marked(names: Iterable[str], position: Mapping[str, int]) -> Bools:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState
+from rmsplugin.model.joint import alone
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Held, first_broken
 from rmsplugin.planning.violations import Pools, Rule, Violation
@@ -35,6 +36,7 @@ def check_plan(
     found += _mixtures(source, target, run.locations)
     found += _overloads(source, run.locations)
     found += _unruly_ends(source, run.locations)
+    found += _unruly_joint(source, None, {}, run.locations, discrete=True)
     if stated_cost is not None and (cost := recomputed_cost(source, pools)) != stated_cost:
         found.append(Violation(Rule.COST, None, None, f"it costs {cost}, and not {stated_cost} as stated"))
     return found
@@ -72,6 +74,7 @@ class _Run:
                 yield from self._beyond(number, action)
         yield from self._overcommitted(number, begun)
         yield from self._without_cpus(number, begun)
+        yield from self._beside_others(number, begun)
         for name, action in begun.items():
             before, after = self.locations[name], outcome_of(action)
             self._add(before, self.source.vm_by_name[name], -1)
@@ -133,11 +136,12 @@ class _Run:
     def _unruly(self, action: Action, node: str, begun: Mapping[str, Action]) -> str | None:
         """The rule of the vjob that the VM breaks there, beside VMs that are on nodes or come in the pool, too."""
         vjob = self.source.vjob_by_vm[action.vm.name]
-        if not vjob.rules:
+        rules = alone(vjob.rules)
+        if not rules:
             return None
         held = _held(vjob, self.locations)
         held += _held(vjob, {name: outcome_of(each) for name, each in begun.items()})
-        broken = first_broken(vjob.rules, held, [(action.vm.name, node)], at_end=False)
+        broken = first_broken(rules, held, [(action.vm.name, node)], at_end=False)
         return None if broken is None else f"vjob {vjob.name}: {broken}"
 
     def _beyond(self, number: int, action: Action) -> Iterator[Violation]:
@@ -157,6 +161,11 @@ class _Run:
             wrong = f"{node.name} is of another platform than vjob {vjob.name}"
         if wrong:
             yield Violation(Rule.PLATFORM, number, action, wrong)
+
+    def _beside_others(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
+        """Rules about VMs beside each other that arrivals break while all of the pool are at both of their ends."""
+        after = {name: outcome_of(action) for name, action in begun.items()}
+        yield from _unruly_joint(self.source, number, self.locations, after, discrete=False)
 
     def _overcommitted(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
         arriving: dict[str, list[VM]] = defaultdict(list)
@@ -217,9 +226,38 @@ def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> It
             continue
         before, held = set(_held(vjob, source.locations)), _held(vjob, locations)
         came = [each for each in held if each not in before]
-        broken = first_broken(vjob.rules, held, came, at_end=True)
+        broken = first_broken(alone(vjob.rules), held, came, at_end=True)
         if broken is not None:
             yield Violation(Rule.DESTINATION, None, None, f"vjob {vjob.name}: {broken} in the end")
+
+
+def _unruly_joint(
+    source: Configuration,
+    pool: int | None,
+    before: Mapping[str, Location],
+    after: Mapping[str, Location],
+    *,
+    discrete: bool,
+) -> Iterator[Violation]:
+    """Rules about VMs beside each other that VMs break which have come; ``before``: places that they still hold."""
+    rules = [rule for rule in source.joint if rule.discrete is discrete]
+    if not rules or not after:
+        return
+    held = dict.fromkeys((*_in_memory(before), *_in_memory(after)))
+    older = before if pool is not None else source.locations
+    there = set(_in_memory(older))
+    came = [each for each in _in_memory(after) if each not in there]
+    for rule in rules:
+        concerned = [each for each in came if rule.concerns(each[0])]
+        broken = rule.broken(held, concerned) if concerned else None
+        if broken is not None:
+            yield Violation(Rule.DESTINATION, pool, None, broken if pool is not None else f"{broken} in the end")
+
+
+def _in_memory(locations: Mapping[str, Location]) -> Iterator[Held]:
+    for name, at in locations.items():
+        if at.node is not None and at.state in (VMState.RUNNING, VMState.PAUSED):
+            yield name, at.node
 
 
 def _reached(location: Location, wanted: Location) -> bool:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
+from rmsplugin.planning.joint_checker import check_joint
 from rmsplugin.planning.violations import Rule, Violation
 
 
@@ -32,7 +33,8 @@ def check_order(source: Configuration, actions: Sequence[Action], needs: Sequenc
     """
     waits = _all_needs(needs)
     departures, arrivals = _by_node(source, actions)
-    return [*_overcommitted(source, actions, waits, departures, arrivals), *_without_cpus(source, actions, waits)]
+    found = [*_overcommitted(source, actions, waits, departures, arrivals), *_without_cpus(source, actions, waits)]
+    return [*found, *check_joint(source, actions, waits)]
 
 
 def _all_needs(needs: Sequence[Sequence[int]]) -> list[int]:

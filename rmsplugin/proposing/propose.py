@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from rmsplugin.decision.outgrown import Remedy, outgrown
-from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
 from rmsplugin.planning.order.dependencies import dependency_order
@@ -19,6 +19,7 @@ from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.planning.target.placement import Placed, place, place_better_fit, place_repaired, place_sample
+from rmsplugin.planning.target.ruled import place_by_rules
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal, Proposal, sentence
@@ -29,6 +30,9 @@ Stage = Callable[[str], AbstractContextManager[object]]
 
 #: Called with each better plan while the search goes on, as a function that makes the proposal of it.
 Better = Callable[[Callable[[], Proposal | NoProposal]], None]
+
+#: The part of the limits on the placement that an integer program for rules about VMs beside each other may use.
+_RULES_SHARE = 0.3
 
 
 def propose(
@@ -57,7 +61,7 @@ def propose(
     with stage("decision"):
         remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
         configuration = configuration if remedy is None else remedy.applied_to(configuration)
-        decision = decide_with_pauses(parameters.policy, configuration, parameters.decision)
+        decision = decide_by_rules(parameters.policy, configuration, parameters.decision)
     return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
 
 
@@ -154,6 +158,24 @@ def _place_without_pauses(
     clock: Clock | None,
     on_better: Callable[[Placed], None] | None,
 ) -> Placed | Unreachable:
+    if not source.joint:
+        return _place_anywhere(source, decision, parameters, clock, on_better)
+    search = None if parameters.heuristic is not None else parameters.search.part(_RULES_SHARE)
+    rest = replace(parameters, search=parameters.search.part(1 - _RULES_SHARE))
+    relaxed = _place_anywhere(source, decision, rest, clock, None)  # it may break rules
+    return place_by_rules(
+        source, decision.states, decision.placement, relaxed, parameters.objective, search, parameters.shared_store
+    )
+
+
+def _place_anywhere(
+    source: Configuration,
+    decision: Decision,
+    parameters: ProposalParameters,
+    clock: Clock | None,
+    on_better: Callable[[Placed], None] | None,
+) -> Placed | Unreachable:
+    """Place as if VMs might be beside each other in any way."""
     states, sample, shared = decision.states, decision.placement, parameters.shared_store
     if parameters.heuristic == "ffd":
         return place_sample(source, states, sample, shared)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Barred, Decision, Infeasible
+from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
@@ -39,7 +39,7 @@ class Deciding:
         """
         self.decisions += 1
         self.barred = None
-        decision = decide_with_pauses(self._parameters.policy, source, self._parameters.decision)
+        decision = decide_by_rules(self._parameters.policy, source, self._parameters.decision)
         if isinstance(decision, Infeasible) and self._parameters.policy not in POLICIES:
             raise OperationFailedError(decision.explanation)
         cheapest = self._parameters.objective == "cost"

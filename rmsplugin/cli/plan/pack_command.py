@@ -24,9 +24,9 @@ def add_command(commands: options.Commands) -> None:
         _pack,
         """
         Solves the VM Packing Problem alone: only VMs of vjobs that run are packed, from scratch, on nodes that are up.
-        The keys `nodes` and `exclude` of vjobs are respected. The lower bound is proven. The file is that of `rmsplugin
-        plan`. --heuristic better-fit does not search: the VMs arrive in the order of the file, and each may take the
-        place of one that fills its node less.
+        The keys `nodes` and `exclude` of vjobs are respected, and so are placement rules (`rules`). The lower bound is
+        proven. The file is that of `rmsplugin plan`. --heuristic better-fit does not search: the VMs arrive in the
+        order of the file, and each may take the place of one that fills its node less.
 
         examples:
           rmsplugin pack --instance cluster.json.gz --json

@@ -15,6 +15,8 @@ from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.wording import counted
 from rmsplugin.packing.arriving import pack_arriving
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_fit import obeys
+from rmsplugin.packing.ruled_vmpp import pack_by_rules
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, Packing, pack
 
@@ -53,13 +55,24 @@ def pack_running(configuration: Configuration, search: Search, heuristic: str | 
                 items.append(Item(vm, vjob.rules_of(vm)))
                 current[vm.name] = location.node
     started = time.perf_counter()
-    if heuristic is None:
+    if heuristic is None and configuration.joint:
+        joint, homes = configuration.joint, configuration.homes
+        found = pack_by_rules(items, configuration.nodes, joint, homes, search, current)
+    elif heuristic is None:
         found = pack(items, configuration.nodes, search, current)
     else:
         found = pack_arriving(items, configuration.nodes)
+    if heuristic is not None and not isinstance(found, NoPacking):
+        _refuse_disobedience(configuration, found)
     if isinstance(found, NoPacking):
         raise OperationFailedError(f"no packing: {found.explanation}")
     return Packed(found, time.perf_counter() - started)
+
+
+def _refuse_disobedience(configuration: Configuration, packing: Packing) -> None:
+    """Better-fit places VMs by capacity alone: an answer that breaks a rule is none."""
+    if not obeys(configuration.joint, configuration.homes, packing.assignment):
+        raise OperationFailedError("no packing: better-fit knows no rules about VMs beside each other, and breaks one")
 
 
 def document(configuration: Configuration, packed: Packed) -> dict[str, Any]:

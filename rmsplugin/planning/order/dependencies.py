@@ -6,6 +6,8 @@ to one arrival. An arrival waits for the departures that its share comes from. H
 durations of actions, the arrivals that have begun hold no more than the memory that was free and that ended departures
 gave back: memory is never overcommitted (I3).
 
+An arrival that a rule about VMs beside each other concerns waits for more: see ``joint_waits``.
+
 A VM that goes on where it is paused needs no memory, but CPUs. It waits for the VMs that computed on its node at the
 start, or have gone on there, and left it or were paused there in an earlier pool; unless the CPUs are free at the start
 for all that go on there.
@@ -19,6 +21,7 @@ from dataclasses import dataclass, replace
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
+from rmsplugin.planning.order.joint_waits import waits_for_rules
 from rmsplugin.planning.order.powering import Needs, needed_nodes, needs_of_nodes
 from rmsplugin.planning.plan import Plan
 
@@ -80,6 +83,8 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
         for node, departure, amount in returns:
             memory.give_back(node, departure, amount)
         cpus.give_back(pool, index - len(pool))
+    for number, awaited in enumerate(waits_for_rules(source, plan.pools)):
+        needs[number] |= awaited
     for group in groups.values():  # actions that begin together wait for the same
         joint = set().union(*(needs[each] for each in group))
         for each in group:

@@ -272,7 +272,12 @@ def place_repaired(
 
 def _placed(problem: Replacement, incumbent: Incumbent, fewest: Fewest) -> Placed:
     """The best answer of all that were offered without a search."""
-    return _as_placed(incumbent.best(), bound_of(problem, keep_all(problem)), fewest)
+    return _as_placed(incumbent.best(), bound_by_nodes(problem), fewest)
+
+
+def bound_by_nodes(problem: Replacement) -> int:
+    """The bound that is known without a search: each node's least loss, in MiB."""
+    return bound_of(problem, keep_all(problem))
 
 
 def _as_placed(reached: Reached, bound: int, fewest: Fewest) -> Placed:

@@ -163,7 +163,7 @@ BAD: list[tuple[Change, str]] = [
     (setting("nodes", {"n1": {}}), "$.nodes: must be a list of at least one node, not an object"),
     (setting("vjobs", None), "$.vjobs: must be a list of vjobs, the head of the queue first, not null"),
     (setting("node", []), "$.node: unknown key; did you mean nodes?"),
-    (setting("a b\n", []), '$["a b\\n"]: unknown key; there are nodes, vjobs, platforms'),
+    (setting("a b\n", []), '$["a b\\n"]: unknown key; there are nodes, vjobs, platforms, rules'),
     # nodes
     (setting("nodes", 1, "n2"), '$.nodes[1]: must be an object that describes a node, not "n2"'),
     (without("nodes", 1, "cpu"), "$.nodes[1].cpu: is required"),

@@ -1,0 +1,142 @@
+"""Ruled fit: VMs placed one after the other, each on its preferred node or the first with room that its rules allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.joint import Concerning, Gather, Joint
+from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.rules import Rules
+from rmsplugin.model.standing import Standing
+from rmsplugin.packing.ffd import decreasing
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled import Bools, mask
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """The reason why a VM finds no node.
+
+    Attributes:
+        vm: its name.
+        rooms: the number of nodes with room for it that its vjob may use.
+        barred: by the title of each rule that bars it from some of these, their number.
+    """
+
+    vm: str
+    rooms: int
+    barred: Mapping[str, int]
+
+
+class RuledFit:
+    """The free resources of nodes, and where VMs stand, while vjobs are placed by rules about VMs beside each other."""
+
+    def __init__(
+        self, nodes: Iterable[Node], rules: Sequence[Joint], homes: Mapping[str, str], expected: Iterable[VM] = ()
+    ) -> None:
+        """Begin with empty nodes; only those that are up take VMs.
+
+        Args:
+            nodes: the nodes, in the order in which they are tried.
+            rules: all rules about VMs beside each other.
+            homes: the node of each VM that has memory at present.
+            expected: all VMs that will be placed: VMs that have to be together begin where there is room for all.
+        """
+        up = [node for node in nodes if node.state is NodeState.UP]
+        self._names = [node.name for node in up]
+        self._index = {name: i for i, name in enumerate(self._names)}
+        self._cpus = np.array([node.capacity.centi_cpus for node in up], dtype=np.int64)
+        self._memory = np.array([node.capacity.memory_mib for node in up], dtype=np.int64)
+        self._concerning, self._masks = Concerning(rules), dict[Rules, Bools]()
+        self.standing = Standing(homes)
+        self._gathered = _gathered(rules, expected)
+
+    def take(self, vm: VM, node: str) -> None:
+        """A VM is on a node, whether or not there is room for it, and its rules allow that."""
+        self._count(vm, node, 1)
+        self.standing.put(vm.name, node)
+
+    def give_back(self, vm: VM, node: str) -> None:
+        """A VM that was placed or taken is gone."""
+        self._count(vm, node, -1)
+        self.standing.remove(vm.name, node)
+
+    def _count(self, vm: VM, node: str, times: int) -> None:
+        i = self._index.get(node)
+        if i is not None:
+            self._cpus[i] -= times * vm.demand.centi_cpus
+            self._memory[i] -= times * vm.demand.memory_mib
+
+    def place(self, items: Iterable[Item], prefer: Mapping[str, str]) -> dict[str, str] | Obstacle:
+        """Place all of these VMs or none: by memory, CPUs (descending) and name.
+
+        Args:
+            items: VMs with the rules of their vjobs.
+            prefer: by VM, a node that is tried first.
+        """
+        placed: dict[str, str] = {}
+        order = sorted(items, key=lambda item: decreasing(item.vm))
+        for item in order:
+            node = self._node_for(item, prefer.get(item.vm.name))
+            if isinstance(node, Obstacle):
+                for each in order[: len(placed)]:
+                    self.give_back(each.vm, placed[each.vm.name])
+                return node
+            self.take(item.vm, node)
+            placed[item.vm.name] = node
+        return placed
+
+    def _node_for(self, item: Item, preferred: str | None) -> str | Obstacle:
+        demand = self._wanted(item.vm)
+        bars = [
+            (rule.title, bars)
+            for rule in self._concerning.of(item.vm.name)
+            if (bars := rule.bars(item.vm.name, self.standing)) is not None
+        ]
+        rooms = (self._cpus >= demand.centi_cpus) & (self._memory >= demand.memory_mib) & self._mask(item.rules)
+        i = self._index.get(preferred or "")
+        if i is not None and rooms[i] and all(each.admits(self._names[i]) for _, each in bars):
+            return self._names[i]
+        for i in np.flatnonzero(rooms).tolist():
+            if all(each.admits(self._names[i]) for _, each in bars):
+                return self._names[i]
+        there = [self._names[i] for i in np.flatnonzero(rooms).tolist()]
+        barred = {title: sum(not each.admits(node) for node in there) for title, each in bars}
+        return Obstacle(item.vm.name, len(there), {title: number for title, number in barred.items() if number})
+
+    def _wanted(self, vm: VM) -> Resources:
+        """The room that a VM needs: with it for all that have to be beside it, if it is the first of them."""
+        for rule, demand in self._gathered.items():
+            if vm.name in rule.vms and not any(self.standing.nodes_of(other) for other in rule.vms):
+                return demand if demand.holds(vm.demand) else vm.demand
+        return vm.demand
+
+    def _mask(self, rules: Rules) -> Bools:
+        if rules not in self._masks:
+            self._masks[rules] = mask(rules, self._index)
+        return self._masks[rules]
+
+
+def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[Gather, Resources]:
+    found = {rule: NOTHING for rule in rules if isinstance(rule, Gather)}
+    for vm in expected if found else ():
+        for rule in found:
+            if vm.name in rule.vms:
+                found[rule] += vm.demand
+    return found
+
+
+def obeys(rules: Sequence[Joint], homes: Mapping[str, str], hosts: Mapping[str, str]) -> bool:
+    """Whether VMs on these nodes, placed one after the other, are barred from none by a rule."""
+    standing, concerning = Standing(homes), Concerning(rules)
+    for vm, node in hosts.items():
+        for rule in concerning.of(vm):
+            bars = rule.bars(vm, standing)
+            if bars is not None and not bars.admits(node):
+                return False
+        standing.put(vm, node)
+    return True

@@ -1,0 +1,254 @@
+"""Rules about VMs beside each other: what is decided, placed and ordered obeys them, by their plainest meaning."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pytest
+from examples import few
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from properties.brute_force import TooLargeError, cheapest_cost
+from properties.generators import configurations, rotations
+from properties.joint_rules import holds, joint_rule, steps, with_rules
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.pausing import decide_with_pauses
+from rmsplugin.decision.result import Infeasible, ReasonCode
+from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import Location, NodeState, VMState
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, bars_of
+from rmsplugin.model.rules import Ban, Fence
+from rmsplugin.model.standing import Standing
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_vmpp import pack_by_rules
+from rmsplugin.packing.search import Search
+from rmsplugin.packing.vmpp import NoPacking
+from rmsplugin.planning.checker import check_plan
+from rmsplugin.planning.order.dependencies import dependency_order
+from rmsplugin.planning.order.ruled import build_by_rules
+from rmsplugin.planning.order_checker import check_order
+from rmsplugin.planning.plan import Plan
+from rmsplugin.proposing.check import check
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import Missing, Proposal
+from rmsplugin.proposing.propose import propose
+
+SEARCH = Search(time_limit_s=3600, deterministic_limit=0.05)
+PARAMETERS = Parameters(search=Search(time_limit_s=3600, deterministic_limit=2))
+
+
+def small() -> st.SearchStrategy[Configuration]:
+    return configurations(max_nodes=4, max_vjobs=4, max_vms=3).flatmap(with_rules)
+
+
+def obeys(source: Configuration, held: set[tuple[str, str]], *, discrete: bool | None = None) -> bool:
+    rules = [rule for rule in source.joint if discrete is None or rule.discrete is discrete]
+    return all(holds(rule, held, source.homes) for rule in rules)
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "slowdown", "easy"])
+@given(source=small(), heuristic=st.sampled_from([None, None, "ffd", "repair"]), nodes=st.booleans())
+@settings(max_examples=few(150), deadline=None)
+def test_a_plan_obeys_all_rules_at_every_step_or_in_the_end(
+    policy: str, source: Configuration, heuristic: str | None, nodes: bool
+) -> None:
+    objective = "nodes" if nodes and heuristic is None else "cost"
+    parameters = ProposalParameters(policy, PARAMETERS, objective, heuristic, SEARCH)  # type: ignore[arg-type]
+    found = propose(source, parameters)
+    if not isinstance(found, Proposal):
+        assert found.missing in (Missing.DECISION, Missing.PLAN)
+        return
+    assert check(source, found) == []
+    assert found.lower_bound <= found.plan.cost and found.nodes_lower_bound <= found.nodes_used
+    if not obeys(source, set(source.homes.items())):
+        return  # who was there before breaks rules: the check has told newcomers apart
+    for held in steps(source, found.plan.pools):
+        assert obeys(source, held, discrete=False)
+    end = {name: at.node for name, at in found.target.items() if at.state.holds_memory and at.node}
+    assert obeys(source, set(end.items()))
+
+
+def placements(source: Configuration, states: Mapping[str, VJobState]) -> Iterator[dict[str, str]]:
+    """All places of the VMs that shall run which capacity and all rules allow."""
+    run = [(vjob, vm) for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING for vm in vjob.vms]
+    up = [node for node in source.nodes if node.state is NodeState.UP]
+    for nodes in itertools.product(up, repeat=len(run)):
+        hosts = {vm.name: node.name for (_, vm), node in zip(run, nodes, strict=True)}
+        if not all(vjob.allows(hosts[vm.name]) for vjob, vm in run):
+            continue
+        used = {node.name: [0, 0] for node in up}
+        for _, vm in run:
+            used[hosts[vm.name]][0] += vm.demand.centi_cpus
+            used[hosts[vm.name]][1] += vm.demand.memory_mib
+        fits = all(
+            used[node.name][0] <= node.capacity.centi_cpus and used[node.name][1] <= node.capacity.memory_mib
+            for node in up
+        )
+        if fits and obeys(source, set(hosts.items())):
+            yield hosts
+
+
+@given(source=small())
+@settings(max_examples=few(300), deadline=None)
+def test_a_vjob_stays_out_for_a_rule_only_if_those_decided_have_no_place_together(source: Configuration) -> None:
+    assume(sum(len(vjob.vms) for vjob in source.vjobs) <= 6)
+    relaxed, ruled = (each("rjsp", source, PARAMETERS) for each in (decide_with_pauses, decide_by_rules))
+    if isinstance(relaxed, Infeasible) or isinstance(ruled, Infeasible):
+        return
+    assume(all(reason.code is not ReasonCode.RESERVED_IN_PLACE for reason in relaxed.reasons.values()))
+    has_place = next(placements(source, relaxed.states), None) is not None
+    barred = [name for name, reason in ruled.reasons.items() if reason.code is ReasonCode.RULE]
+    if has_place:
+        assert ruled.states == relaxed.states and not barred
+    elif all(vjob.preemptible for vjob in source.vjobs):
+        assert barred
+    for name in barred:
+        assert ruled.states[name] is not VJobState.RUNNING
+
+
+@given(source=configurations(max_nodes=3, max_vjobs=3, max_vms=2).flatmap(with_rules))
+@settings(max_examples=few(200), deadline=None)
+def test_no_plan_to_an_end_that_obeys_is_cheaper_than_the_bound(source: Configuration) -> None:
+    found = propose(source, ProposalParameters("rjsp", PARAMETERS, search=SEARCH))
+    assume(isinstance(found, Proposal))
+    assert isinstance(found, Proposal)
+    decision = found.decision
+    assume(all(reason.code is not ReasonCode.RESERVED_IN_PLACE for reason in decision.reasons.values()))
+    ends = {frozenset(hosts.items()) for hosts in placements(source, decision.states)}
+    runs = frozenset(decision.placement)
+
+    def is_end(locations: Mapping[str, Location]) -> bool:
+        if any(locations[name] != found.target[name] for name in found.target if name not in runs):
+            return False
+        if any(locations[name].state is not VMState.RUNNING for name in runs):
+            return False
+        return frozenset((name, locations[name].node) for name in runs) in ends
+
+    departs = {name: at for name, at in found.target.items() if name not in runs and at != source.locations[name]}
+    try:
+        cheapest = cheapest_cost(source, is_end, departs, runs, most=20_000)
+    except TooLargeError:
+        return
+    assert found.lower_bound <= cheapest
+
+
+A, AB, ABC = frozenset("a"), frozenset("ab"), frozenset("abc")
+ONE, BOTH = frozenset({"1"}), frozenset({"1", "2"})
+EVERY_RULE = (
+    *(kind(vms) for kind in (Spread, Gather, Lonely, Root) for vms in (A, AB, ABC)),
+    Split((A, frozenset("b"))),
+    Split((A, frozenset("b"), frozenset("c"))),
+    Split((AB, frozenset("c"))),
+    *(Capacity(nodes, vms, most) for nodes in (ONE, BOTH) for vms in (AB, ABC) for most in (0, 1, 2)),
+    *(Online(nodes, most) for nodes in (ONE, BOTH) for most in (0, 1, 2)),
+    *(Part(AB, kind(ONE)) for kind in (Fence, Ban)),
+)
+
+
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+def test_the_bars_of_a_rule_the_check_and_its_plain_meaning_agree(rule: Joint) -> None:
+    """Three VMs on three nodes, on none or on two: everything that there is."""
+    nodes = ("1", "2", "3")
+    ways = [(), *((node,) for node in nodes), ("1", "2"), ("2", "3")]
+    for places in itertools.product(ways, repeat=3):
+        held = [(vm, node) for vm, its in zip("abc", places, strict=True) for node in its]
+        homes = dict(held)
+        sound = holds(rule, held, homes)
+        for vm, node in itertools.product("abc", nodes):
+            if (vm, node) in held:
+                continue
+            after = [*held, (vm, node)]
+            admits = all(bars.admits(node) for bars in bars_of([rule], vm, Standing(homes, held)))
+            broken = rule.broken(after, [(vm, node)])
+            assert (broken is None) is admits, (held, vm, node, broken)
+            if sound:
+                assert holds(rule, after, homes) is admits, (held, vm, node)
+            if broken is not None:
+                assert broken.startswith(f"{vm} may not ")
+                assert rule.title in broken or isinstance(rule, Part)
+            if not rule.concerns(vm):
+                assert broken is None
+
+
+@given(source=configurations(max_nodes=3, max_vjobs=3).flatmap(with_rules))
+@settings(max_examples=few(200), deadline=None)
+def test_a_packing_obeys_all_rules_on_as_few_nodes_as_it_says(source: Configuration) -> None:
+    items = [
+        Item(vm, vjob.rules_of(vm))
+        for vjob in source.vjobs
+        for vm in vjob.vms
+        if source.locations[vm.name].state is VMState.RUNNING
+    ]
+    assume(0 < len(items) <= 6)
+    found = pack_by_rules(items, source.nodes, source.joint, source.homes, PARAMETERS.search, {})
+    states = {
+        vjob.name: VJobState.RUNNING
+        if source.locations[vjob.vms[0].name].state is VMState.RUNNING
+        else VJobState.SLEEPING
+        for vjob in source.vjobs
+    }
+    sizes = [len(set(hosts.values())) for hosts in placements(source, states)]
+    if isinstance(found, NoPacking):
+        assert not sizes and found.proven
+        return
+    assert obeys(source, set(found.assignment.items()))
+    assert found.nodes_used == len(set(found.assignment.values())) == min(sizes) == found.lower_bound
+
+
+@st.composite
+def moves_by_rules(draw: st.DrawFn) -> tuple[Configuration, Mapping[str, Location]]:
+    """Cycles of migrations between places that both obey some rules."""
+    source, target = draw(rotations())
+    names, nodes = sorted(source.vm_by_name), [node.name for node in source.nodes]
+    ends = {(name, at.node or "") for name, at in target.items()}
+    rules = []
+    for _ in range(draw(st.integers(1, 3))):
+        rule = draw(joint_rule(names, nodes))
+        if not rule.discrete and all(holds(rule, held, source.homes) for held in (source.homes.items(), ends)):
+            rules.append(rule)
+    assume(rules)
+    vjobs = tuple(replace(vjob, rules=tuple(rules)) for vjob in source.vjobs)
+    return Configuration(source.nodes, vjobs, source.locations), target
+
+
+@given(problem=moves_by_rules())
+@settings(max_examples=few(400), deadline=None)
+def test_cycles_are_broken_so_that_no_step_breaks_a_rule(problem: tuple[Configuration, Mapping[str, Location]]) -> None:
+    source, target = problem
+    plan = build_by_rules(source, target)
+    assert isinstance(plan, Plan)  # VMs that can be saved are in nobody's way
+    assert check_plan(source, target, plan.pools, plan.cost) == []
+    for held in steps(source, plan.pools):
+        assert obeys(source, held)
+
+
+@given(problem=moves_by_rules(), data=st.data())
+@settings(max_examples=few(300), deadline=None)
+def test_whatever_takes_long_no_arrival_breaks_a_rule(
+    problem: tuple[Configuration, Mapping[str, Location]], data: st.DataObject
+) -> None:
+    """Actions begin in any order that their waits allow, each when it is drawn, and end when that is drawn."""
+    source, target = problem
+    plan = build_by_rules(source, target)
+    assert isinstance(plan, Plan)
+    order = dependency_order(source, plan)
+    assert check_order(source, order.actions, order.needs) == []
+    begun, ended = set[int](), set[int]()
+    held = set(source.homes.items())
+    while len(ended) < len(order.actions):
+        ready = [i for i, needs in enumerate(order.needs) if i not in begun and ended.issuperset(needs)]
+        choices = [*ready, *(-1 - i for i in begun - ended)]
+        chosen = data.draw(st.sampled_from(sorted(choices)))
+        action = order.actions[chosen if chosen >= 0 else -1 - chosen]
+        if chosen >= 0:
+            begun.add(chosen)
+            held |= {(action.vm.name, action.demands)} if action.demands else set()
+            assert obeys(source, held)
+        else:
+            ended.add(-1 - chosen)
+            held -= {(action.vm.name, action.source)} if action.source != action.demands else set()
