@@ -42,6 +42,7 @@ from rmsplugin.engine.ledger.schedule_book import ScheduleBook
 from rmsplugin.engine.ledger.sensor_book import SensorBook
 from rmsplugin.engine.ledger.set_aside import SetAsideStates
 from rmsplugin.engine.ledger.shared_files import hold, let_go
+from rmsplugin.engine.ledger.steady import Steady
 from rmsplugin.engine.ledger.table import called, insert, update
 from rmsplugin.engine.ledger.tally import Tally
 from rmsplugin.engine.ledger.usage_book import UsageBook
@@ -125,7 +126,7 @@ class Ledger:
         #: The reports of the hooks of rooms.
         self.room_reports = RoomReports(self._write, self._rows, clock)
         #: The nodes that are gone, and the VMs and files left behind on nodes.
-        self.nodes = NodeBook(self._write, self._rows, clock)
+        self.nodes = NodeBook(self._write, self._rows, clock, Steady(self._lock, lambda: self._depth > 0))
         #: The usage of the processes of vjobs.
         self.usage = UsageBook(self._write, self._rows, clock)
         #: The nodes that are reserved for VMs that have outgrown their own.

@@ -8,11 +8,15 @@ is *left behind*: that is done when the node answers again, and until then the n
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rmsplugin.engine.ledger.table import LedgerTable
+import sqlite_utils
+
+from rmsplugin.engine.ledger.steady import Steady
+from rmsplugin.engine.ledger.table import LedgerTable, Rows
 from rmsplugin.errors import NotFoundError, RefusedError
 
 
@@ -51,8 +55,22 @@ class FenceFailures:
 class NodeBook(LedgerTable):
     """The ledger's tables of nodes. Several threads may call."""
 
+    def __init__(
+        self,
+        write: Callable[[], AbstractContextManager[sqlite_utils.Database]],
+        rows: Rows,
+        clock: Callable[[], float],
+        gone: Steady[Mapping[str, Gone]],
+    ) -> None:
+        """As of each part of the ledger; ``gone`` keeps which nodes are gone."""
+        super().__init__(write, rows, clock)
+        self._gone = gone
+
     def gone(self) -> Mapping[str, Gone]:
-        """The nodes that are gone, by name."""
+        """The nodes that are gone, by name; nobody changes it."""
+        return self._gone.get(self._read_gone)
+
+    def _read_gone(self) -> Mapping[str, Gone]:
         rows = self._rows("select name, gone_at, gone_by from nodes where gone_at > 0 order by name")
         return {row["name"]: Gone(row["name"], row["gone_at"], row["gone_by"]) for row in rows}
 
@@ -61,6 +79,7 @@ class NodeBook(LedgerTable):
         with self._write() as db:
             if known := self.gone().get(node):
                 raise RefusedError(known.sentence)
+            self._gone.changes()
             db.execute(
                 "insert into nodes (name, gone_at, gone_by) values (?,?,?) on conflict (name) do update set "
                 "gone_at = excluded.gone_at, gone_by = excluded.gone_by, fence_failures = 0, fence_error = ''",
@@ -72,6 +91,7 @@ class NodeBook(LedgerTable):
         with self._write() as db:
             if node not in self.gone():
                 raise NotFoundError(f"{node} is not gone; `rmsplugin nodes` lists those that are")
+            self._gone.changes()
             db.execute("update nodes set gone_at = 0, gone_by = '' where name = ?", [node])
 
     # -- what was left behind ------------------------------------------------------------------------------------
