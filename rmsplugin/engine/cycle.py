@@ -10,7 +10,7 @@ from dataclasses import replace
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
-from rmsplugin.engine.assess.queue import Waiting
+from rmsplugin.engine.assess.queue import Order, Waiting
 from rmsplugin.engine.assess.rooms_wanted import places_ahead
 from rmsplugin.engine.assess.waiting_vjobs import GeometryOf, WaitingVJobs
 from rmsplugin.engine.capacity.capacity import Capacities
@@ -133,6 +133,7 @@ class Cycle:
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
         self.seen: Observation | None = None
+        self.order: Order | None = None  # of the queue of the last decision
 
     def run(self) -> CycleReport:
         """Run one cycle. Faults are in the report; the next cycle tries again."""
@@ -261,7 +262,7 @@ class Cycle:
 
     def _decide(self, seen: Observation, ours: list[RmsJob], report: CycleReport) -> PowerDemand:
         """Decide, and begin the switch. Returns the nodes without a room on which other vjobs would start."""
-        queue, silent = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
+        queue, silent, self.order = self._waiting.find_queue(seen, ours, self._first_sight.look_into, report)
         self._waiting.record_reasons(silent)
         later = self._later(seen, ours, self._first_sight.look_into)
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)

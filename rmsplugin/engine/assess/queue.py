@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +46,10 @@ class Waiting:
         return self.preferred is VJobState.SLEEPING
 
 
+#: See ``queue_key``.
+QueueKey = tuple[int, int, float, int, int]
+
+
 class _Named(Protocol):
     """A job, or the row of a vjob."""
 
@@ -58,7 +63,7 @@ class _Named(Protocol):
     def partition(self) -> str: ...
 
 
-def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> tuple[int, int, float, int, int]:
+def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) -> QueueKey:
     """The sort key of the queue: PriorityTier, Slurm's priority, first submission, job id and array element."""
     _, _, element = of.display_id.partition("_")
     partition = seen.rms.partitions.get(of.partition)  # an admin may remove a partition while jobs wait in it
@@ -66,9 +71,28 @@ def queue_key(seen: Observation, of: _Named, priority: int, submitted: float) ->
     return (-tier, -priority, submitted, of.job_id, int(element or 0))
 
 
-def queue_order(seen: Observation, waiting: Iterable[Waiting]) -> list[Waiting]:
-    """The waiting vjobs in the order of the queue, head first."""
-    return sorted(waiting, key=lambda each: queue_key(seen, each.job, each.priority, each.submitted))
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of the queue as of one look: what tells a vjob's position without a look at all others.
+
+    Attributes:
+        seen: the look.
+        keys: of the waiting vjobs, head first.
+    """
+
+    seen: Observation
+    keys: Sequence[QueueKey]
+
+    def position(self, key: QueueKey) -> int:
+        """The position, from 1 on, of the vjob with this key; where it would stand, if it was left out."""
+        return bisect_left(self.keys, key) + 1
+
+
+def in_order(seen: Observation, waiting: Sequence[Waiting]) -> tuple[list[Waiting], Order]:
+    """The waiting vjobs in the order of the queue, head first, and the order itself."""
+    keyed = [queue_key(seen, each.job, each.priority, each.submitted) for each in waiting]
+    numbers = sorted(range(len(keyed)), key=keyed.__getitem__)
+    return [waiting[number] for number in numbers], Order(seen, [keyed[number] for number in numbers])
 
 
 def allowed_hosts(settings: Settings, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:

@@ -9,7 +9,7 @@ from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.limit_retry import LimitRetry
-from rmsplugin.engine.assess.queue import Waiting, queue_order
+from rmsplugin.engine.assess.queue import Order, Waiting, in_order
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.failures import LOSS
@@ -32,10 +32,12 @@ class Queue(NamedTuple):
     Attributes:
         waiting: vjobs that may start, be resumed or go on, head first.
         silent: by job id, why a vjob's saved states are out of reach now; otherwise it would be resumed.
+        order: tells the position of each.
     """
 
     waiting: list[Waiting]
     silent: dict[int, str]
+    order: Order
 
 
 #: Gives the geometry of a job's vjob, and the digest of its script; None if the job is, or seems, no vjob.
@@ -92,7 +94,8 @@ class WaitingVJobs:
                         continue
                 if each := self._waits(seen, job, row, geometry_of):
                     waiting.append(each)
-        return Queue(queue_order(seen, waiting), silent)
+        ordered, order = in_order(seen, waiting)
+        return Queue(ordered, silent, order)
 
     def find_later(self, ours: Iterable[RmsJob], geometry_of: GeometryOf, until: float) -> list[Waiting]:
         """The vjobs that may start at a begin time before ``until``, the first one first. Changes nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import heapq
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.model.vjob import VJobState
 
-#: A waiting vjob is told of its longer wait when that has grown by a tenth, and so many seconds: thousands may wait.
+#: The ledger is told of a longer wait, or of another amount that is free, when the wait has grown by a tenth, and by so
+#: many seconds.
 _TOLD_PART, _TOLD_S = 0.1, 10.0
+#: It has so many of these in a cycle at most: where ten jobs end, the amounts change for all of thousands that wait.
+_AGAIN_MOST = 1000
 #: So many reasons are recorded in one transaction: tens of thousands may change at once, and requests wait for it.
 _TOLD_AT_ONCE = 500
-_TIMES = re.compile(r"\d+(?= (?:s|hours|days)\b)|\d+\.\d+")
+_AMOUNTS = re.compile(r"[\d.]+ CPUs?\b|\d+(?= (?:s|hours|days|MiB)\b)|\d+\.\d+")
 
 
 class Wait(enum.StrEnum):
@@ -50,7 +54,7 @@ class Telling:
         self._ledger = ledger
         self._clock = clock
         self._told: dict[int, float] = {}  # by job id
-        self._timeless = Timeless()
+        self._alike = Alike()
         self.newest: Mapping[str, Told] = {}
 
     def tell(
@@ -73,8 +77,9 @@ class Telling:
         rows = {vjob.display_id: vjob for vjob in self._ledger.vjobs()}
         now, told = self._clock.now(), self._told
         self._told = {}
-        self._timeless.begin()
+        self._alike.begin()
         reasons: dict[int, str] = {}
+        again: list[tuple[float, int, str]] = []  # when it was told last, job id, reason: where amounts alone differ
         newest: dict[str, Told] = {}
         for waiting in queue:
             name = waiting.job.display_id
@@ -92,28 +97,38 @@ class Telling:
             row = rows.get(name)  # elements of an array that were not split off have no row
             if row is None or not reason:
                 continue
-            told_at = told.get(row.job_id, 0.0)
-            fresh = now - told_at < max(_TOLD_S, _TOLD_PART * (now - row.submitted))
-            if row.reason == reason or (fresh and self._timeless.of(row.reason) == self._timeless.of(reason)):
-                self._told[row.job_id] = told_at
-            else:
-                self._told[row.job_id] = now
-                reasons[row.job_id] = reason
+            self._told[row.job_id] = told_at = told.get(row.job_id, 0.0)
+            if row.reason == reason:
+                continue
+            if self._alike.of(row.reason) == self._alike.of(reason):
+                if now - told_at >= max(_TOLD_S, _TOLD_PART * (now - row.submitted)):
+                    again.append((told_at, row.job_id, reason))
+                continue
+            reasons[row.job_id] = reason
             if len(reasons) >= _TOLD_AT_ONCE:
                 self._record(reasons)
                 reasons = {}
         self.newest = newest
         self._record(reasons)
+        due = heapq.nsmallest(_AGAIN_MOST, again)
+        for start in range(0, len(due), _TOLD_AT_ONCE):
+            self._record({job_id: reason for _, job_id, reason in due[start : start + _TOLD_AT_ONCE]})
 
     def _record(self, reasons: Mapping[int, str]) -> None:
         """Record why vjobs wait, by job id, in one transaction."""
+        self._told.update(dict.fromkeys(reasons, self._clock.now()))
         if reasons:
             self._ledger.tell_reasons(reasons)
             self._ledger.read_ahead()
 
 
-class Timeless:
-    """Reasons without the times of waits in them. Those of the last two cycles are remembered: most come again."""
+def differ_in_amounts(one: str, other: str) -> bool:
+    """Whether two reasons tell the same of other amounts: of times, CPUs or memory."""
+    return one != other and _AMOUNTS.sub("", one) == _AMOUNTS.sub("", other)
+
+
+class Alike:
+    """Reasons without the amounts in them. Those of the last two cycles are remembered: most come again."""
 
     def __init__(self) -> None:
         """Nothing was asked yet."""
@@ -125,11 +140,11 @@ class Timeless:
         self._before, self._now = self._now, {}
 
     def of(self, reason: str) -> str:
-        """The reason without times."""
+        """The reason without amounts."""
         found = self._now.get(reason)
         if found is None:
             found = self._before.get(reason)
             if found is None:
-                found = _TIMES.sub("", reason)
+                found = _AMOUNTS.sub("", reason)
             self._now[reason] = found
         return found

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -14,10 +13,9 @@ from rmsplugin.engine.assess.queue import queue_key
 from rmsplugin.engine.capacity.priorities import priority_of
 from rmsplugin.engine.capacity.weights import accrues_from
 from rmsplugin.engine.cycle import Cycle
-from rmsplugin.engine.decide.telling import Told, Wait
+from rmsplugin.engine.decide.telling import Told, Wait, differ_in_amounts
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
-from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -35,23 +33,19 @@ _OF_THE_GATE = frozenset({"", "None", "Licenses", "Priority", "Resources"})
 _RESTS = (VJobState.PAUSED, VJobState.SLEEPING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The queue as of one look: by display id, position and priority."""
+def reason_of(vjob: VJobRow, reason: str | None = None) -> str:
+    """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for.
 
-    seen: Observation | None
-    found: Mapping[str, tuple[int, int]]
-
-
-def reason_of(vjob: VJobRow) -> str:
-    """The reason of its state; for a vjob that sleeps, on disk or in memory, also what it waits for."""
+    ``reason``: what is said in place of what the ledger has.
+    """
+    reason = vjob.reason if reason is None else reason
     if vjob.state not in _RESTS:
-        return vjob.reason
+        return reason
     if vjob.preferred is VJobState.SLEEPING:
-        return f"{vjob.reason}; it stays so while an administrator prefers that"
+        return f"{reason}; it stays so while an administrator prefers that"
     turn = "it goes on when its turn comes" if vjob.state is VJobState.PAUSED else "it resumes when its turn comes"
     waits = turn if vjob.wakes else f"`rmsplugin resume {vjob.display_id}` wakes it"
-    return f"{vjob.reason}; {waits}"
+    return f"{reason}; {waits}"
 
 
 def remembered(vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
@@ -72,9 +66,8 @@ class Standings:
     """Tells of vjobs what Slurm and the queue say of them. Reads the last look and the ledger; changes nothing."""
 
     def __init__(self, settings: Settings, ledger: Ledger, cycle: Cycle) -> None:
-        """Nothing was asked yet."""
+        """Take what is read."""
         self._settings, self._ledger, self._cycle = settings, ledger, cycle
-        self._places = _Places(None, {})
 
     def of(self, vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
         """Of one vjob: name, account, time limit, priority, position, and code and reason of its state."""
@@ -82,7 +75,7 @@ class Standings:
         job = seen.jobs.get(vjob.job_id) if seen else None
         if vjob.job_id in self._cycle.identity.others or vjob.state is VJobState.TERMINATED:
             job = None
-        position, priority = self._place(vjob.display_id)
+        position, priority = self._place(vjob)
         told = self._why(vjob, vms, job)
         return {
             "name": vjob.job_name,
@@ -97,13 +90,13 @@ class Standings:
 
     def of_job(self, job: RmsJob, name: str = "") -> dict[str, Any]:
         """Of a job that the ledger does not know; ``name``: its display id, if the job has not its own yet."""
-        position, priority = self._place(name or job.display_id)
+        position = self._place_of_job(job)
         told = why_in_slurm(job) or self._cycle.deciding.told.get(name or job.display_id)
         return {
             "name": job.name,
             "account": job.account,
             "time_limit_s": _limit_s(job),
-            "priority": priority if position else job.priority,
+            "priority": job.priority,
             "position": position,
             "expansion": self._expansion(job, None),
             "code": told.code if told else "new",
@@ -144,14 +137,14 @@ class Standings:
                 return Told(told.code, told.sentence + why)
             known = self._cycle.deciding.told.get(vjob.display_id)
             code = known.code if known else "new" if vjob.reason == NOT_DECIDED_YET else str(Wait.NOT_DECIDED)
-            return Told(code, vjob.reason)
+            return Told(code, _newest(vjob, known))
         if vjob.state is VJobState.RUNNING:
             return self._silent(vms) or Told("", vjob.reason)
         if vjob.state not in _RESTS:
             return Told("", vjob.reason)
         known = self._cycle.deciding.told.get(vjob.display_id) if vjob.wakes else None
         code = known.code if known else "its-turn" if vjob.wakes else "by-hand"
-        return Told(code, reason_of(vjob))
+        return Told(code, reason_of(vjob, _newest(vjob, known)))
 
     def _silent(self, vms: Iterable[VMRow]) -> Told | None:
         """Of a vjob that ran when it was last seen: why nobody knows whether it still does; None: it was seen."""
@@ -161,24 +154,26 @@ class Standings:
 
     # -- the queue -----------------------------------------------------------------------------------------------
 
-    def _place(self, display_id: str) -> tuple[int | None, int]:
-        """Position, from 1 on, and priority; no position: it is not in the queue."""
-        seen, places = self._cycle.seen, self._places
-        if seen is not None and places.seen is not seen:
-            places = self._places = _Places(seen, self._positions(seen))
-        return places.found.get(display_id) or (None, 0)
+    def _place(self, vjob: VJobRow) -> tuple[int | None, int]:
+        """Position, from 1 on, and priority; no position: it was not in the queue at the last decision."""
+        order = self._cycle.order
+        job = order.seen.jobs.get(vjob.job_id) if order is not None else None
+        if order is None or job is None or not _queues(vjob, job):
+            return None, 0
+        priority = job.priority if vjob.state is VJobState.WAITING else priority_of(order.seen, vjob, job)
+        return order.position(queue_key(order.seen, vjob, priority, vjob.submitted)), priority
 
-    def _positions(self, seen: Observation) -> dict[str, tuple[int, int]]:
-        keys = []
-        for vjob in self._ledger.vjobs():
-            job = seen.jobs.get(vjob.job_id)
-            if job is not None and _queues(vjob, job):
-                priority = job.priority if vjob.state is VJobState.WAITING else priority_of(seen, vjob, job)
-                keys.append((queue_key(seen, vjob, priority, vjob.submitted), vjob.display_id, priority))
-        for job in self.unmet():
-            if job.eligible:
-                keys.append((queue_key(seen, job, job.priority, job.submit_time), job.display_id, job.priority))
-        return {name: (number, priority) for number, (_, name, priority) in enumerate(sorted(keys), 1)}
+    def _place_of_job(self, job: RmsJob) -> int | None:
+        """The same of a job that the ledger does not know."""
+        order = self._cycle.order
+        if order is None or not job.eligible or (job.split and job.job_id not in order.seen.jobs):
+            return None
+        return order.position(queue_key(order.seen, job, job.priority, job.submit_time))
+
+
+def _newest(vjob: VJobRow, known: Told | None) -> str:
+    """The reason that the ledger has, with the amounts of the last decision, which it may not have yet."""
+    return known.sentence if known is not None and differ_in_amounts(vjob.reason, known.sentence) else vjob.reason
 
 
 def _queues(vjob: VJobRow, job: RmsJob) -> bool:
