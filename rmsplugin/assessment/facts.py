@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
-from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.vjob import VJobState
 
 
@@ -189,4 +189,4 @@ def vm_demand(
     """
     cpus = size.cpus if observed_cpus is None else observed_cpus
     memory_mib = size.memory_mib if observed_mib is None else observed_mib
-    return Resources(cpus, memory_mib + overhead_mib)
+    return amount(cpus, memory_mib + overhead_mib)

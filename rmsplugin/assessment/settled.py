@@ -125,7 +125,7 @@ def _parts(
     """Nodes, vjobs in the order of the queue, and locations."""
     sizes = {node.name: node.size for node in nodes if _has_room(node)}
     transits = _Transits(sizes)
-    for vjob in queue:
+    for vjob in queue if left_out else ():
         if vjob.name in left_out:
             transits.add(vjob)
         else:

@@ -98,13 +98,13 @@ class CpuDemand:
         before = self.intervals[-1] if self.intervals else None
         reached = sample.time_s - window_s
         # Where samples are rarer than the window is long, the last two intervals have to do.
-        recent = tuple(each for each in self.intervals if each.end_s > reached) or self.intervals[-1:]
+        recent = tuple([each for each in self.intervals if each.end_s > reached]) or self.intervals[-1:]
         intervals = (*recent, interval)
         seen = CpuDemand(self.vcpus, self.centi_cpus, sample, intervals)
         if before is not None and (risen := min(before.centi_cpus, interval.centi_cpus)) > self.centi_cpus:
             return seen._changed(risen)
         covered = intervals[0].begin_s <= reached and len(intervals) >= _LEAST_INTERVALS
-        if covered and (most := max(each.centi_cpus for each in intervals)) < self.centi_cpus:
+        if covered and (most := max([each.centi_cpus for each in intervals])) < self.centi_cpus:
             return seen._changed(most)
         return seen
 

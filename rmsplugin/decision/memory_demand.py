@@ -13,7 +13,6 @@ CPUs, missing memory cannot be waited for. So demand is careful the other way ro
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 #: The margin: a VM is taken to need so much more than its working set.
 MARGIN = 0.1
@@ -80,14 +79,14 @@ class MemoryDemand:
             return self
         reached = sample.time_s - window_s
         # The last sample before the window is kept, too: it tells the working set at the window's beginning.
-        recent = (*(each for each, then in pairwise((*self.recent, sample)) if then.time_s > reached), sample)
-        seen = MemoryDemand(self.size_mib, self.mib, recent)
-        needed = self._needed(sample)
-        if needed > self.mib:
-            return replace(seen, mib=needed)
-        if recent[0].time_s <= reached and len(recent) > 1:
-            return replace(seen, mib=max(self._needed(each) for each in recent))
-        return seen
+        recent, first = (*self.recent, sample), 0
+        while first + 1 < len(recent) and recent[first + 1].time_s <= reached:
+            first += 1
+        recent, mib = recent[first:], self._needed(sample)
+        if mib <= self.mib:
+            covered = recent[0].time_s <= reached and len(recent) > 1
+            mib = max([self._needed(each) for each in recent]) if covered else self.mib
+        return MemoryDemand(self.size_mib, mib, recent)
 
     def _needed(self, sample: MemorySample) -> int:
         """The working set with its margin, in whole steps, in MiB."""

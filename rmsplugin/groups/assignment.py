@@ -63,25 +63,27 @@ def _queued(configuration: Configuration, groups: Sequence[Group]) -> Iterator[Q
             shape = Shape.of([vm.demand for vm in vjob.vms], vjob.rules)
             if alone is not None:
                 shapes[alone] = shape
-        bound = vjob.lost or vjob.target not in (None, VJobState.RUNNING)
+        bound = vjob.lost or (vjob.target is not None and vjob.target is not VJobState.RUNNING)
         places = [locations[vm.name] for vm in vjob.vms]
-        if all(place.node is None for place in places):
+        at, several = places[0], len(places) > 1
+        if not (at.node or (several and any(place.node for place in places))):
             yield Queued(vjob.name, shape, bound=bound)
             continue
-        held: dict[str, Resources] = {}
-        for vm, place in zip(vjob.vms, places, strict=True):
-            group = group_of.get(place.node or "")
-            if group is not None:
-                held[group] = held[group] + vm.demand if group in held else vm.demand
-        yield Queued(
-            vjob.name,
-            shape,
-            _home(vjob, places, group_of),
-            held,
-            has_memory=any(place.state.holds_memory for place in places),
-            firm=configuration.state(vjob) is VJobState.RUNNING and _stays(vjob),
-            bound=bound,
-        )
+        held = _held(vjob, places, group_of)
+        home = _home(vjob, places, group_of) if several else next(iter(held), None)
+        has_memory = at.state.holds_memory or (several and any(place.state.holds_memory for place in places))
+        firm = _stays(vjob) and configuration.state(vjob) is VJobState.RUNNING
+        yield Queued(vjob.name, shape, home, held, has_memory, firm, bound)
+
+
+def _held(vjob: VJob, places: Sequence[Location], group_of: Mapping[str, str]) -> dict[str, Resources]:
+    """By group, the demand of those of its VMs that are there."""
+    held: dict[str, Resources] = {}
+    for vm, place in zip(vjob.vms, places, strict=True):
+        group = group_of.get(place.node or "")
+        if group is not None:
+            held[group] = held[group] + vm.demand if group in held else vm.demand
+    return held
 
 
 def homes(configuration: Configuration, groups: Sequence[Group]) -> dict[str, str]:

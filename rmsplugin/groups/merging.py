@@ -15,6 +15,7 @@ from rmsplugin.decision.reasons import sentence as sentence_of_states
 from rmsplugin.decision.reservation import Reservations
 from rmsplugin.decision.result import Decision, Reason
 from rmsplugin.groups.assignment import Assignment
+from rmsplugin.groups.choosing import Assigned
 from rmsplugin.groups.splitting import Part
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
@@ -115,11 +116,17 @@ def _remedy(proposals: Sequence[Proposal]) -> Remedy | None:
 
 
 def _decision(source: Configuration, assignment: Assignment, decisions: Sequence[Decision]) -> Decision:
-    states = {name: state for decision in decisions for name, state in decision.states.items()}
-    reasons = {name: reason for decision in decisions for name, reason in decision.reasons.items()}
-    order = [vjob.name for vjob in source.vjobs]
-    states = {name: states[name] for name in order}
-    told = {name: _told(states[name], reasons[name], assignment, name) for name in order}
+    found: dict[str, VJobState] = {}
+    reasons: dict[str, Reason] = {}
+    for decision in decisions:
+        found |= decision.states
+        reasons |= decision.reasons
+    states = {vjob.name: found[vjob.name] for vjob in source.vjobs}
+    running = VJobState.RUNNING
+    told = {
+        name: reasons[name] if state is running else _told(reasons[name], assignment[name])
+        for name, state in states.items()
+    }
     return Decision(
         policy=decisions[0].policy,
         states=states,
@@ -131,11 +138,8 @@ def _decision(source: Configuration, assignment: Assignment, decisions: Sequence
     )
 
 
-def _told(state: VJobState, reason: Reason, assignment: Assignment, name: str) -> Reason:
+def _told(reason: Reason, assigned: Assigned) -> Reason:
     """The reason of one that does not run names its group, if it could have been in another one."""
-    assigned = assignment[name]
-    if state is VJobState.RUNNING:
-        return reason
     if assigned.note:
         return Reason(reason.code, f"{reason.sentence}; {assigned.note}", reason.numbers)
     if not assigned.chosen:

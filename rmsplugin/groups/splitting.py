@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from rmsplugin.groups.assignment import Assignment
 from rmsplugin.groups.forming import Group
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, Location, Node, NodeState, VJob
+from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING
 
 
@@ -56,9 +56,11 @@ def split(configuration: Configuration, groups: Sequence[Group], assignment: Ass
 
 
 def _part(whole: Configuration, nodes: Sequence[Node], vjobs: Sequence[VJob]) -> Configuration:
-    locations: dict[str, Location] = {vm.name: whole.locations[vm.name] for vjob in vjobs for vm in vjob.vms}
+    known = whole.locations
+    locations: dict[str, Location] = {vm.name: known[vm.name] for vjob in vjobs for vm in vjob.vms}
     here = {node.name for node in nodes}
-    elsewhere = {at.node for at in locations.values() if at.node is not None and at.node != SHARED} - here
+    places = {id(at): at for at in locations.values()}.values()  # there are as many objects as nodes
+    elsewhere = {at.node for at in places if at.node is not None and at.node != SHARED} - here
     guests = [
         replace(node, capacity=NOTHING, state=NodeState.DRAINING) for node in whole.nodes if node.name in elsewhere
     ]
@@ -73,14 +75,14 @@ def _tied(
     names: Sequence[str],
 ) -> dict[str, str]:
     """By group, the first one of those that are one part with it."""
-    head = {name: name for name in names}
+    head, locations = {name: name for name in names}, configuration.locations
     for vjob in configuration.vjobs:
         own = assignment[vjob.name].group
         for vm in vjob.vms:
-            at = configuration.locations[vm.name]
-            if at.state.holds_memory and at.node is not None:
+            at = locations[vm.name]
+            if at is not WAITING and at.state.holds_memory and at.node is not None:
                 other = group_of.get(at.node, first)
-                if head[other] != head[own]:
+                if other != own and head[other] != head[own]:
                     kept, gone = sorted((head[other], head[own]), key=names.index)
                     head = {name: kept if each == gone else each for name, each in head.items()}
     return head

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.wording import counted
@@ -39,3 +40,12 @@ class Resources(ByFields):
 
 
 NOTHING = Resources(0, 0)
+
+#: So many amounts are shared.
+_AMOUNTS = 1 << 16
+
+
+@lru_cache(maxsize=_AMOUNTS, typed=True)
+def amount(cpus: float, memory_mib: int) -> Resources:
+    """An amount; equal ones are one object, which is checked, compared and pickled once for thousands of VMs."""
+    return Resources(cpus, memory_mib)

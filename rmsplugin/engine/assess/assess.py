@@ -170,7 +170,8 @@ class _Assessor:
             else:
                 row, key = waiting.sleeping, queue_key(seen, waiting.job, waiting.priority, waiting.submitted)
                 if row is not None and row.state is VJobState.PAUSED:
-                    found.append((key, self._hosted(row, waiting.job, goes_on=True)))
+                    priority = priority_of(seen, row, waiting.job)
+                    found.append((key, self._hosted(row, waiting.job, priority, goes_on=True)))
                 else:
                     found.append((key, self._ready(waiting)))
         known = {facts.name for _, facts in found}
@@ -178,7 +179,8 @@ class _Assessor:
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
                 job = self._jobs.get(vjob.job_id)
                 priority = priority_of(seen, vjob, job)
-                found.append((queue_key(seen, vjob, priority, vjob.submitted), self._hosted(vjob, job)))
+                key = queue_key(seen, vjob, priority, vjob.submitted)
+                found.append((key, self._hosted(vjob, job, priority)))
         found.sort(key=lambda each: each[0])
         return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
 
@@ -210,6 +212,8 @@ class _Assessor:
         A vjob that changed a moment ago, or is held for a moment, keeps the room that others have made for it. When
         its turn comes it is known whether it waits for it still.
         """
+        if not self._promises:
+            return
         promised = self._promises.keys() - {waiting.job.display_id for waiting in queue}
         for row in self._ledger.vjobs() if promised else ():
             job = self._jobs.get(row.job_id)
@@ -224,6 +228,7 @@ class _Assessor:
         rows = self._vms.get(row.job_id, ()) if row is not None else ()
         promise = self._promises.get(job.display_id)
         busy = row is not None and row.job_id in self._busy
+        ran_s, since = row.ran_s if row is not None else 0.0, accrues_from(job, row, self._seen.taken)
         return VJobFacts(
             name=job.display_id,
             vms=self._ready_members(waiting, rows, promise),
@@ -232,10 +237,10 @@ class _Assessor:
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),
             time_limit_s=_finite(job.time_limit_s),
-            ran_s=row.ran_s if row is not None else 0.0,
+            ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - waiting.since),
-            waited_s=self._waited_s(job, row, row.ran_s if row is not None else 0.0),
-            weight=self._weight(waiting.priority, job, row),
+            waited_s=max(0.0, self._seen.taken - since - ran_s),
+            weight=beyond_age(self._seen, waiting.priority, since, job, row),
             user=job.user,
             can=self._capabilities,
             preference=waiting.preferred,
@@ -257,14 +262,14 @@ class _Assessor:
             for vm in rows
         )
 
-    def _hosted(self, vjob: VJobRow, job: RmsJob | None, *, goes_on: bool = False) -> VJobFacts:
+    def _hosted(self, vjob: VJobRow, job: RmsJob | None, priority: int, *, goes_on: bool = False) -> VJobFacts:
         """A vjob with VMs, or with saved states that nothing resumes now; ``goes_on``: it is paused, and may go on."""
         vms = self._vms[vjob.job_id]
         promise = self._promises.get(vjob.display_id)
         preemptible = site.may_suspend(self._seen.rms, vjob.partition)
         # Nothing is ended because of this look; but no vjob should wait for one that has probably ended.
         ended = is_ending(vjob, self._seen.taken) or (job is not None and job.state is JobState.ENDED)
-        ran_s = self._ran_s(vjob, job)
+        ran_s, since = self._ran_s(vjob, job), accrues_from(job, vjob, self._seen.taken)
         return VJobFacts(
             name=vjob.display_id,
             vms=self._members.placed(vjob.display_id, self._placed(vjob, vms, promise, ended=ended)),
@@ -275,28 +280,29 @@ class _Assessor:
             time_limit_s=_finite(job.time_limit_s) if job else None,
             ran_s=ran_s,
             state_s=max(0.0, self._seen.taken - vjob.state_since),
-            waited_s=self._waited_s(job, vjob, ran_s),
-            weight=self._weight(priority_of(self._seen, vjob, job), job, vjob),
+            waited_s=max(0.0, self._seen.taken - since - ran_s),
+            weight=beyond_age(self._seen, priority, since, job, vjob),
             user=vjob.user,
             can=self._capabilities,
             preference=vjob.preferred,
         )
 
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
-        observed = tuple(self._capacities.observed(self._seen, vjob, vm) for vm in vms)
-        ending = is_ending(vjob, self._seen.taken)
+        observed, ending = self._capacities.observed(self._seen, vjob, vms), is_ending(vjob, self._seen.taken)
         return Placed(tuple(vms), observed, vjob.geometry, vjob.state, ending, ended, promise)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
-        here = frozenset(vm.host for vm in vms if vm.host)
+        here = [vm.host for vm in vms if vm.host]
         # If the admin has not switched context switches on, no running vjob is moved to make room.
         stays = is_pinned(self._settings, vjob) or not self._capabilities.migrate
         if not preemptible or stays or self._rests(vjob, OperationKind.MIGRATE):
-            return here
+            return frozenset(here)
         allowed = allowed_hosts(self._settings, self._seen, vjob.partition, vjob.geometry)
         rest = self._resting.get("migrate")
         nodes = without(self._seen, allowed, rest) if rest else allowed
-        return nodes if here <= nodes else nodes | here  # most vjobs share one set, perhaps of a thousand nodes
+        return (
+            nodes if nodes.issuperset(here) else nodes.union(here)
+        )  # most vjobs share one set, perhaps of a thousand nodes
 
     def _unsettled(
         self, vjob: VJobRow, vms: Sequence[VMRow], job: RmsJob | None, promise: Promise | None, *, goes_on: bool
@@ -318,18 +324,13 @@ class _Assessor:
             return "a save of it has failed, and is tried again later"
         if vjob.job_id in seen.changed:
             return "its job was requeued a moment ago"
-        if any(vm.phase.moves for vm in vms):
-            return "a migration of it has not ended"
+        for vm in vms:
+            if vm.phase.moves:
+                return "a migration of it has not ended"
         if self._leaving and (leaves := sorted({vm.host for vm in vms} & self._leaving.keys())):
             return f"leaves {', '.join(leaves)}"
         missing = [vm.name for vm in vms if vm.host in seen.vms and vm.name not in seen.vms[vm.host]]
         return f"{missing[0]} is not seen on its node" if missing else ""
-
-    def _waited_s(self, job: RmsJob | None, row: VJobRow | None, ran_s: float) -> float:
-        return max(0.0, self._seen.taken - accrues_from(job, row, self._seen.taken) - ran_s)
-
-    def _weight(self, priority: int, job: RmsJob | None, row: VJobRow | None) -> float:
-        return beyond_age(self._seen, priority, accrues_from(job, row, self._seen.taken), job, row)
 
     def _rests(self, vjob: VJobRow, *kinds: OperationKind) -> bool:
         """Whether the last operation of one of these kinds failed too short a time ago."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rmsplugin.assessment.facts import vm_demand
@@ -88,12 +88,15 @@ class Capacities:
 
         Where nothing may be suspended, the requested CPUs are booked.
         """
-        return demand(self.settings, vjob.geometry, vm, *self.observed(seen, vjob, vm))
+        (observed,) = self.observed(seen, vjob, [vm])
+        return demand(self.settings, vjob.geometry, vm, *observed)
 
-    def observed(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> Observed:
-        """What decides, besides the request and the settings, the resources that are ``booked`` for a VM."""
-        cpus = self.observed_cpus(vjob, vm) if site.may_suspend(seen.rms, vjob.partition) else None
-        return cpus, booked_mib(self.settings, seen, vjob, vm)
+    def observed(self, seen: Observation, vjob: VJobRow, vms: Iterable[VMRow]) -> tuple[Observed, ...]:
+        """What decides, besides the request and the settings, the resources that are ``booked`` for VMs of a vjob."""
+        suspends, settings = site.may_suspend(seen.rms, vjob.partition), self.settings
+        return tuple(
+            [(self.observed_cpus(vjob, vm) if suspends else None, booked_mib(settings, seen, vjob, vm)) for vm in vms]
+        )
 
     def hosts(self, seen: Observation, among: Collection[str] | None = None) -> dict[str, HostCapacity]:
         """The capacity of each VM host, by name, in the RMS's order; only of those ``among`` these, if they are given.

@@ -18,7 +18,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import hosts_of
-from rmsplugin.model.resources import Resources
+from rmsplugin.model.resources import Resources, amount
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 
@@ -51,7 +51,7 @@ def observing_hosts(settings: Settings, seen: Observation) -> frozenset[str]:
 def real_capacity(settings: Settings, seen: Observation, node: str) -> Resources:
     """The resources of a node that VMs may have: its size without the part that its host keeps."""
     keeps, size = settings.nodes, seen.rms.nodes[node]
-    return Resources(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
+    return amount(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
 
 
 def needed_mib(vm: VMRow) -> int:

@@ -280,7 +280,7 @@ class Deciding:
 
 def _without(queue: Sequence[Waiting], left_out: Collection[str]) -> list[Waiting]:
     """The queue without the vjobs about which nothing is decided."""
-    return [waiting for waiting in queue if waiting.job.display_id not in left_out]
+    return [waiting for waiting in queue if waiting.job.display_id not in left_out] if left_out else list(queue)
 
 
 def _sentence(proposal: Proposal) -> str:

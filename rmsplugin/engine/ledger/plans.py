@@ -149,19 +149,19 @@ class Plans(LedgerTable):
         if self._last is None:  # there may be many rows
             sql = "select vjob, state, code, max(id) from decisions group by vjob"
             self._last = {row["vjob"]: (row["state"], row["code"]) for row in self._rows(sql)}
-        known = self._last
+        known, reasons, in_transit = self._last, decision.reasons, ReasonCode.IN_TRANSIT
         changed = [
             {
                 "time": self._clock(),
                 "plan_id": plan_id,
                 "vjob": name,
                 "state": str(state),
-                "code": str(decision.reasons[name].code),
-                "sentence": decision.reasons[name].sentence,
+                "code": str(reasons[name].code),
+                "sentence": reasons[name].sentence,
             }
             for name, state in decision.states.items()
-            if decision.reasons[name].code is not ReasonCode.IN_TRANSIT
-            and known.get(name) != (str(state), str(decision.reasons[name].code))
+            # Both are words: of the row that was written last, and of what was decided.
+            if known.get(name) != (state, reasons[name].code) and reasons[name].code is not in_transit
         ]
         if changed:
             with self._write() as db:

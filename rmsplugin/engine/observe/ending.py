@@ -31,8 +31,10 @@ def is_ending(vjob: VJobRow, now: float, unheard_until: float = 0.0) -> bool:
 
 def tell_of_end_that_does_not_come(ledger: Ledger, vjob: VJobRow, job: RmsJob | None, now: float) -> None:
     """Record that a vjob counts as running again, once."""
+    if not vjob.finished:
+        return
     runs_on = vjob.state is VJobState.RUNNING and job is not None and job.state is JobState.RUNNING
-    if not vjob.finished or is_ending(vjob, now) or not runs_on or vjob.reason == _RUNS_ON:
+    if is_ending(vjob, now) or not runs_on or vjob.reason == _RUNS_ON:
         return
     with ledger.transaction():
         ledger.update_vjob(vjob.job_id, reason=_RUNS_ON)

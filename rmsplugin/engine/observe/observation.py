@@ -102,6 +102,11 @@ class Observation:
         """Nodes on which the VM was seen."""
         return self._nodes_of.get(vm) or []
 
+    def only_node(self, vm: str) -> str | None:
+        """The node on which the VM was seen; None: it was seen on none, or on several."""
+        nodes = self._nodes_of.get(vm)
+        return nodes[0] if nodes is not None and len(nodes) == 1 else None
+
     def running(self, vms: Iterable[VMRow]) -> frozenset[str]:
         """The names of those that were seen running on their hosts."""
         found = {vm.name: self.vms.get(vm.host, {}).get(vm.name) for vm in vms}

@@ -48,7 +48,7 @@ def stray_nodes(ledger: Ledger, seen: Observation, among: Collection[str] | None
     return {
         node
         for job_id, vjob in ledger.vjobs_among(job_ids).items()
-        if vjob.state.is_live or _runs(seen.jobs.get(job_id))
+        if vjob.state in _WITHOUT_VMS and (vjob.state.is_live or _runs(seen.jobs.get(job_id)))
         for node in strays(ledger, seen, vjob).values()
     }
 

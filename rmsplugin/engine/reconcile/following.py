@@ -155,9 +155,6 @@ class Following:
     def _directive(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
-        # While the engine was down, no wrapper could give a sign of life.
-        since = last_heard(self._signs, self._suspensions, self._hearing, vjob.job_id, self._clock.now())
-        heard = max(vjob.wrapper_seen, since, self._started)
         job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
         directive = reconcile(
@@ -165,7 +162,7 @@ class Following:
             vms,
             job,
             missing,
-            self._silent_s(seen, vjob, job, seen.taken - heard),
+            self._silent_s(seen, vjob, job),
             self._settings.engine.orphan_s,
             gone,
             self._copies(vms, seen) or strays(self._ledger, seen, vjob),
@@ -188,10 +185,15 @@ class Following:
         absence = how in DOUBTFUL_ENDS and vjob.state is not VJobState.WAITING
         return replace(directive, reason=f"its job has ended: {how}, as accounting says", absence=absence)
 
-    def _silent_s(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, silent_s: float) -> float:
-        """For how long a job's wrapper counts as silent, if nothing was heard of it for ``silent_s``."""
-        if is_ending(vjob, seen.taken, self._hearing.deaf_until(self._clock.now())):
+    def _silent_s(self, seen: Observation, vjob: VJobRow, job: RmsJob | None) -> float:
+        """For how long a job's wrapper counts as silent; there is one only where a job or its vjob runs."""
+        if vjob.state is not VJobState.RUNNING and (job is None or job.state is not JobState.RUNNING):
+            return 0.0
+        if vjob.finished and is_ending(vjob, seen.taken, self._hearing.deaf_until(self._clock.now())):
             return 0.0  # it has told of the script's end and has gone; slurmctld hears of that later
+        # While the engine was down, no wrapper could give a sign of life.
+        since = last_heard(self._signs, self._suspensions, self._hearing, vjob.job_id, self._clock.now())
+        silent_s = seen.taken - max(vjob.wrapper_seen, since, self._started)
         front = seen.rms.nodes.get(job.batch_host) if job is not None and job.state is JobState.RUNNING else None
         if front is None or silent_s <= OVERDUE_S:
             return silent_s
@@ -200,7 +202,8 @@ class Following:
 
     def _copies(self, vms: list[VMRow], seen: Observation) -> dict[str, str]:
         """By VM name, a node on which the VM is seen, although it runs elsewhere and no migration takes it there."""
-        strange = [vm for vm in vms if seen.where(vm.name) != [vm.host]]  # most are on their hosts, and nowhere else
+        # Most are on their hosts, and nowhere else.
+        strange = [vm for vm in vms if seen.only_node(vm.name) != vm.host]
         if not strange:
             return {}
         found = {
