@@ -97,9 +97,11 @@ class CpuDemand:
             return replace(self.anew(), last=sample)
         before = self.intervals[-1] if self.intervals else None
         reached = sample.time_s - window_s
+        first = 0
+        while first < len(self.intervals) and self.intervals[first].end_s <= reached:
+            first += 1
         # Where samples are rarer than the window is long, the last two intervals have to do.
-        recent = tuple([each for each in self.intervals if each.end_s > reached]) or self.intervals[-1:]
-        intervals = (*recent, interval)
+        intervals = (*(self.intervals[first:] or self.intervals[-1:]), interval)
         seen = CpuDemand(self.vcpus, self.centi_cpus, sample, intervals)
         if before is not None and (risen := min(before.centi_cpus, interval.centi_cpus)) > self.centi_cpus:
             return seen._changed(risen)

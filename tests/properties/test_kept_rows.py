@@ -145,6 +145,7 @@ def check(ledger: Ledger) -> None:
     assert list(ledger.live_vms_by_job()) == sorted({each.job_id for each in alive})
     for nodes in ({"n1"}, {"n2", "n3"}, {f"n{number}" for number in range(20)}):
         assert ledger.live_vms_on(nodes) == [each for each in alive if {each.host, each.destination} & nodes]
+    assert ledger.places_of_live_vms() == {place for each in alive for place in (each.host, each.destination)} - {""}
     assert ledger.addresses() == {each.address for each in vms}
     assert ledger.numbers_of_addresses() == {int(IPv4Address(each.address)) for each in vms}
 

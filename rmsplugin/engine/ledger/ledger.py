@@ -535,6 +535,11 @@ class Ledger:
         with self._lock:
             return self._followed().by_job
 
+    def places_of_live_vms(self) -> set[str]:
+        """The nodes on which they are, or to which they are on their way."""
+        with self._lock:
+            return self._followed().places()
+
     def live_vms_on(self, nodes: Iterable[str]) -> list[VMRow]:
         """Those of them that are on one of these nodes, or on their way there, by job and index."""
         with self._lock:

@@ -81,6 +81,10 @@ class Live:
         jobs = sorted(set().union(*(self._jobs_on.get(node, ()) for node in wanted)))
         return [vm for job in jobs for vm in self._by_job[job] if vm.host in wanted or vm.destination in wanted]
 
+    def places(self) -> set[str]:
+        """The nodes on which they are, or to which they are on their way."""
+        return {node for node, jobs in self._jobs_on.items() if jobs}
+
     def addresses(self) -> set[str]:
         """The addresses of all VMs."""
         return set(self._addresses)

@@ -146,7 +146,7 @@ class Observer:
         rms = of_the_rms(self._rms.snapshot(), self._clock.ahead_s())
         self._slurm.seen(rms)
         # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
-        left = {place for vm in self._ledger.live_vms() for place in (vm.host, vm.destination)} - {""}
+        left = self._ledger.places_of_live_vms()
         names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
         off = without_power(self._ledger.power.switches(), rms.nodes)
         found = self._look_at_all([name for name in names if name not in off])
