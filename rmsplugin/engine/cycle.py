@@ -44,6 +44,7 @@ from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
+from rmsplugin.engine.upkeep.user_notes import UserNotes
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.latency import Sparing
 from rmsplugin.model.configuration import Configuration
@@ -129,6 +130,7 @@ class Cycle:
                 context.settings, context.ledger, context.clock, context.nodes, context.stores, territory, executor
             )
             self._giving_up = GivingUp(context.ledger, territory, self._handing)
+        self._notes = UserNotes(context.ledger, context.rms, context.clock.now)
         self._outages = Outages(context.ledger, context.clock.now)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
@@ -188,6 +190,8 @@ class Cycle:
         report.problems += [f"{node} is unreachable: {why}" for node, why in silent.items()]
         with report.alone("outages"):
             self._note_outages(silent)
+        with report.alone("what users are told"):
+            self._tell_users()
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
@@ -253,6 +257,12 @@ class Cycle:
         if doubted := self._stores.doubted - silent.keys():
             # A store may hang, and no cycle waits for it.
             self._executor.chore(lambda: self._stores.look_again(doubted))
+
+    def _tell_users(self) -> None:
+        if self._settings.slurm.admin_comment:
+            self._notes.collect()
+            if self._notes.is_due:
+                self._executor.chore(self._notes.send)
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""

@@ -35,6 +35,11 @@ class Slurm(Section):
         pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",
         description="the licence (slurm.conf: Licenses=vjobgate:1) that keeps vjobs pending until they may start",
     )
+    admin_comment: bool = Field(
+        False,
+        description="tell users in AdminComment of their jobs (`scontrol show job`) that a vjob was suspended, "
+        "resumed, moved, lost, or went back to a checkpoint, and when; it takes the place of what a site writes there",
+    )
     gate_reservation: str = Field(
         "rmsplugin_gate",
         pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",

@@ -50,6 +50,9 @@ class World(Protocol):
     def submit(self, *options: str, script: str = SCRIPT, gated: bool = True) -> int:
         """As alice: a job of a script that runs for long, with options of sbatch."""
 
+    def comment_of(self, job_id: int) -> str:
+        """The text beside a job that alice reads."""
+
     def hold_as_user(self, job_id: int) -> None:
         """As alice."""
 
@@ -162,6 +165,9 @@ class SimulatedWorld(World):
                 given[key] = int(value) if key == "cpus" else value
         return self.simulated.submit(**given)
 
+    def comment_of(self, job_id: int) -> str:
+        return self.simulated.comments.get(job_id, "")
+
     def hold_as_user(self, job_id: int) -> None:
         self.simulated.user_hold(job_id)
 
@@ -235,6 +241,10 @@ class RealWorld(World):
     def room(self, node: str = "n1", time_limit_s: float = 3600, time_min_s: float = 600) -> int:
         self._jobs.append(super().room(node, time_limit_s, time_min_s))
         return self._jobs[-1]
+
+    def comment_of(self, job_id: int) -> str:
+        lines = self.run("scontrol", "show", "job", str(job_id), user="alice").splitlines()
+        return next((line.strip().partition("=")[2] for line in lines if "AdminComment=" in line), "")
 
     def hold_as_user(self, job_id: int) -> None:
         self.run("scontrol", "hold", str(job_id), user="alice")

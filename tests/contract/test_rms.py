@@ -294,6 +294,28 @@ def test_hold_while_completing(world: World) -> None:
     assert world.wait_for(job_id, JobState.PENDING).reason == "JobHeldAdmin"
 
 
+# --- what users are told ---
+
+
+def test_a_comment_is_read_by_the_user_of_a_job_and_takes_the_place_of_the_last_one(world: World) -> None:
+    waiting, running = world.submit(), world.started()
+    for job_id in (waiting, running):
+        world.rms.comment(job_id, "rmsplugin: suspended; its limit = it stands still (2026-11-28T19:00:00)")
+        world.rms.comment(job_id, "rmsplugin: resumed (2026-11-28T19:01:00)")
+        assert world.comment_of(job_id) == "rmsplugin: resumed (2026-11-28T19:01:00)"
+    world.rms.suspend(running)
+    world.rms.comment(running, "rmsplugin: suspended; its time limit stands still (2026-11-28T19:02:00)")
+    assert world.comment_of(running) == "rmsplugin: suspended; its time limit stands still (2026-11-28T19:02:00)"
+
+
+def test_a_job_that_has_ended_takes_no_comment(world: World) -> None:
+    job_id = world.started()
+    world.rms.cancel(job_id)
+    world.wait_for(job_id, JobState.ENDED)
+    with pytest.raises((RefusedError, NotFoundError)):
+        world.rms.comment(job_id, "too late")
+
+
 # --- the end ---
 
 

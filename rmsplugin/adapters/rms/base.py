@@ -335,6 +335,10 @@ class Rms(Protocol):
         """Cancel the job; without effect if it has ended."""
         ...
 
+    def comment(self, job_id: int, text: str) -> None:
+        """Put a text beside the job for its user, in the place of the one that is there (Slurm: AdminComment)."""
+        ...
+
     # -- rooms ---------------------------------------------------------------------------------------------------
 
     def request_room(self, node: str, partition: str, *, time_limit_s: float, time_min_s: float) -> int:

@@ -217,6 +217,12 @@ class SlurmCli:
         if rows[0].job.state is JobState.PENDING:
             self._run("scontrol", "hold", _target(rows))
 
+    def comment(self, job_id: int, text: str) -> None:
+        """See ``Rms.comment``."""
+        row = self._row(job_id)
+        _refuse_ended(row)
+        self._run("scontrol", "update", f"JobId={row.target}", f"AdminComment={text}")
+
     # -- jobs under way ------------------------------------------------------------------------------------------
 
     def suspend(self, job_id: int) -> None:

@@ -62,6 +62,7 @@ class SlurmPyslurm:
         self.resume = commands.resume
         self.requeue = commands.requeue
         self.cancel = commands.cancel
+        self.comment = commands.comment
         self.request_room = commands.request_room
         self.extend_room = commands.extend_room
         self.power_down = commands.power_down

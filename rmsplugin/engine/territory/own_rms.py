@@ -17,7 +17,18 @@ from rmsplugin.settings import Settings
 
 #: Acts on the job whose id is the first argument.
 _ACTS = frozenset(
-    {"open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel", "extend_room", "batch_script"}
+    {
+        "open_gate",
+        "close_gate",
+        "hold",
+        "suspend",
+        "resume",
+        "requeue",
+        "cancel",
+        "comment",
+        "extend_room",
+        "batch_script",
+    }
 )
 #: Acts on the node whose name is the first argument.
 _ON_NODES = frozenset({"power_down", "power_up", "repair_node"})

@@ -50,7 +50,18 @@ LOOKS = {
     Guests: {"wait_ready", "used", "script_ended"},
 }
 ACTS = {
-    Rms: {"reserve_gate", "split", "open_gate", "close_gate", "hold", "suspend", "resume", "requeue", "cancel"}
+    Rms: {
+        "reserve_gate",
+        "split",
+        "open_gate",
+        "close_gate",
+        "hold",
+        "suspend",
+        "resume",
+        "requeue",
+        "cancel",
+        "comment",
+    }
     | {"request_room", "extend_room", "power_down", "power_up", "repair_node"},
     Platform: {
         "boot",

@@ -79,6 +79,7 @@ class SimulatedCluster:
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"
         self.accounting = True
+        self.comments: dict[int, str] = {}  # by job id
         self.resumes_lost = 0  # the number of resumes that slurmctld takes and that never reach their node
         self.priorities = SimulatedPriorities()
         self.powering = SimulatedPowering(clock)

@@ -139,6 +139,15 @@ class SimulatedRms(SimulatedCluster):
                 if each.state is JobState.PENDING:
                     each.hold = Hold.ADMIN
 
+    def comment(self, job_id: int, text: str) -> None:
+        """See ``Rms.comment``."""
+        with self._lock:
+            self._called("comment", job_id)
+            each = self._find(job_id)
+            if each.state is JobState.ENDED:
+                raise RefusedError(f"job {job_id} has ended ({each.detail})")
+            self.comments[job_id] = text
+
     def suspend(self, job_id: int) -> None:
         """See ``Rms.suspend``."""
         with self._lock:
