@@ -37,7 +37,7 @@ _MODULES = {
     **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
     **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "prefer", "states", "usage")},
     **{name: f"live.{name}" for name in ("confirm", "show", "config", "drain", "undrain", "node", "ssh")},
-    **{name: f"live.{name}" for name in ("pause", "unpause", "handover")},
+    **{name: f"live.{name}" for name in ("pause", "unpause", "handover", "top")},
     "plan": "plan.command",
     "pack": "plan.pack_command",
     "simulate": "simulate.command",
