@@ -12,6 +12,8 @@ from rmsplugin.live_page.words import amount, lasting, moment, number, several, 
 MOST_ROWS = 200
 _MIB = 1 << 20
 
+#: Columns with sentences.
+_SENTENCES = ("Why", "What")
 #: A column: its title, and whether it has numbers.
 _Column = tuple[str, bool]
 
@@ -25,7 +27,10 @@ def _table(name: str, caption: str, columns: Sequence[_Column], rows: Iterable[s
     )
 
 
-def _class(is_number: bool) -> str:
+def _class(is_number: bool, title: str = "") -> str:
+    """That of a cell: numbers stand to the right, and sentences have room."""
+    if title in _SENTENCES:
+        return ' class="sentence"'
     return ' class="n"' if is_number else ""
 
 
@@ -33,7 +38,8 @@ def _cells(columns: Sequence[_Column], values: Sequence[str], attributes: str = 
     """One row; its first cell is its header. Values are HTML."""
     (_, first), *others = columns
     rest = "".join(
-        f"<td{_class(is_number)}>{value}</td>" for (_, is_number), value in zip(others, values[1:], strict=True)
+        f"<td{_class(is_number, title)}>{value}</td>"
+        for (title, is_number), value in zip(others, values[1:], strict=True)
     )
     return f'<tr{attributes}><th scope="row"{_class(first)}>{values[0]}</th>{rest}</tr>'
 
@@ -45,18 +51,22 @@ def _left_out(rows: int, command: str) -> str:
 
 # -- vjobs -----------------------------------------------------------------------------------------------------------
 
-_VJOB: tuple[_Column, ...] = (("Job", False), ("User", False), ("Name", False), ("Partition", False))
+# The reason comes early: on a phone it is seen without scrolling.
+_VJOB: tuple[_Column, ...] = (
+    *(("Job", False), ("Why", False), ("User", False), ("Name", False)),
+    ("Partition", False),
+)
 _SIZE: tuple[_Column, ...] = (("CPUs", True), ("Memory", True))
-_QUEUE: tuple[_Column, ...] = (("Position", True), *_VJOB, *_SIZE, ("Since", False), ("Why it waits", False))
-_PAUSED: tuple[_Column, ...] = (*_VJOB, *_SIZE, ("On", False), ("Since", False), ("Why", False))
-_SLEEPING: tuple[_Column, ...] = (*_VJOB, *_SIZE, ("Saved on", False), ("Size", True), ("Since", False), ("Why", False))
+_QUEUE: tuple[_Column, ...] = (("Position", True), *_VJOB, *_SIZE, ("Since", False))
+_PAUSED: tuple[_Column, ...] = (*_VJOB, *_SIZE, ("On", False), ("Since", False))
+_SLEEPING: tuple[_Column, ...] = (*_VJOB, *_SIZE, ("Saved on", False), ("Size", True), ("Since", False))
 
 
 def queue(rows: tuple[Row, ...]) -> str:
     """The vjobs that wait, in their order."""
     if not rows:
         return "<p>No job waits.</p>"
-    made = (_cells(_QUEUE, [_position(row), *_vjob(row), *_size(row), moment(row.since), _why(row)]) for row in rows)
+    made = (_cells(_QUEUE, [_position(row), *_vjob(row), *_size(row), moment(row.since)]) for row in rows)
     return _table("waiting", "Jobs that wait, in their order", _QUEUE, _first(made)) + _left_out(len(rows), "vjobs")
 
 
@@ -64,7 +74,7 @@ def paused(rows: tuple[Row, ...]) -> str:
     """The vjobs that are paused."""
     if not rows:
         return "<p>No job is paused.</p>"
-    made = (_cells(_PAUSED, [*_vjob(row), *_size(row), _nodes(row), moment(row.since), _why(row)]) for row in rows)
+    made = (_cells(_PAUSED, [*_vjob(row), *_size(row), _nodes(row), moment(row.since)]) for row in rows)
     return _table("paused-jobs", "Jobs that stand still in memory", _PAUSED, _first(made)) + _left_out(
         len(rows), "vjobs -t paused"
     )
@@ -77,7 +87,7 @@ def sleeping(rows: tuple[Row, ...]) -> str:
     made = (
         _cells(
             _SLEEPING,
-            [*_vjob(row), *_size(row), _nodes(row), amount(row.size_bytes / _MIB), moment(row.since), _why(row)],
+            [*_vjob(row), *_size(row), _nodes(row), amount(row.size_bytes / _MIB), moment(row.since)],
         )
         for row in rows
     )
@@ -96,7 +106,7 @@ def _position(row: Row) -> str:
 
 def _vjob(row: Row) -> list[str]:
     elements = f" ({several(row.elements, 'element')})" if row.elements > 1 else ""
-    return [text(row.vjob) + elements, text(row.user), text(row.name), text(row.partition)]
+    return [text(row.vjob) + elements, _why(row), text(row.user), text(row.name), text(row.partition)]
 
 
 def _size(row: Row) -> list[str]:
@@ -114,14 +124,21 @@ def _why(row: Row) -> str:
 
 # -- VMs, acts and switches ------------------------------------------------------------------------------------------
 
-_MACHINES: tuple[_Column, ...] = (*_VJOB[:3], ("CPUs", True), ("Memory", True), ("State", False))
+_MACHINES: tuple[_Column, ...] = (
+    ("Job", False),
+    ("User", False),
+    ("Name", False),
+    ("CPUs", True),
+    ("Memory", True),
+    ("State", False),
+)
 _ACTS: tuple[_Column, ...] = (
-    *(("VM", False), ("User", False), ("What", False), ("From", False), ("To", False)),
+    *(("VM", False), ("User", False), ("Act", False), ("From", False), ("To", False)),
     *(("Done", True), ("Since", False)),
 )
 _SWITCHES: tuple[_Column, ...] = (
-    *(("Number", True), ("Time", False), ("State", False), ("Cost", True), ("Least cost", True)),
-    *(("Expected", True), ("Took", True), ("Steps", True), ("What", False)),
+    *(("Number", True), ("State", False), ("What", False), ("Cost", True), ("Least cost", True)),
+    *(("Expected", True), ("Took", True), ("Steps", True), ("Time", False)),
 )
 
 
@@ -175,10 +192,10 @@ def _switch(switch: Switch) -> str:
     return _cells(
         _SWITCHES,
         [
-            *(str(switch.number), moment(switch.time), text(switch.state)),
+            *(str(switch.number), text(switch.state), text(switch.sentence) or "–"),
             *(amount(switch.cost_mib), amount(switch.bound_mib), lasting(switch.expected_s)),
             "–" if switch.took_s is None else lasting(switch.took_s),
             f"{switch.steps_done}/{switch.steps}",
-            text(switch.sentence) or "–",
+            moment(switch.time),
         ],
     )

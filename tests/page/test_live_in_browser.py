@@ -15,6 +15,7 @@ from page.live import engine
 from page.reading import tab_to
 from unit.served import ME, Served
 
+from rmsplugin.engine.serve.live_pages import LivePages
 from rmsplugin.live_page.scene import Scene
 from rmsplugin.model.vjob import VJobState
 
@@ -92,11 +93,29 @@ def test_a_page_that_is_held_still_does_not_change(window: Browser, live: tuple[
     tab_to(window, "Hold still")
     window.press(" ")
     assert window.value("document.activeElement.getAttribute('aria-pressed')") == "true"
+    assert window.value("document.getElementById('news').textContent") == "This page holds still. "
     show(served, replace(scene(), cycle="something else"))
     assert served.ask("GET", "/v1/page/news?after=1")[1]["changed"]
     assert not window.value("document.getElementById('main').textContent.includes('something else')")
     window.press(" ")
     window.wait_for("document.getElementById('main').textContent.includes('something else')")
+
+
+def test_answers_without_news_are_no_silence(
+    window: Browser, live: tuple[Served, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LivePages, "patience_s", 0.0)
+    window.open(live[1])
+    window.value(
+        """(() => {
+            const news = document.getElementById('news');
+            window.said = new Set([news.textContent]);
+            new MutationObserver(() => window.said.add(news.textContent))
+                .observe(news, {subtree: true, childList: true, characterData: true});
+        })()"""
+    )
+    window.wait_for("performance.getEntriesByType('resource').length >= 3")
+    assert window.value("[...window.said]") == ["This page follows the engine. "]
 
 
 def test_an_engine_that_comes_back_is_followed_again(window: Browser, live: tuple[Served, str]) -> None:

@@ -5,8 +5,9 @@
   const words = document.createElement("span");
   const hold = document.createElement("button");
   const main = () => document.getElementById("main");
-  const LOST_MS = 10000, AGAIN_MS = 5000;
-  let source = null, lost = 0, again = 0;
+  // An answer comes within the wait; after so long a silence nobody is there.
+  const WAIT_S = 20, SILENT_MS = 40000, AGAIN_MS = 5000;
+  let source = null, failures = 0, silence = 0, again = 0;
 
   hold.type = "button";
   hold.textContent = "Hold still";
@@ -20,14 +21,19 @@
   }
 
   function connected() {
-    clearTimeout(lost);
-    lost = 0;
+    failures = 0;
     say("This page follows the engine.", false);
+    clearTimeout(silence);
+    silence = setTimeout(lost, SILENT_MS);
   }
 
-  function silent() {
-    // An answer ends each wait, so a connection that ends is no fault; a silence is.
-    if (!lost) lost = setTimeout(() => say("The engine does not answer: the page is as it was.", true), LOST_MS);
+  function lost() {
+    say("The engine does not answer: the page is as it was.", true);
+  }
+
+  function failed() {
+    failures += 1;
+    if (failures > 1) lost();
   }
 
   function listen() {
@@ -36,7 +42,8 @@
     source.addEventListener("open", connected);
     source.addEventListener("changed", replace);
     source.addEventListener("error", () => {
-      silent();
+      // Each answer ends its connection, which is told as an error: only two without an answer between are a fault.
+      failed();
       if (source && source.readyState === EventSource.CLOSED) later();
     });
   }
@@ -44,7 +51,7 @@
   function address() {
     const found = new URL("page/news", location.href);
     const group = new URLSearchParams(location.search).get("group");
-    found.search = new URLSearchParams({ after: main().dataset.number, wait: "20", ...(group ? { group } : {}) });
+    found.search = new URLSearchParams({ after: main().dataset.number, wait: WAIT_S, ...(group ? { group } : {}) });
     return found;
   }
 
@@ -55,6 +62,7 @@
 
   function stop() {
     clearTimeout(again);
+    clearTimeout(silence);
     if (source) source.close();
     source = null;
   }
@@ -70,7 +78,7 @@
       connected();
       listen();
     } catch (error) {
-      silent();
+      failed();
       later();
     }
   }
@@ -128,8 +136,6 @@
     hold.setAttribute("aria-pressed", String(held));
     if (held) {
       stop();
-      clearTimeout(lost);
-      lost = 0;
       say("This page holds still.", false);
     } else replace();
   });
@@ -138,5 +144,6 @@
   addEventListener("pageshow", (shown) => { if (shown.persisted) replace(); });
   draw();
   listen();
+  connected();
   document.documentElement.dataset.ready = "yes";
 })();
