@@ -1,5 +1,7 @@
 """Assignments: lasting nodes that say which manager each group of hosts is given to. Only the leader gives groups.
 
+Managers of two releases may write to one node while a site is upgraded: what an older one does not know stays there.
+
 Any manager writes down where an operator wants a group to be: that is a wish to the leader, which stays with the group.
 
 A manager that a group is given to then campaigns for it (``elected.Elected``, one for each group): the assignment says
@@ -9,10 +11,15 @@ who may, and the campaign waits until the manager before has ended.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 from rmsplugin.errors import RefusedError
+
+#: What this release says of a group.
+_KNOWN = frozenset({"hosts", "manager", "kept"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class Assignment:
     version: int = -1  # of the node; -1: it is not there yet
     kept: str = ""  # the manager that is to have it by an operator's word; empty: nobody has said so
     kept_by: str = ""  # that operator
+    others: Mapping[str, Any] = field(default_factory=dict)  # what a newer release says besides: it is written again
 
 
 class Assignments:
@@ -60,12 +68,14 @@ class Assignments:
         try:
             said = json.loads(data)
             kept = said.get("kept") or {}
+            others = {key: value for key, value in said.items() if key not in _KNOWN}
             return Assignment(
                 tuple(map(str, said["hosts"])),
                 str(said["manager"]),
                 version,
                 str(kept.get("to", "")),
                 str(kept.get("by", "")),
+                others,
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError(f"the node {self._folder}/{name} holds no group: {data[:60]!r}") from None
@@ -78,7 +88,7 @@ class Assignments:
             UnavailableError: nobody answers; it may be written all the same.
         """
         path = f"{self._folder}/{name}"
-        said: dict[str, object] = {"hosts": assignment.hosts, "manager": assignment.manager}
+        said: dict[str, Any] = {**assignment.others, "hosts": assignment.hosts, "manager": assignment.manager}
         if assignment.kept:
             said["kept"] = {"to": assignment.kept, "by": assignment.kept_by}
         data = json.dumps(said).encode()
