@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from rmsplugin.calibration.fit import Fitted, fit
 from rmsplugin.calibration.samples import samples_of
-from rmsplugin.engine.ledger.history import read_history
+from rmsplugin.engine.ledger.gathering import reading_all
+from rmsplugin.engine.ledger.history import history_in
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 
 _DAY_S = 86400.0
 #: What was measured in so many days counts.
@@ -17,19 +18,20 @@ _DAYS = 30
 _BETTER, _BETTER_S = 0.25, 1.0
 
 
-def propose_durations(ledger: Ledger, path: Path, now: float, present: Mapping[str, float]) -> str:
+def propose_durations(ledger: Ledger, ledgers: Sequence[SiteLedger], now: float, present: Mapping[str, float]) -> str:
     """Compare durations with measurements; an event tells of a proposal. Returns what was found.
 
     Args:
         ledger: takes the event.
-        path: of the ledger, which is read apart: nobody waits for it meanwhile.
+        ledgers: with what was measured, each of which is read apart: nobody waits for it meanwhile.
         now: of the ledger's clock, in seconds since the epoch.
         present: keys and values of section [durations].
 
     Raises:
-        LedgerError: the ledger cannot be read.
+        LedgerError: one of the ledgers cannot be read.
     """
-    history = read_history(path, now - _DAYS * _DAY_S)
+    with reading_all(ledgers) as connection:
+        history = history_in(connection, now - _DAYS * _DAY_S)
     fitted = fit(samples_of(history.operations, history.actions), present)
     measured = sum(each.count for each in fitted)
     better = [each for each in fitted if _is_better(each)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rmsplugin.cron import Cron, zone_of
 from rmsplugin.engine.context.context import Context
+from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.schedule.calibration import propose_durations
 from rmsplugin.engine.schedule.job import ScheduledJob
@@ -14,6 +16,7 @@ from rmsplugin.engine.schedule.ledger_jobs import back_up, retain
 from rmsplugin.engine.schedule.programs import Programs
 from rmsplugin.engine.schedule.report_mail import mail_report
 from rmsplugin.engine.schedule.sweep import Sweep
+from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.errors import UnavailableError
 from rmsplugin.settings import GROUPS_DIR
@@ -40,13 +43,13 @@ def jobs_of(
     no_report = "" if schedule.report_to else "schedule.report_to names nobody"
 
     def report() -> str:
-        if (territory := context.territory) is not None:
-            if not territory.groups:
-                raise UnavailableError("the leader's word was not read yet: it is not known which group mails it")
-            if territory.group != (first := min(territory.groups)):
-                return f"the engine of group {first} mails it, for all groups"
         server, sender, to = schedule.mail_server, schedule.mail_from, schedule.report_to
         return mail_report(programs, server, sender, to, schedule.timezone)
+
+    def calibration() -> str:
+        # The settings have one section of durations for all groups.
+        ledgers = [SiteLedger(path)] if context.territory is None else site_ledgers(settings)
+        return propose_durations(context.ledger, ledgers, clock.now(), settings.durations.model_dump())
 
     def renew() -> str:
         look = seen()
@@ -73,14 +76,14 @@ def jobs_of(
                 "report",
                 "mails the summary of yesterday",
                 schedule.report,
-                report,
+                partial(_once_for_all_groups, context.territory, report),
                 no_report,
             ),
             (
                 "calibration",
                 "proposes other durations of actions",
                 schedule.calibration,
-                lambda: propose_durations(context.ledger, path, clock.now(), settings.durations.model_dump()),
+                partial(_once_for_all_groups, context.territory, calibration),
             ),
             (
                 "sweep",
@@ -93,6 +96,20 @@ def jobs_of(
             ("gate", "renews the reservation of the gate", schedule.gate, renew),
         )
     )
+
+
+def _once_for_all_groups(territory: Territory | None, act: Callable[[], str]) -> str:
+    """Do what concerns the whole site, if this engine is that of the first group, or of all. Returns what came of it.
+
+    Raises:
+        UnavailableError: it is not known yet which group is the first.
+    """
+    if territory is not None:
+        if not territory.groups:
+            raise UnavailableError("the leader's word was not read yet: it is not known which group does it")
+        if territory.group != (first := min(territory.groups)):
+            return f"the engine of group {first} does it, for all groups"
+    return act()
 
 
 def backups(home: Path, chosen: Path | None) -> Path:

@@ -14,6 +14,7 @@ from unit.cli.test_cli_calibrate import Site
 from unit.served import Served
 
 from rmsplugin.cli.main import main
+from rmsplugin.engine.ledger.site_ledgers import SiteLedger
 from rmsplugin.engine.schedule.calibration import propose_durations
 from rmsplugin.model.durations import DEFAULTS
 
@@ -93,14 +94,35 @@ def test_durations_that_miss_are_proposed_and_those_that_hit_are_not(tmp_path: P
     site = Site(tmp_path)
     for number, memory_mib in enumerate([256, 512, 1024, 2048] * 4, start=1):
         site.suspend(number, memory_mib, 40 + 0.01 * memory_mib)
-    sentence = propose_durations(site.ledger, site.path, site.now, DEFAULTS)
+    sentence = propose_durations(site.ledger, [SiteLedger(site.path)], site.now, DEFAULTS)
     assert sentence == "proposed for [durations]: suspend_s = 40 (now 10), suspend_s_per_mib = 0.01 (now 0.039)"
     assert [event.kind for event in site.ledger.events()].count("durations-proposed") == 1
     better = {**DEFAULTS, "suspend_s": 40.0, "suspend_s_per_mib": 0.01}
-    assert propose_durations(site.ledger, site.path, site.now, better).startswith("the durations stay as they are: 16")
+    assert propose_durations(site.ledger, [SiteLedger(site.path)], site.now, better).startswith(
+        "the durations stay as they are: 16"
+    )
     later = site.now + 40 * 86400.0
-    assert propose_durations(site.ledger, site.path, later, DEFAULTS).startswith("the durations stay as they are: 0")
+    assert propose_durations(site.ledger, [SiteLedger(site.path)], later, DEFAULTS).startswith(
+        "the durations stay as they are: 0"
+    )
     assert [event.kind for event in site.ledger.events()].count("durations-proposed") == 1
+
+
+def test_durations_are_proposed_by_what_all_groups_have_measured_together(tmp_path: Path) -> None:
+    sites = {}
+    for first, name in ((1, "left"), (101, "right")):
+        (tmp_path / name).mkdir()
+        sites[name] = Site(tmp_path / name)
+        sites[name].now += first * 1000
+        for number, memory_mib in enumerate([256, 512, 1024, 2048] * 2, start=first):
+            sites[name].suspend(number, memory_mib, 40 + 0.01 * memory_mib)
+    left, ledgers = sites["left"], [SiteLedger(each.path, name) for name, each in sites.items()]
+    now = sites["right"].now
+    alone = propose_durations(left.ledger, ledgers[:1], now, DEFAULTS)
+    assert alone == "the durations stay as they are: 8 actions of 30 days were measured", "too few are no fit"
+    both = propose_durations(left.ledger, ledgers, now, DEFAULTS)
+    assert both == "proposed for [durations]: suspend_s = 40 (now 10), suspend_s_per_mib = 0.01 (now 0.039)"
+    assert [event.kind for event in sites["right"].ledger.events()] == []
 
 
 def test_a_job_of_a_closed_schedule_does_nothing(served: Served) -> None:
