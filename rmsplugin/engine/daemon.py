@@ -101,6 +101,9 @@ _ANSWER_S = 0.2
 _REAP_S = 0.5
 #: Seconds between two tries of a write to the shared directory.
 _SHARED_S = 5.0
+#: So long an engine whose lease ran out stands still at most, in seconds. Servers of ZooKeeper that have lost their
+#: leader notice within 10 s by Debian's settings, and have another one some seconds later.
+_STILL_S = 30.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.02
 
@@ -122,7 +125,7 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         shared_dir = settings.cluster.shared_dir
         shared = "" if shared_dir is None else identity_of(shared_dir)
         opened = open_lease(settings, state_dir, shared, about(settings))
-        leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION)
+        leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION, _STILL_S)
         if not _wait_for(leadership, settings):
             leadership.release(at_rest=True)
             return 0
@@ -419,7 +422,7 @@ def open_context(
     slurm, steady = settings.slurm, SteadyClock()
     # A lock on this host cannot be lost: an engine that has nothing else is asked nothing before each act.
     may_lose = lease is not None and settings.cluster.coordination != "local"
-    acts = Acts(lease.held, deposed) if lease is not None and may_lose else Acts()
+    acts = Acts(lease.held, deposed, lost=lease.lost) if lease is not None and may_lose else Acts()
 
     def led(adapter: T) -> T:
         return only_led(adapter, acts) if may_lose else adapter

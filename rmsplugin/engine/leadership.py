@@ -1,4 +1,8 @@
-"""Leadership: waits until this engine leads, keeps its lease, and ends the process when it is lost."""
+"""Leadership: waits until this engine leads, keeps its lease, and ends the process when it is lost.
+
+A lease that has run out, because the ensemble did not answer in time, is not lost yet: the engine stands still, and
+goes on where nobody else can have led. An ensemble whose leader is gone answers nobody for some seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from rmsplugin.adapters.lease.base import Lease
+from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.errors import UnavailableError
 
 log = logging.getLogger(__name__)
@@ -15,10 +20,19 @@ log = logging.getLogger(__name__)
 class Leadership:
     """The lease of this process over time."""
 
-    def __init__(self, lease: Lease, period_s: float) -> None:
-        """Hold nothing yet; ``period_s``: pause between two requests for the lease."""
+    def __init__(
+        self, lease: Lease, period_s: float, still_s: float = 0.0, clock: Callable[[], float] = steady_s
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            lease: of this process.
+            period_s: pause between two requests for it.
+            still_s: so long at most the engine stands still, in seconds; then what it was about to do is too old.
+            clock: that of the lease.
+        """
         self.lease = lease
-        self._period_s = period_s
+        self._period_s, self._still_s, self._clock = period_s, still_s, clock
         self._closed = threading.Event()
 
     def wait(self, told_to_end: threading.Event, tell: Callable[[str], object] = lambda why: None) -> bool:
@@ -54,10 +68,21 @@ class Leadership:
         self.lease.release(at_rest=at_rest)
 
     def _renew_until_lost(self, lost: Callable[[str], None]) -> None:
+        held_at, still = self._clock(), False
         while not self._closed.wait(self._period_s):
+            now = self._clock()
             try:
                 self.lease.renew()
             except Exception as error:
-                if not self._closed.is_set():
+                if self._closed.is_set():
+                    return
+                if self.lease.lost() or now - held_at >= self._still_s:
                     lost(str(error))
-                return
+                    return
+                if not still:
+                    log.warning("this engine stands still, for its lease has run out: %s", error)
+                still = True
+                continue
+            if still:
+                log.warning("this engine goes on, after %.1f s: nobody else has led meanwhile", self._clock() - held_at)
+            held_at, still = now, False

@@ -7,15 +7,18 @@ processes of their own, which write down when they could act, by the clock of th
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -270,7 +273,7 @@ def test_a_session_that_was_suspended_for_a_moment_goes_on_with_its_turn(ensembl
             proxy.close()
 
 
-def test_without_a_quorum_nobody_acts_and_each_leader_of_the_servers_raises_epochs(
+def test_without_a_quorum_nobody_acts_and_the_same_one_goes_on_and_epochs_are_raised(
     ensemble: Ensemble, folder: str, tmp_path: Path
 ) -> None:
     with running(folder, tmp_path, one=ensemble.addresses, two=ensemble.addresses) as (one, two):
@@ -283,7 +286,9 @@ def test_without_a_quorum_nobody_acts_and_each_leader_of_the_servers_raises_epoc
         for server in killed:
             server.start()
         ensemble.wait_for(3)
-        wait_until(lambda: max(one.acts() + two.acts())[1] > epoch, "one of them acts again")
+        back = steady_s()
+        wait_until(lambda: max(one.acts() + two.acts())[0] > back, "one of them acts again")
+        assert {each for _, each in one.acts() + two.acts()} == {epoch}, "nobody else can have led"
     tree = ZooKeeperTree(ensemble.addresses, LONG_S, LONG_S)
     try:
         _, number = tree.make_of_session(f"{folder}/line/later-", b"", numbered=True)
@@ -519,11 +524,39 @@ def test_a_leader_that_is_stopped_is_followed_and_ends_when_it_goes_on(
     two = start_controller("two")
     wait_until(lambda: two.has_said("stands by"), "the second one stands by")
     one.process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: two.has_said("is up") and answers(tmp_path / "two"), "the second one leads")
-    one.process.send_signal(signal.SIGCONT)
-    assert one.process.wait(PATIENCE_S) == 1
+    with socket.socket(socket.AF_UNIX) as wrapper:
+        wrapper.connect(str(tmp_path / "one" / "engine.sock"))
+        wrapper.sendall(b"POST /v1/jobs/12/started HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        wait_until(lambda: two.has_said("is up") and answers(tmp_path / "two"), "the second one leads")
+        one.process.send_signal(signal.SIGCONT)
+        assert one.process.wait(PATIENCE_S) == 1
+        with contextlib.suppress(ConnectionError):
+            assert wrapper.recv(12) in (b"", b"HTTP/1.1 503"), "a wrapper that is answered otherwise begins its script"
     assert "this engine has lost its lease, and ends" in one.said()
     assert answers(tmp_path / "two")
+
+
+def test_an_engine_stands_still_while_the_servers_have_no_leader_and_goes_on_with_its_epoch(
+    start_controller: Callable[[str], EngineProcess], ensemble: Ensemble, tmp_path: Path
+) -> None:
+    """The servers end no session without a leader: nobody else can have led, and nobody waits."""
+    one = start_controller("one")
+    wait_until(lambda: one.has_said("is up") and answers(tmp_path / "one"), "the first one leads")
+    two = start_controller("two")
+    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    (ledger,) = ledgers_in(tmp_path / "shared" / "groups" / "all")
+    stopped = ensemble.leader()
+    stopped.stop()
+    try:
+        wait_until(lambda: one.has_said("this engine stands still"), "its lease runs out")
+        assert not answers(tmp_path / "one")
+        wait_until(lambda: one.has_said("this engine goes on, after"), "it goes on")
+        assert answers(tmp_path / "one")
+    finally:
+        stopped.go_on()
+        ensemble.wait_for(3)
+    assert ledgers_in(tmp_path / "shared" / "groups" / "all") == [ledger] and "is up" not in two.said()
+    assert one.process.poll() is None and two.process.poll() is None
 
 
 def test_an_engine_whose_shared_directory_is_not_mounted_is_refused(
@@ -665,6 +698,19 @@ def test_a_group_is_given_away_only_by_a_leader_that_has_seen_the_last_change(tr
     second.remove("rack1")
     with pytest.raises(ChangedError):
         second.write("rack1", moved)
+
+
+def test_what_a_newer_release_says_of_a_group_is_there_after_an_older_one_has_written(
+    trees: Trees, folder: str
+) -> None:
+    tree, groups = trees.open(), f"{folder}/groups"
+    make_folder(tree, groups)
+    newer = {"hosts": ["n1"], "manager": "one", "kept": {"to": "one", "by": "alice"}, "wish": {"until": 7}}
+    tree.make(f"{groups}/rack1", json.dumps(newer).encode())
+    store = Assignments(trees.open(), groups)
+    wait_until(lambda: "rack1" in store.all(), "it is seen")
+    store.write("rack1", replace(store.all()["rack1"], manager="two", kept="", kept_by=""))
+    assert json.loads(tree.read(f"{groups}/rack1").data) == {"hosts": ["n1"], "manager": "two", "wish": {"until": 7}}
 
 
 def test_a_node_that_holds_no_group_is_refused(trees: Trees, folder: str) -> None:

@@ -172,13 +172,49 @@ def test_a_stopped_leader_that_goes_on_has_lost_whatever_is_answered_then(simula
     assert "engine2 leads; engine1 stands by" in campaign_in_vain(first)
 
 
-def test_an_answer_that_comes_when_the_lease_has_ended_does_not_bring_it_back(simulated: OnEnsemble) -> None:
+def test_an_answer_that_comes_when_its_own_lease_has_ended_brings_none(simulated: OnEnsemble) -> None:
     one = lead(simulated)
-    lease = simulated.lease(one)
-    simulated.pass_time(simulated.VALID_S - 0.2)
-    simulated.trees[one].late = lambda: simulated.pass_time(0.3)
+    lease, epoch = simulated.lease(one), one.epoch
+    simulated.trees[one].late = lambda: simulated.pass_time(simulated.VALID_S)
     assert "came too late" in campaign_in_vain(one)
-    assert not lease.held()
+    assert not lease.held() and not lease.lost()
+    lease.renew()
+    assert lease.held() and one.epoch == epoch
+
+
+def test_a_lead_that_ran_out_goes_on_with_its_epoch_while_its_place_is_there(simulated: OnEnsemble) -> None:
+    """As when the servers lose their own leader: they answer nobody for longer than a lease, and end no session."""
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    leases, epoch = [simulated.lease(each) for each in (first, second)], first.epoch
+    simulated.ensemble.quorum = False
+    simulated.pass_time(simulated.VALID_S)
+    for each in (first, second):
+        campaign_in_vain(each)
+    assert [each.held() for each in leases] == [False, False] and not leases[0].lost()
+    simulated.pass_time(simulated.WAIT_S)
+    simulated.ensemble.quorum = True
+    assert "engine1 leads; engine2 stands by" in campaign_in_vain(second)
+    leases[0].renew()
+    assert leases[0].held() and first.epoch == epoch
+    campaign_in_vain(second)
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    assert f"waits {simulated.WAIT_S - simulated.SESSION_S:.1f} s" in campaign_in_vain(second), "it was seen renewed"
+
+
+def test_a_lead_that_ran_out_is_lost_once_the_next_one_may_have_begun(simulated: OnEnsemble) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    lease = simulated.lease(first)
+    simulated.trees[first].cut = True
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    campaign_in_vain(first)
+    assert not lease.held() and not lease.lost(), "it cannot know yet"
+    campaign_in_vain(second)
+    simulated.trees[first].cut = False
+    with pytest.raises(UnavailableError, match="does not lead any more: its session has ended"):
+        lease.renew()
+    assert lease.lost()
 
 
 def test_a_lease_counts_from_before_the_request(simulated: OnEnsemble) -> None:

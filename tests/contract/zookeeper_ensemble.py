@@ -65,6 +65,17 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> None:
+        """SIGSTOP: as a host that is cut off, it answers nobody, and keeps its connections."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def cpu_s(self) -> float:
         """Seconds of CPU that it has used."""
         if self._process is None:

@@ -142,15 +142,24 @@ def _turns(leads: list[Entry], found: Findings) -> Iterator[str]:
         turn["begin"] = min(turn["begin"], lead["begin"])
         turn["end"] = max(turn["end"], lead["end"])
     in_time = sorted(turns.values(), key=lambda turn: turn["begin"])
+    found.gap_s = max(found.gap_s, _longest_gap_s(leads))
     for before, after in pairwise(in_time):
         if after["epoch"] <= before["epoch"]:
             yield f"epoch {after['epoch']} of {after['who']} comes after {before['epoch']}"
-        found.gap_s = max(found.gap_s, after["begin"] - before["end"])
         if after["begin"] < before["end"]:
             yield (
                 f"{before['who']} ({before['epoch']}) and {after['who']} ({after['epoch']}) may both act at "
                 f"{after['begin']:.1f}"
             )
+
+
+def _longest_gap_s(leads: list[Entry]) -> float:
+    """The longest time in which nobody might act, within turns, too: an engine whose lease ran out stands still."""
+    longest, until = 0.0, None
+    for lead in sorted(leads, key=lambda lead: lead["begin"]):
+        longest = longest if until is None else max(longest, lead["begin"] - until)
+        until = lead["end"] if until is None else max(until, lead["end"])
+    return longest
 
 
 def _asked_in_turn(acts: list[Entry], leads: list[Entry]) -> Iterator[str]:

@@ -63,6 +63,7 @@ class ControllersWorld(InterleavedWorld):
         self._agenda: list[tuple[float, Callable[[], object]]] = []
         self._alone: dict[tuple[str, str], float] = {}  # what hypervisors go on with by themselves, and until when
         self._runs: Process | None = None  # whose code is being executed
+        self.stood_still_s = 0.0  # for how long engines that go on later began nothing
         super().__init__(directory, dice, **options)
 
     def now(self) -> float:
@@ -264,6 +265,13 @@ class ControllersWorld(InterleavedWorld):
             raise KilledError
         if self.time < self.fails_until:
             raise LedgerUnavailableError("the ledger cannot be used now: disk I/O error")
+
+    def stand_still(self, process: Process) -> None:
+        """Live on for a moment in which this process begins nothing, for its lease has run out."""
+        self.stood_still_s += _STEP_S
+        self._meanwhile(process, _STEP_S)
+        if process.dead:
+            raise KilledError
 
     def silent(self, kind: str) -> bool:
         """Whether neighbours of this kind answer nobody."""

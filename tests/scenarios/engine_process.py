@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from scenarios.controllers import ControllersWorld
 
 SESSION_S, ACT_S = 6.0, 10.0
+#: So long an engine stands still at most whose lease has run out, and is not lost.
+STILL_S = 30.0
 #: Seconds after which a process that has ended is started again.
 RESTART_S = 5.0
 
@@ -63,6 +65,7 @@ class Process(Life):
         self.elected = self.lease._coordination
         self.epoch = 0
         self.asked_at = 0.0  # when the lease was last asked whether it may act
+        self.held_at = 0.0  # when the lease was last renewed
         self.context: Context | None = None
         self._dead_since: float | None = None
 
@@ -78,7 +81,7 @@ class Process(Life):
         world = self.world
         self.epoch = self.lease.epoch
         self._note_lead()
-        acts = Acts(self._may_act, self._deposed)
+        acts = Acts(self._may_act, self._deposed, lost=self.lease.lost, pause=lambda: world.stand_still(self))
         steady = SteadyClock(wall=world.wall, monotonic=world.now)
         rms, agents = self._led("rms", world.rms, acts), self._led("agent", world.nodes.of_epoch(self.epoch), acts)
         obeyed_by_all(world.settings, rms, agents)
@@ -127,7 +130,7 @@ class Process(Life):
     # -- its thread that looks after the lease -------------------------------------------------------------------
 
     def campaign(self) -> None:
-        """Renew the lease, or try to get it; without it, a leader ends."""
+        """Renew the lease, or try to get it; a leader that has lost it, or stood still for long, ends."""
         if self.dead or self.stopped:
             return
         self.tree.live()
@@ -136,7 +139,7 @@ class Process(Life):
                 self.lease.renew()
                 self._note_lead()
             except RmspluginError:
-                self.dead = True
+                self.dead = self.lease.lost() or self.world.time - self.held_at >= STILL_S
             return
         with suppress(UnavailableError):
             self.lease.acquire()
@@ -144,6 +147,7 @@ class Process(Life):
             self.world.begin(self)
 
     def _note_lead(self) -> None:
+        self.held_at = self.world.time
         self.world.journal.lead(self.name, self.epoch, self.elected.valid_until())
 
     def to_be_replaced(self) -> bool:

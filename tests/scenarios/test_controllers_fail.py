@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import examples
 import pytest
+from scenarios.engine_process import SESSION_S
 from scenarios.faults import live
 from scenarios.faulty_day import FAULTS, course_of
+from scenarios.random_day import Event
 
 #: One course for each fault. `contrib/run-campaign faults` lives others.
 SEEDS = range(len(FAULTS), 2 * len(FAULTS)) if examples.whole else (12, 13, 14, 15)
@@ -22,3 +24,14 @@ def test_what_a_node_does_that_has_not_heard_of_the_next_engine_breaks_nothing()
     day, wrong = live(121, course_of(121))
     assert not wrong, "\n".join([wrong, *day.happened])
     assert day.judged().unheard, "a stopped engine's configuration of a VM was taken by a node that was cut off"
+
+
+def test_an_engine_stands_still_while_the_ensemble_has_no_quorum_and_goes_on_in_its_turn() -> None:
+    course = course_of(seed := 256)
+    at = [event.kind for event in course].index("lose_quorum")
+    for_23_s = [*course[:at], Event(0.0, "lose_quorum", (0, 3, 0, 0)), *course[at + 1 : at + 3]]
+    day, wrong = live(seed, for_23_s)
+    assert not wrong, "\n".join([wrong, *day.happened])
+    found = day.judged()
+    assert day.world.stood_still_s and found.turns == 1
+    assert SESSION_S < found.gap_s < 23.0, "nobody might act meanwhile, and nobody waits afterwards"

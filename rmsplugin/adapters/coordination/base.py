@@ -6,7 +6,8 @@ Contract, for every implementation:
   clocks of their hosts run equally fast within a tenth. This does not depend on what a service says last, or to whom.
   It is not promised of candidates all of whose late acts are harmless (``Candidate.late_is_harmless``).
 * ``valid_until`` moves only by an answer of the service, and is counted from before the request that was answered. It
-  never moves again once it has passed: that engine has lost, and has to win anew.
+  may move again after it has passed, under the same epoch, where the answer proves that nobody else can have led since.
+  It is NEVER for an engine that has lost, which has to win anew.
 * ``epoch`` is higher than that of each leader before, on a kind with more than one host. A kind on one host has epoch 1
   for ever: each leader has ended before the next one begins.
 * An engine that is killed, stopped or cut off loses without any action of its own, within the kind's own bound.

@@ -7,6 +7,10 @@ for this; how soon somebody else leads depends on one.
 
 Most of that wait has passed already for an engine that has watched: the turn's node, read after the place was removed,
 has the last renewal. If it was seen to be as it is some time ago, that renewal was sent before then.
+
+A lead that has run out, because the service did not answer in time, goes on with the next answer: the write to the own
+place is done only while that is there, and nobody else leads before it is gone. So the same is true of such a renewal
+as of any other.
 """
 
 from __future__ import annotations
@@ -86,6 +90,8 @@ class Elected:
             raise UnavailableError(
                 f"{self._candidate.name} is next, and waits {left_s:.1f} s for what the leader before may have begun"
             )
+        if self._clock() >= self._valid_until:
+            raise UnavailableError(f"{self._candidate.name} does not lead now: the answer came too late")
 
     @property
     def epoch(self) -> int:
@@ -211,11 +217,11 @@ class Elected:
             self._valid_until = began + VALID_SHARE * self._candidate.session_s
 
     def _renew(self, began: float, turn: Turn) -> None:
-        """Move ``valid_until``. Raises UnavailableError if the lead is lost, or nobody answers."""
-        if began >= self._valid_until:
-            self._lose()
-            raise UnavailableError(f"{self._candidate.name} does not lead any more: nobody has answered in time")
+        """Move ``valid_until``, passed or not. Raises UnavailableError if the lead is lost, or nobody answers."""
         try:
+            if began >= self._valid_until:
+                # Whoever is next would take a turn that is written again for one that goes on, and wait for its end.
+                self._renew_place()
             self._turns.write(turn)
             self._renew_place()
         except (ChangedError, MissingError):
@@ -224,12 +230,7 @@ class Elected:
                 f"{self._candidate.name} does not lead any more: its session has ended, or its node was removed"
             ) from None
         with self._lock:
-            in_time = self._clock() < self._valid_until
-            if in_time:
-                self._valid_until = began + VALID_SHARE * self._candidate.session_s
-        if not in_time:
-            self._lose()
-            raise UnavailableError(f"{self._candidate.name} does not lead any more: the answer came too late")
+            self._valid_until = began + VALID_SHARE * self._candidate.session_s
 
     def _lose(self, *, leave: bool = True) -> None:
         with self._lock:

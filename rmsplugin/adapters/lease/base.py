@@ -8,6 +8,8 @@ Contract, for every implementation:
 * ``epoch`` grows with each change of holder, if the kind has more than one host; it is never used twice by two holders.
   A kind on one host has epoch 1 for ever: each holder has ended before the next one begins.
 * A lease that was lost or released is not held again before ``acquire`` has returned.
+* A lease that is not held, and not lost either, has run out: nobody else has had it as far as this process knows.
+  ``renew`` has it held again, with the same epoch, if nobody else can have had it.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ class Lease(Protocol):
         ...
 
     def renew(self) -> None:
-        """Hold the lease for longer, if that needs a call. Raises UnavailableError if it is lost, or was never held."""
+        """Hold the lease for longer, or again, if that needs a call. Raises UnavailableError if it is not held then."""
         ...
 
     def held(self) -> bool:
         """Whether this process is the holder now. Never blocks, and asks no other process: called before each act."""
+        ...
+
+    def lost(self) -> bool:
+        """Whether only ``acquire`` can bring it back: it was lost or released, or was never held. As ``held``."""
         ...
 
     @property

@@ -29,6 +29,10 @@ class BothLeases:
         """See ``Lease``."""
         return self._second.held() and self._first.held()
 
+    def lost(self) -> bool:
+        """See ``Lease``."""
+        return self._second.lost() or self._first.lost()
+
     @property
     def epoch(self) -> int:
         """See ``Lease``."""

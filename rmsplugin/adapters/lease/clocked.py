@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rmsplugin.adapters.coordination.base import Coordination
+from rmsplugin.adapters.coordination.base import NEVER, Coordination
 from rmsplugin.errors import UnavailableError
 
 
@@ -28,7 +28,7 @@ class ClockedLease:
 
     def renew(self) -> None:
         """See ``Lease``: a service that does not answer ends no lease before its time."""
-        if not self.held():
+        if self.lost():
             raise UnavailableError("this engine does not lead")
         try:
             self._coordination.campaign()
@@ -40,6 +40,10 @@ class ClockedLease:
         """See ``Lease``."""
         until = self._coordination.valid_until()
         return self._clock() < until
+
+    def lost(self) -> bool:
+        """See ``Lease``."""
+        return self._coordination.valid_until() == NEVER
 
     @property
     def epoch(self) -> int:

@@ -28,7 +28,19 @@ class SimulatedEnsemble:
         self.zxid = first
         self.nodes: dict[str, _Node] = {}
         self.sessions: list[SimulatedTree] = []
-        self.quorum = True  # without, nothing is answered and no session ends
+        self._quorum = True
+
+    @property
+    def quorum(self) -> bool:
+        """Without, nothing is answered and no session ends. With it again, each session has its whole time anew."""
+        return self._quorum
+
+    @quorum.setter
+    def quorum(self, there: bool) -> None:
+        if there and not self._quorum:
+            for session in self.sessions:
+                session.heard = self._clock()
+        self._quorum = there
 
     def open(self, session_s: float) -> SimulatedTree:
         """Begin a session."""

@@ -1,8 +1,12 @@
-"""Acts: what the engine does to its neighbours. It begins none when it does not lead, and knows those under way."""
+"""Acts: what the engine does to its neighbours. It begins none when it does not lead, and knows those under way.
+
+An engine whose lease has run out stands still: what it is about to begin waits until it leads again, or has lost.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar, cast
@@ -11,12 +15,24 @@ from rmsplugin.errors import DeposedError
 
 T = TypeVar("T")
 
+#: Seconds between two looks of an engine that stands still whether it leads again.
+_LOOK_S = 0.05
+
+
+def _pause() -> None:
+    time.sleep(_LOOK_S)
+
 
 class Acts:
     """The acts of one engine. Several threads may call."""
 
     def __init__(
-        self, leads: Callable[[], bool] = lambda: True, deposed: Callable[[str], None] = lambda why: None
+        self,
+        leads: Callable[[], bool] = lambda: True,
+        deposed: Callable[[str], None] = lambda why: None,
+        *,
+        lost: Callable[[], bool] = lambda: True,
+        pause: Callable[[], object] = _pause,
     ) -> None:
         """None is under way.
 
@@ -24,8 +40,10 @@ class Acts:
             leads: whether the engine may act now. It is asked before each act.
             deposed: called with the reason before an act is refused. An engine ends there: a caller that went on would
                 take the refusal for a failure of its neighbour, and write it down.
+            lost: whether an engine that may not act now will lead no more with this epoch: only then it is deposed.
+            pause: waits for a moment.
         """
-        self._leads = leads
+        self._leads, self._lost, self._pause = leads, lost, pause
         self._deposed = deposed
         self._under_way = 0
         self._ended = False
@@ -35,18 +53,29 @@ class Acts:
     def one(self) -> Iterator[None]:
         """Do one act. Raises DeposedError, before it begins, if the engine does not lead any more.
 
-        After ``end`` it blocks for good: a refusal would be taken for a failure, and written down for the next engine.
+        It blocks while the engine stands still. After ``end`` it blocks for good: a refusal would be taken for a
+        failure, and written down for the next engine.
         """
+        while True:
+            with self._counted():
+                if self._leads():
+                    yield
+                    return
+            if self._lost():
+                why = "the turn of this engine is over: its lease has ended"
+                self._deposed(why)
+                raise DeposedError(why)
+            self._pause()
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Be one of those under way; or wait for good, if none is to begin any more."""
         with self._lock:
             ended = self._ended
             self._under_way += not ended
         if ended:
             _wait_for_the_end()
         try:
-            if not self._leads():
-                why = "the turn of this engine is over: its lease has ended"
-                self._deposed(why)
-                raise DeposedError(why)
             yield
         finally:
             with self._lock:

@@ -63,8 +63,8 @@ _UCRED = struct.Struct("iII")  # pid, uid, gid
 #: Stands for a request that the API does not have.
 _NONE = Route("none", "*", "", Failure, "no request of the API", Who.ANYONE, Tag.MONITORING)
 
-#: The answer of an engine whose lease has ended meanwhile.
-_DEPOSED = "this engine does not lead any more; try again"
+#: The answer of an engine whose lease has ended meanwhile; and why it has not heard what was asked.
+_DEPOSED, _STANDS_STILL = "this engine does not lead now; try again", "its lease has run out"
 
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (BadRequestError, 400),
@@ -306,6 +306,7 @@ class Front:
 
     def _refuse_unless_leading(self) -> None:
         if not self._leads():
+            self._unheard(_STANDS_STILL)
             raise UnavailableError(_DEPOSED)
 
     async def _read(self, request: web.Request) -> bytes:

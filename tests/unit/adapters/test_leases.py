@@ -41,7 +41,7 @@ class Told:
     """A ``Coordination`` that leads as it is told to."""
 
     def __init__(self) -> None:
-        self.until = NEVER
+        self.until, self.to = NEVER, 10.0
         self.answers = True
         self.epoch = 7
         self.resigned: list[bool] = []
@@ -49,7 +49,7 @@ class Told:
     def campaign(self) -> None:
         if not self.answers:
             raise UnavailableError("no answer")
-        self.until = 10.0
+        self.until = self.to
 
     def valid_until(self) -> float:
         return self.until
@@ -75,8 +75,31 @@ def test_it_is_held_while_the_clock_is_before_the_moment(tmp_path: Path) -> None
     assert not lease.held()
     with pytest.raises(UnavailableError):
         lease.epoch  # noqa: B018
+    coordination.until = NEVER
     with pytest.raises(UnavailableError):
         lease.renew()
+
+
+def test_one_that_has_run_out_is_held_again_where_the_service_says_so_and_one_that_is_lost_is_not() -> None:
+    now = [0.0]
+    coordination = Told()
+    lease = ClockedLease(coordination, lambda: now[0])
+    assert lease.lost()
+    with pytest.raises(UnavailableError):
+        lease.renew()
+    lease.acquire()
+    now[0], coordination.answers = 11.0, False
+    with pytest.raises(UnavailableError):
+        lease.renew()
+    assert not lease.held() and not lease.lost()
+    coordination.answers, coordination.to = True, 20.0
+    lease.renew()
+    assert lease.held()
+    coordination.until = NEVER
+    assert lease.lost()
+    with pytest.raises(UnavailableError):
+        lease.renew()
+    assert coordination.until == NEVER, "it is not campaigned for anew"
 
 
 def test_a_service_that_does_not_answer_ends_no_lease_before_its_time() -> None:
@@ -111,7 +134,7 @@ def test_two_leases_are_one_that_is_held_while_both_are() -> None:
     assert both.held() and both.epoch == 7
     for lost in (first, second):
         lost.until = NEVER
-        assert not both.held()
+        assert not both.held() and both.lost()
         with pytest.raises(UnavailableError):
             both.renew()
         lost.until = 10.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +27,7 @@ from rmsplugin.engine import daemon
 from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.reconcile.fencing import Fencing
-from rmsplugin.errors import DeposedError
+from rmsplugin.errors import DeposedError, UnavailableError
 from rmsplugin.settings import Settings
 
 SESSION_S = 4.0
@@ -88,10 +89,10 @@ class Engine:
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        ensemble = SimulatedEnsemble(lambda: self.now)
-        tree = ensemble.open(SESSION_S)
+        self.ensemble = SimulatedEnsemble(lambda: self.now)
+        tree = self.ensemble.open(SESSION_S)
         candidate = Candidate("one", "head:/ledger", SESSION_S, 1.0)
-        lease = ClockedLease(Elected(tree, "/rmsplugin", candidate, lambda: self.now), lambda: self.now)
+        self.lease = lease = ClockedLease(Elected(tree, "/rmsplugin", candidate, lambda: self.now), lambda: self.now)
         lease.acquire()
         self.reached: list[str] = []
         self.told: list[str] = []
@@ -100,6 +101,13 @@ class Engine:
         monkeypatch.setattr(daemon, "open_rms", lambda *_, permit, **__: self._neighbour())
         self.settings = _settings(directory)
         self.context: Context = daemon.open_context(self.settings, directory, lease, deposed=self.told.append)
+        self.context.acts._pause = self._renew
+
+    def _renew(self) -> None:
+        """What the thread that looks after the lease does, while an act waits."""
+        self.now += 0.5
+        with suppress(UnavailableError):
+            self.lease.renew()
 
     def stopped(self, seconds: float = 20.0) -> None:
         self.now += seconds
@@ -164,8 +172,29 @@ def test_the_lease_ends_at_eight_tenths_of_a_session(engine: Engine) -> None:
     engine.stopped(0.79 * SESSION_S)
     engine.context.rms.cancel(12)
     engine.stopped(0.02 * SESSION_S)
+    engine.ensemble.begin_anew(0)
     with pytest.raises(DeposedError):
         engine.context.rms.cancel(12)
+
+
+@pytest.mark.parametrize("protocol", NEIGHBOURS)
+def test_an_act_waits_while_the_ensemble_answers_nobody_and_is_done_when_nobody_else_has_led(
+    engine: Engine, protocol: type
+) -> None:
+    method = getattr(getattr(engine.context, NEIGHBOURS[protocol]), min(ACTS[protocol]))
+    engine.ensemble.quorum, reached = False, []
+    renew = engine.context.acts._pause
+
+    def pause() -> None:
+        reached.append(len(engine.reached))
+        engine.ensemble.quorum = len(reached) > 5
+        renew()
+
+    engine.context.acts._pause = pause
+    engine.stopped()
+    method("n1", "n2")
+    assert reached == [0] * 6, "nothing has reached the neighbour before"
+    assert engine.reached == [min(ACTS[protocol])] and engine.told == []
 
 
 def test_a_fence_is_not_begun_and_a_node_that_was_fenced_is_not_taken_for_gone(engine: Engine, tmp_path: Path) -> None:

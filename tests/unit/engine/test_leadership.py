@@ -14,13 +14,13 @@ from rmsplugin.errors import DeposedError, RefusedError, UnavailableError
 
 
 class Lease:
-    """A ``Lease`` that is refused so often, and lost after so many renewals."""
+    """A ``Lease`` that is refused so often, and lost after so many renewals; ``gone``: or only run out."""
 
     epoch = 5
 
     def __init__(self, refusals: int = 0, renewals: int = 0, error: type[Exception] = UnavailableError) -> None:
         self.refusals, self.renewals, self._error = refusals, renewals, error
-        self.holds = False
+        self.holds, self.gone = False, True
 
     def acquire(self) -> None:
         if self.refusals:
@@ -36,6 +36,9 @@ class Lease:
 
     def held(self) -> bool:
         return self.holds
+
+    def lost(self) -> bool:
+        return self.gone
 
     def release(self, *, at_rest: bool = True) -> None:
         self.holds = False
@@ -69,6 +72,40 @@ def test_a_lost_lease_is_told_once(error: type[Exception]) -> None:
     Leadership(Lease(renewals=3, error=error), 0.0).keep(told.put)
     assert told.get(timeout=PATIENCE_S) == "lost"
     assert told.empty()
+
+
+class RunsOut(Lease):
+    """One that is not lost, and is renewed again after so many failures, each of which takes a second."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures, self.now, self.gone = failures, 100.0, False
+        self.renewed = threading.Event()
+
+    def renew(self) -> None:
+        self.now += 1.0
+        if self.failures:
+            self.failures -= 1
+            raise UnavailableError("no server answers")
+        self.renewed.set()
+
+
+def test_an_engine_whose_lease_has_run_out_stands_still_and_goes_on_when_it_is_renewed() -> None:
+    lease, told = RunsOut(failures=9), queue.Queue[str]()
+    leadership = Leadership(lease, 0.001, 10.0, lambda: lease.now)
+    leadership.keep(told.put)
+    assert lease.renewed.wait(PATIENCE_S)
+    leadership.release(at_rest=True)
+    assert told.empty()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_engine_stands_still_so_long_and_not_at_all_where_its_lease_is_lost(gone: bool) -> None:
+    lease, told = RunsOut(failures=1000), queue.Queue[str]()
+    lease.gone = gone
+    Leadership(lease, 0.0, 10.0, lambda: lease.now).keep(told.put)
+    assert told.get(timeout=PATIENCE_S) == "no server answers"
+    assert lease.now == (101.0 if gone else 111.0)
 
 
 def test_a_lease_that_is_released_is_not_lost() -> None:
@@ -116,6 +153,40 @@ def test_an_engine_ends_before_its_first_refusal_is_taken_for_a_failure() -> Non
     with pytest.raises(DeposedError):
         only_led(Neighbour(), acts).act("a")
     assert told == ["the turn of this engine is over: its lease has ended"]
+
+
+def test_an_act_waits_while_the_lease_has_run_out_and_is_done_when_it_is_held_again() -> None:
+    lease, waits = Lease(), list[bool]()
+    lease.gone = False
+    acts = Acts(lease.held, lost=lease.lost, pause=lambda: pause())
+
+    def pause() -> None:
+        waits.append(acts.at_rest())
+        lease.holds = len(waits) == 3
+
+    assert only_led(Neighbour(), acts).act("a") == "a"
+    assert waits == [True] * 3, "it is not under way meanwhile"
+
+
+def test_an_act_that_waits_is_refused_when_the_lease_is_lost_and_waits_for_good_when_the_engine_ends() -> None:
+    lease, told = Lease(), list[str]()
+    lease.gone = False
+    acts = Acts(lease.held, told.append, lost=lease.lost, pause=lambda: setattr(lease, "gone", True))
+    with pytest.raises(DeposedError):
+        only_led(Neighbour(), acts).act("a")
+    assert told == ["the turn of this engine is over: its lease has ended"]
+
+    lease.gone, begun, ending = False, threading.Event(), threading.Event()
+    ends = Acts(lease.held, told.append, lost=lease.lost, pause=lambda: ending.set() or ends.end(now=True))  # type: ignore[func-returns-value]
+
+    def begin() -> None:
+        with ends.one():
+            begun.set()
+
+    threading.Thread(target=begin, daemon=True).start()
+    assert ending.wait(PATIENCE_S)
+    lease.holds = True
+    assert not begun.wait(0.1) and len(told) == 1
 
 
 def test_an_engine_is_at_rest_when_no_act_is_under_way() -> None:

@@ -62,7 +62,9 @@ def test_an_engine_that_does_not_lead_any_more_answers_nobody(served: Served) ->
     assert served.ask("GET", "/v1/status")[0] == 200
     served.leads = lambda: False
     status, answer = served.ask("GET", "/v1/status")
-    assert (status, answer) == (503, {"error": "this engine does not lead any more; try again"})
+    assert (status, answer) == (503, {"error": "this engine does not lead now; try again"})
+    why = served.context.hearing.why(served.context.clock.now(), 1.0)
+    assert why == "its lease has run out", "a sign of life would not have been heard either"
 
 
 def test_an_answer_that_is_ready_when_the_lease_has_ended_is_not_given(served: Served) -> None:

@@ -79,7 +79,7 @@ def test_an_answer_that_is_sealed_when_the_lease_has_ended_is_not_given(
         return seal(identity, status, body)
 
     monkeypatch.setattr(front, "seal_response", stopped_meanwhile)
-    with pytest.raises(UnavailableError, match="does not lead any more"):
+    with pytest.raises(UnavailableError, match="does not lead now"):
         client(served, munged).request("POST", "/v1/jobs/12/attached")
 
 

@@ -141,6 +141,9 @@ class Led:
     def held(self) -> bool:
         return True
 
+    def lost(self) -> bool:
+        return False
+
 
 def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
