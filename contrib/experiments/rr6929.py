@@ -7,7 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 
@@ -40,8 +40,8 @@ QUEUE = (
 #: How long a task takes: with it FCFS takes the paper's 250 minutes. No other number is fitted.
 TASK_S = 745.0
 
-#: Entropy gathers what VMs use for about 10 s between two decisions.
-CYCLE_S = 10.0
+#: The time between two decisions (RR-6929, 3.1), and what a VM demands that does not compute (its French version, 5.2).
+CYCLE_S, IDLE_CPUS = 30.0, 0.05
 
 POLICIES = ("fcfs", "rjsp", "rjsp-exact", "mixed", "slowdown")
 _COLUMNS = 100
@@ -50,6 +50,8 @@ _PAPER = {
     "total completion (min)": ("250", "150"),
     "local resumes": ("-", "21 of 28"),
     "context switches": ("-", "19"),
+    "their mean duration (s)": ("-", "70"),
+    "most CPUs demanded at a time": ("", "29"),
 }
 
 
@@ -61,18 +63,28 @@ class Queue:
     activity: dict[int, Activity]
 
     @classmethod
-    def of(cls, kinds: Sequence[tuple[Benchmark, int]], task_s: float) -> Queue:
+    def of(cls, kinds: Sequence[tuple[Benchmark, int]], task_s: float, idle_cpus: float = IDLE_CPUS) -> Queue:
         """One vjob for each benchmark and memory (MiB of a VM), submitted together in this order."""
-        activity = {number: nas_grid(kind, VMS, task_s) for number, (kind, _) in enumerate(kinds, 1)}
+        activity = {number: nas_grid(kind, VMS, task_s, idle_cpus) for number, (kind, _) in enumerate(kinds, 1)}
         jobs = []
         for number, (_, memory_mib) in enumerate(kinds, 1):
             run_s = sum(phase.work_s for phase in activity[number])
             jobs.append(Job(number, 0.0, run_s, VMS, run_s, memory_mib, number))
         return cls(jobs, activity)
 
-    def under(self, policy: str) -> Outcome:
+    def with_busy(self, cpus: float) -> Queue:
+        """The same; VMs that compute demand so much, and take as long."""
+        activity = {
+            number: tuple(
+                phase._replace(cpus=tuple(cpus if each == 1.0 else each for each in phase.cpus)) for phase in phases
+            )
+            for number, phases in self.activity.items()
+        }
+        return replace(self, activity=activity)
+
+    def under(self, policy: str, cycle_s: float = CYCLE_S) -> Outcome:
         """What becomes of them."""
-        return simulated(self.jobs, CLUSTER, policy, activity=self.activity, cycle_s=CYCLE_S)
+        return simulated(self.jobs, CLUSTER, policy, activity=self.activity, cycle_s=cycle_s)
 
     @property
     def shortest_s(self) -> float:
@@ -91,25 +103,38 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write the queue to DIR, for `rmsplugin simulate`, and do nothing else",
     )
+    parser.add_argument(
+        "--cycle", type=float, default=CYCLE_S, metavar="S", help=f"time between two decisions (default: {CYCLE_S:g})"
+    )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        default=IDLE_CPUS,
+        metavar="CPUS",
+        help=f"what a VM demands that does not compute (default: {IDLE_CPUS:g})",
+    )
     parser.add_argument("--diagrams", action="store_true", help="draw allocation diagrams and utilisation too")
 
 
 def run(arguments: argparse.Namespace) -> Iterator[str]:
     """All tables."""
-    queue = Queue.of(QUEUE, 60.0 if arguments.quick else TASK_S)
+    queue = Queue.of(QUEUE, 60.0 if arguments.quick else TASK_S, arguments.idle)
     if arguments.write:
         yield from _write(queue, arguments.write)
         return
-    outcomes = {policy: queue.under(policy) for policy in POLICIES}
+    outcomes = {policy: queue.under(policy, arguments.cycle) for policy in POLICIES}
     yield from _totals(queue, outcomes)
     yield ""
+    if not arguments.quick:
+        yield from _otherwise()
+        yield ""
     yield from _switches(outcomes["rjsp"])
     if arguments.diagrams:
         yield ""
         yield from _diagrams(queue, outcomes)
     if not arguments.quick and arguments.queues:
         yield ""
-        yield from _other_queues(arguments.queues)
+        yield from _other_queues(arguments)
 
 
 def _write(queue: Queue, directory: Path) -> Iterator[str]:
@@ -150,6 +175,7 @@ def _totals(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:
         "most CPUs demanded at a time": lambda each: f"{max(use.demanded_cpus for use in each.usage):g}",
         "VMs that share CPUs, mean": lambda each: f"{timeline.mean(timeline.crowded_vms(each), 0, total_s(each)):.2f}",
         "context switches": lambda each: str(len(each.switches)),
+        "their mean duration (s)": lambda each: f"{mean(took(switch) for switch in each.switches):.0f}",
         "suspends of VMs": lambda each: str(each.actions()["suspend"]),
         "local resumes": _local_resumes,
         "migrations": lambda each: str(each.actions()["migrate"]),
@@ -159,6 +185,21 @@ def _totals(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:
         for name, measure in measures.items()
     ]
     yield from table(["", "paper, FCFS", "paper, switches", *(f"ours, {policy}" for policy in outcomes)], rows)
+
+
+def _otherwise() -> Iterator[str]:
+    """The same queue with other periods, other demands of VMs that do not compute, and VMs that compute with less."""
+    rows = []
+    for cycle_s in (10.0, CYCLE_S):
+        for idle_cpus, busy_cpus in ((0.0, 1.0), (IDLE_CPUS, 1.0), (IDLE_CPUS, 0.9)):
+            queue = Queue.of(QUEUE, TASK_S, idle_cpus).with_busy(busy_cpus)
+            cells: list[object] = []
+            for policy in ("rjsp", "mixed", "slowdown"):
+                outcome = queue.under(policy, cycle_s)
+                cells += [minutes(total_s(outcome)), outcome.actions()["suspend"]]
+            rows.append([f"{cycle_s:g} s, {100 * idle_cpus:g} % and {100 * busy_cpus:g} %", *cells])
+    titles = [title for policy in ("rjsp", "mixed", "slowdown") for title in (f"{policy} (min)", "suspends")]
+    yield from table(["period, idle and computing VMs", *titles], rows)
 
 
 def _used(outcome: Outcome, until_s: float) -> str:
@@ -214,25 +255,25 @@ def _diagrams(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:
     yield from fenced(lines)
 
 
-def _other_queues(count: int) -> Iterator[str]:
+def _other_queues(arguments: argparse.Namespace) -> Iterator[str]:
     """The same vjobs in other orders, with their memory sizes dealt anew: is the result one of this queue alone?"""
     shuffle = random.Random(6929).sample
     saved: dict[str, list[float]] = {"rjsp": [], "mixed": [], "slowdown": []}
     local = resumes = 0
     totals_s = []
-    for _ in range(count):
+    for _ in range(arguments.queues):
         kinds = shuffle([kind for kind, _ in QUEUE], len(QUEUE))
         sizes = shuffle([memory_mib for _, memory_mib in QUEUE], len(QUEUE))
-        queue = Queue.of(list(zip(kinds, sizes, strict=True)), TASK_S)
-        fcfs_s = total_s(queue.under("fcfs"))
+        queue = Queue.of(list(zip(kinds, sizes, strict=True)), TASK_S, arguments.idle)
+        fcfs_s = total_s(queue.under("fcfs", arguments.cycle))
         totals_s.append(fcfs_s)
         for policy, parts in saved.items():
-            outcome = queue.under(policy)
+            outcome = queue.under(policy, arguments.cycle)
             parts.append(100 * (1 - total_s(outcome) / fcfs_s))
             if policy == "rjsp":
                 local += outcome.actions()["resume"]
                 resumes += outcome.actions()["resume"] + outcome.actions()["remote_resume"]
-    yield f"The same vjobs in {count} random orders, with their sizes dealt anew:"
+    yield f"The same vjobs in {arguments.queues} random orders, with their sizes dealt anew:"
     yield ""
     rows = [["FCFS: total completion (min)", *(minutes(value) for value in _spread(totals_s))]]
     rows += [

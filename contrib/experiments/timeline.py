@@ -43,6 +43,31 @@ def means(steps: Sequence[Step], begin_s: float, end_s: float, parts: int) -> li
     return [mean(steps, begin_s + part * long_s, begin_s + (part + 1) * long_s) for part in range(parts)]
 
 
+def above_nothing(steps: Sequence[Step], begin_s: float, end_s: float) -> list[float]:
+    """The seconds of each time, between two moments, in which a step function is above 0."""
+    found: list[float] = []
+    since_s: float | None = None
+    for time_s, value in [(begin_s, _at(steps, begin_s)), *(s for s in steps if begin_s < s[0] < end_s), (end_s, 0.0)]:
+        if value > 0 and since_s is None:
+            since_s = time_s
+        elif value <= 0 and since_s is not None:
+            found.append(time_s - since_s)
+            since_s = None
+    return found
+
+
+def beyond_both_ends(steps: Sequence[Step], begin_s: float, end_s: float) -> float:
+    """How far a step function rises between two moments above what it is just before the first and at the second."""
+    ends = max(_at(steps, begin_s, before=True), _at(steps, end_s))
+    between = [value for time_s, value in steps if begin_s <= time_s < end_s]
+    return max(0.0, max(between, default=0.0) - ends)
+
+
+def _at(steps: Sequence[Step], time_s: float, *, before: bool = False) -> float:
+    """The value at a moment, or just before it; before the first step it is 0."""
+    return next((value for each_s, value in reversed(steps) if each_s < time_s or (each_s == time_s and not before)), 0)
+
+
 def used_cpus(outcome: Outcome) -> list[Step]:
     """CPUs that VMs use."""
     return [(each.time_s, each.used_cpus) for each in outcome.usage]

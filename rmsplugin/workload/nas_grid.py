@@ -71,13 +71,14 @@ def depth_of(benchmark: Benchmark, tasks: int) -> int:
     return max(_begins(needs_of(benchmark, tasks))) + 1
 
 
-def nas_grid(benchmark: Benchmark, vms: int, task_s: float) -> Activity:
+def nas_grid(benchmark: Benchmark, vms: int, task_s: float, idle_cpus: float = 0.0) -> Activity:
     """The activity of so many VMs, each with one task.
 
     Args:
         benchmark: the benchmark.
         vms: at least 1.
         task_s: the duration of a task at full speed, in seconds, above 0.
+        idle_cpus: what a VM demands while its task does not compute; less than a whole CPU.
 
     Raises:
         WorkloadError: fewer than one VM, or a task that takes no time.
@@ -86,7 +87,7 @@ def nas_grid(benchmark: Benchmark, vms: int, task_s: float) -> Activity:
         raise WorkloadError(f"a task takes more than 0 s, not {task_s}")
     begins = _begins(needs_of(benchmark, vms))
     return tuple(
-        Phase(task_s, tuple(1.0 if begin == step else 0.0 for begin in begins)) for step in range(max(begins) + 1)
+        Phase(task_s, tuple(1.0 if begin == step else idle_cpus for begin in begins)) for step in range(max(begins) + 1)
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments.icdcs02.cluster import NETWORK_MB_PER_S, REMOTE_S, Assumptions, Policy, Result, Simulation
 from experiments.icdcs02.policies import BySlowdown, LoadSharing, NoSharing, Ours, Reconfiguring
+from experiments.icdcs02.signs import Watched, signs
 from experiments.icdcs02.workload import GROUPS, RATES, Arrivals, Group, Rate, trace
 from experiments.tables import table
 from rmsplugin.decision.reservation import ReservationLimits
@@ -136,6 +137,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="take only this many jobs of each trace, to try it")
     parser.add_argument(
+        "--signs", action="store_true", help="idle memory and skew while jobs are submitted, in place of all tables"
+    )
+    parser.add_argument(
         "--vary", action="store_true", help="change what is assumed one by one, instead of the tables of all traces"
     )
 
@@ -145,7 +149,9 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     setup = Setup(seed=arguments.seed)
     for group in (group for group in GROUPS if group.name in arguments.groups):
         rates = {number: _rate(number, arguments.jobs) for number in arguments.traces}
-        if arguments.seeds:
+        if arguments.signs:
+            yield from _signs(setup, group, rates)
+        elif arguments.seeds:
             yield from _seeds(setup, group, rates, arguments.seeds)
         else:
             yield from _varied(setup, group, rates) if arguments.vary else _traces(setup, group, rates)
@@ -179,6 +185,18 @@ def _traces(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]
             for measure, of in MEASURES.items()
         ],
     )
+
+
+def _signs(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
+    """Of the paper's two policies."""
+    runs = []
+    for number, rate in rates.items():
+        for name in POLICIES[1:3]:
+            submissions = trace(group, rate, setup.seed, setup.arrivals)
+            watched = Watched(group, submissions, setup.policy(name, group), setup.given)
+            watched.run()
+            runs.append((f"{group.name}-Trace-{number}, {name}", watched))
+    yield from signs(runs, setup.given, group)
 
 
 def _seeds(setup: Setup, group: Group, rates: dict[int, Rate], seeds: Sequence[int]) -> Iterator[str]:

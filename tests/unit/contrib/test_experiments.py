@@ -140,6 +140,16 @@ def test_a_vm_that_moves_uses_two_nodes_meanwhile() -> None:
     assert timeline.diagram(outcome, 110, 11) == [" #####s.r#x"]
 
 
+def test_the_times_in_which_something_is_so_and_how_far_it_rises_meanwhile() -> None:
+    steps = [(0.0, 0.0), (10.0, 2.0), (20.0, 3.0), (30.0, 0.0), (40.0, 1.0), (60.0, 0.0)]
+    assert timeline.above_nothing(steps, 0, 50) == [20, 10]
+    assert timeline.above_nothing(steps, 15, 100) == [15, 20]
+    assert timeline.above_nothing(steps, 60, 100) == []
+    assert timeline.beyond_both_ends(steps, 10, 30) == 3, "from 0 before it to 0 at its end"
+    assert timeline.beyond_both_ends(steps, 20, 25) == 0, "it ends with 3"
+    assert timeline.beyond_both_ends([(0.0, 5.0), (10.0, 6.0), (20.0, 4.0)], 10, 20) == 1
+
+
 def test_a_bootstrap_interval_is_around_the_mean_and_wider_where_neighbours_are_alike() -> None:
     random = np.random.default_rng(1)
     apart = random.normal(3, 1, 1000)

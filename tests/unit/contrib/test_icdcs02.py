@@ -214,3 +214,19 @@ def test_what_the_other_order_adds_is_of_the_sums_of_all_seeds() -> None:
     more = f"{100 * (other.total_s / one.total_s - 1):+.1f} %"
     assert icdcs02.in_both_orders([(one, other)], [lambda each: each.total_s]) == [f"{one.total_s / 3600:.1f}", more]
     assert icdcs02.in_both_orders([(one, other), (other, one)], [lambda each: each.total_s])[1] == "+0.0 %"
+
+
+def test_idle_memory_and_skew_are_told_of_the_time_of_submissions_and_of_the_whole_run() -> None:
+    parser = ArgumentParser()
+    icdcs02.add_options(parser)
+    words = ["--signs", "--groups", "SPEC", "--traces", "1", "--jobs", "40"]
+    lines = list(icdcs02.run(parser.parse_args(words)))
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| SPEC")]
+    assert [row[0] for row in rows] == ["SPEC-Trace-1, G-Loadsharing", "SPEC-Trace-1, V-Reconfiguration"]
+    assert lines[-2].startswith("Measured each 10, 30, 60 s in place of each second")
+    for row in rows:
+        demanded, idle, skew, later, later_idle, _ = row[1:]
+        assert 0 < int(later.rstrip(" %")) < int(demanded.rstrip(" %")) < 100, (
+            "40 jobs are few, and end after all have come"
+        )
+        assert int(idle) < int(later_idle) and float(skew) > 0

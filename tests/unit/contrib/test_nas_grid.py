@@ -44,3 +44,8 @@ def test_nothing_is_made_of_no_vms_or_no_time() -> None:
         nas_grid(Benchmark.HC, 0, 30)
     with pytest.raises(WorkloadError, match="more than 0 s, not 0"):
         nas_grid(Benchmark.HC, 2, 0)
+
+
+def test_a_vm_whose_task_does_not_compute_demands_what_is_said() -> None:
+    assert {cpus for phase in nas_grid(Benchmark.HC, 3, 60, 0.05) for cpus in phase.cpus} == {1.0, 0.05}
+    assert {cpus for phase in nas_grid(Benchmark.HC, 3, 60) for cpus in phase.cpus} == {1.0, 0.0}

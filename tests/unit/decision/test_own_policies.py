@@ -275,7 +275,7 @@ def test_a_vjob_is_added_once_and_only_if_it_is_the_policys(write: Write) -> Non
 
 def test_an_unknown_policy_is_named_with_those_that_exist() -> None:
     told = refusal("lottery")
-    assert told.startswith("there is no policy 'lottery'; there are fcfs, easy, easy-preempt, rjsp")
+    assert told.startswith("there is no policy 'lottery'; there are fcfs, easy, conservative, easy-preempt")
     assert all(name in told for name in POLICIES)
     with pytest.raises(PolicyError, match=r"No module named .nowhere."):
         find("nowhere:decide")
