@@ -1,15 +1,17 @@
 """Ruled: decisions that obey the rules about VMs beside each other, whatever policy makes them.
 
 A policy places vjob by vjob, and knows no such rule. So its decision is tried: those that shall run are placed by the
-rules, too. Those that must run come first, then the others in the order of the queue, then paused ones. A vjob without
-a place is fixed to stay out, with the rule as the reason. Then the policy decides once more, for the resources that are
+rules, too, in one of several ways (``Way``). Those that must run come first, and paused ones last. A vjob without a
+place is fixed to stay out, with the rule as the reason. Then the policy decides once more, for the resources that are
 left may suit another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import enum
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from rmsplugin.decision.admission import out_of, where_it_is
 from rmsplugin.decision.near import items_of
@@ -42,13 +44,13 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     """
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
-    stated, reasons = configuration, dict[str, Reason]()
+    stated, reasons, way = configuration, dict[str, Reason](), Way.RUNNING
     for left in reversed(range(_ROUNDS)):
         found = decide_with_pauses(policy, stated, parameters)
         if isinstance(found, Infeasible):
             return found
-        trial = _Trial(stated, found, parameters.search_of_one_check if parameters.exact_checks else None)
-        out = trial.out()
+        trial = _Trial(stated, found, parameters.search_of_one_check if parameters.exact_checks else None, way)
+        out, way = trial.out(), trial.way
         for vjob, obstacle in out.items():
             if vjob.target is VJobState.RUNNING:
                 return Infeasible(f"vjob {vjob.name!r} cannot run, as its target demands: it {_words(vjob, obstacle)}")
@@ -85,12 +87,39 @@ def _told(
     return replace(decision, states=states, reasons=told, placement=dict(placement), sentence=words)
 
 
+class Way(enum.Enum):
+    """A way to place all that shall run, one after the other."""
+
+    RUNNING = enum.auto()  # near where they are, those that run first: nobody takes their places
+    PRESENT = enum.auto()  # near where they are, in the order of the queue
+    SAMPLE = enum.auto()  # where the policy has them, in the order of the queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The vjobs without a place, and the places of the others.
+
+    ``rank``: of two attempts the one is better that first leaves out one farther behind in the queue; then the one in
+    which fewer stay where they are against the rules.
+    """
+
+    out: dict[VJob, Obstacle]
+    placement: dict[str, str]
+    rank: tuple[tuple[float, ...], int]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all have a place that obeys the rules."""
+        return not self.out and self.rank[1] == 0
+
+
 class _Trial:
     """Places all that hold memory after a decision, by capacity and rules."""
 
-    def __init__(self, configuration: Configuration, decision: Decision, search: Search | None) -> None:
+    def __init__(self, configuration: Configuration, decision: Decision, search: Search | None, way: Way) -> None:
+        """``way``: the one to begin with."""
         self._configuration, self._decision = configuration, decision
-        self._search = search
+        self._search, self.way = search, way
         self._site = Site(configuration)
         self._homes = configuration.homes
         self._vjobs = [vjob for vjob in configuration.vjobs if decision.states[vjob.name] in _HOLD_MEMORY]
@@ -103,18 +132,18 @@ class _Trial:
         if obeys(self._configuration.joint, self._homes, self._all_of(sample)):
             self.placement = sample
             return {}
-        first: dict[VJob, Obstacle] | None = None
-        for prefer in (self._present(), sample):
-            out, placement = self._placed(prefer)
-            if first is None or len(out) < len(first):
-                first, self.placement = out, placement
-            if not out:
-                return {}
-        program = self._by_program()
-        if program is not None:
-            self.placement = program
-            return {}
-        return first or {}
+        ways = {Way.RUNNING: self._present(), Way.PRESENT: self._present(), Way.SAMPLE: sample}
+        best: _Attempt | None = None
+        for way in sorted(Way, key=lambda each: each is not self.way):  # stable: the last one's way first
+            attempt = self._placed(ways[way], running_first=way is Way.RUNNING)
+            if best is None or attempt.rank > best.rank:
+                best, self.way = attempt, way
+            if attempt.is_whole:
+                break
+        assert best is not None, "there are ways"
+        program = None if best.is_whole else self._by_program()
+        self.placement = best.placement if program is None else program
+        return best.out if program is None else {}
 
     def _all_of(self, sample: Mapping[str, str]) -> dict[str, str]:
         """The places of all that hold memory, by a sample or where they are paused."""
@@ -140,15 +169,20 @@ class _Trial:
         runs = self._configuration.state(vjob) is VJobState.RUNNING
         return runs and (not vjob.preemptible or vjob.target is VJobState.RUNNING)
 
-    def _placed(self, prefer: Mapping[str, str]) -> tuple[dict[VJob, Obstacle], dict[str, str]]:
+    def _placed(self, prefer: Mapping[str, str], running_first: bool) -> _Attempt:
         """Place all; one that must run and finds no place is pinned where it is, and all begin again."""
+        pinned = dict(self._pinned)
         while True:
-            found = self._placed_around(prefer)
+            found = self._placed_around(pinned, prefer, running_first)
             if not isinstance(found, VJob):
-                return found
-            self._pinned[found.name] = where_it_is(self._site, found)
+                out, placement = found
+                positions = (*(float(self._site.position[vjob.name]) for vjob in out), math.inf)
+                return _Attempt(out, placement, (tuple(sorted(positions)), len(self._pinned) - len(pinned)))
+            pinned[found.name] = where_it_is(self._site, found)
 
-    def _placed_around(self, prefer: Mapping[str, str]) -> tuple[dict[VJob, Obstacle], dict[str, str]] | VJob:
+    def _placed_around(
+        self, pinned: Mapping[str, Mapping[str, str]], prefer: Mapping[str, str], running_first: bool
+    ) -> tuple[dict[VJob, Obstacle], dict[str, str]] | VJob:
         """Place all that are not pinned; a vjob that must run and finds no place is returned instead."""
         fit = RuledFit(
             self._configuration.nodes,
@@ -158,11 +192,11 @@ class _Trial:
         )
         placement: dict[str, str] = {}
         for vjob in self._vjobs:
-            for item in self._items(vjob) if vjob.name in self._pinned else ():
-                placement[item.vm.name] = self._pinned[vjob.name][item.vm.name]
+            for item in self._items(vjob) if vjob.name in pinned else ():
+                placement[item.vm.name] = pinned[vjob.name][item.vm.name]
                 fit.take(item.vm, placement[item.vm.name])
         out: dict[VJob, Obstacle] = {}
-        for vjob in self._in_order():
+        for vjob in self._in_order(pinned, running_first):
             found = fit.place(self._items(vjob), prefer)
             if not isinstance(found, Obstacle):
                 placement |= found
@@ -172,10 +206,15 @@ class _Trial:
                 out[vjob] = found
         return out, placement
 
-    def _in_order(self) -> list[VJob]:
+    def _in_order(self, pinned: Collection[str], running_first: bool) -> list[VJob]:
         """Those that must run, the others in the order of the queue, and paused ones."""
-        loose = [vjob for vjob in self._vjobs if vjob.name not in self._pinned]
-        return sorted(loose, key=lambda vjob: (self._is_paused(vjob), not self._must(vjob)))
+        loose = [vjob for vjob in self._vjobs if vjob.name not in pinned]
+
+        def rank(vjob: VJob) -> tuple[bool, bool, bool]:
+            comes = running_first and self._configuration.state(vjob) is not VJobState.RUNNING
+            return self._is_paused(vjob), not self._must(vjob), comes
+
+        return sorted(loose, key=rank)
 
     def _is_paused(self, vjob: VJob) -> bool:
         return self._decision.states[vjob.name] is VJobState.PAUSED

@@ -41,6 +41,8 @@ class Joint(Rule):
 
     __slots__ = ()
 
+    everywhere = True
+
     def admits(self, node: str) -> bool:
         """Whatever other VMs there are: a joint rule closes no node to a whole vjob."""
         return True
@@ -280,8 +282,8 @@ class Capacity(Joint):
         """The nodes, if as many others as may be are there."""
         if vm not in self.vms or not self.nodes.isdisjoint(standing.nodes_of(vm)):
             return None
-        there = sum(not self.nodes.isdisjoint(standing.nodes_of(other)) for other in self.vms)
-        return Bars(never=self.nodes) if there >= self.most else None
+        there = set[str]().union(*(standing.vms_on(node) for node in self.nodes))
+        return Bars(never=self.nodes) if len(there & self.vms) >= self.most else None
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many are there, and one has come that was not there before."""

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 #: A VM and a node on which it has memory, by their names. A VM that migrates is on two.
 Held = tuple[str, str]
@@ -27,6 +28,7 @@ class Rule(ABC):
     __slots__ = ()
 
     discrete: bool
+    everywhere: ClassVar[bool] = False  # whether ``admits`` is true for all nodes
 
     @abstractmethod
     def admits(self, node: str) -> bool:
@@ -172,7 +174,8 @@ def kept_off(rules: Rules, nodes: frozenset[str]) -> Rules:
 
 def unadmitted(rules: Rules, nodes: Iterable[str]) -> bool:
     """Whether there is a node among these where a VM may not be."""
-    return any(not admit(rules, node) for node in nodes) if rules else False
+    asking = tuple(rule for rule in rules if not rule.everywhere) if rules else ()
+    return any(not admit(asking, node) for node in nodes) if asking else False
 
 
 def first_broken(rules: Rules, held: Collection[Held], came: Collection[Held], *, at_end: bool) -> str | None:

@@ -110,8 +110,8 @@ class RuledFit:
 
     def _wanted(self, vm: VM) -> Resources:
         """The room that a VM needs: with it for all that have to be beside it, if it is the first of them."""
-        for rule, demand in self._gathered.items():
-            if vm.name in rule.vms and not any(self.standing.nodes_of(other) for other in rule.vms):
+        for rule, demand in self._gathered.get(vm.name, ()):
+            if not any(self.standing.nodes_of(other) for other in rule.vms):
                 return demand if demand.holds(vm.demand) else vm.demand
         return vm.demand
 
@@ -121,12 +121,15 @@ class RuledFit:
         return self._masks[rules]
 
 
-def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[Gather, Resources]:
-    found = {rule: NOTHING for rule in rules if isinstance(rule, Gather)}
-    for vm in expected if found else ():
-        for rule in found:
-            if vm.name in rule.vms:
-                found[rule] += vm.demand
+def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[str, list[tuple[Gather, Resources]]]:
+    """By VM, the gathers that it belongs to, with the demand of all of their VMs that are expected."""
+    gathers = [rule for rule in rules if isinstance(rule, Gather)]
+    demands = {vm.name: vm.demand for vm in expected} if gathers else {}
+    found: dict[str, list[tuple[Gather, Resources]]] = {}
+    for rule in gathers:
+        total = sum((demands[vm] for vm in rule.vms if vm in demands), NOTHING)
+        for vm in rule.vms:
+            found.setdefault(vm, []).append((rule, total))
     return found
 
 

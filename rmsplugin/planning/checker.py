@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState
-from rmsplugin.model.joint import alone
+from rmsplugin.model.joint import Concerning, Joint, alone
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Held, first_broken
 from rmsplugin.planning.violations import Pools, Rule, Violation
@@ -247,9 +247,12 @@ def _unruly_joint(
     older = before if pool is not None else source.locations
     there = set(_in_memory(older))
     came = [each for each in _in_memory(after) if each not in there]
-    for rule in rules:
-        concerned = [each for each in came if rule.concerns(each[0])]
-        broken = rule.broken(held, concerned) if concerned else None
+    concerning, concerned = Concerning(rules), dict[Joint, list[Held]]()
+    for each in came:
+        for rule in concerning.of(each[0]):
+            concerned.setdefault(rule, []).append(each)
+    for rule, newcomers in concerned.items():
+        broken = rule.broken(held, newcomers)
         if broken is not None:
             yield Violation(Rule.DESTINATION, pool, None, broken if pool is not None else f"{broken} in the end")
 

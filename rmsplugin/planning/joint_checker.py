@@ -15,7 +15,8 @@ from typing import NamedTuple
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
-from rmsplugin.model.joint import Capacity, Gather, Joint, Online
+from rmsplugin.model.joint import Capacity, Concerning, Gather, Joint, Online
+from rmsplugin.model.rules import Held
 from rmsplugin.planning.violations import Rule, Violation
 from rmsplugin.planning.way_checker import outcome_of
 
@@ -49,32 +50,40 @@ def check_joint(source: Configuration, actions: Sequence[Action], waits: Sequenc
     for stay in stays:
         on.setdefault(stay.node, []).append(stay)
         of.setdefault(stay.vm, []).append(stay)
-    elsewhere = [(rule, _elsewhere(rule, stays, on)) for rule in rules]
+    concerning, elsewhere = Concerning(rules), {rule: _elsewhere(rule, stays, on) for rule in rules}
     for index, action in enumerate(actions):
         after = outcome_of(action)
         if after.state not in _IN_MEMORY or action.kind in _IN_PLACE or after.node is None:
             continue
         came = (action.vm.name, after.node)
-        for rule, others in elsewhere:
-            if not rule.concerns(action.vm.name):
-                continue
-            there = (*of[action.vm.name], *on.get(after.node, ()), *others)
-            held = [came, *((stay.vm, stay.node) for stay in there if _may_last(stay, index, waits))]
+        own = [*of[action.vm.name], *on.get(after.node, ())]
+        for rule in concerning.of(action.vm.name):
+            always, others = elsewhere[rule]
+            held = [came, *always]
+            held += [(stay.vm, stay.node) for stay in (*own, *others) if _may_last(stay, index, waits)]
             broken = rule.broken(held, [came])
             if broken is not None:
                 sentence = f"{broken}, if those that it does not wait for are slow, or fail"
                 yield Violation(Rule.DESTINATION, None, action, sentence)
 
 
-def _elsewhere(rule: Joint, stays: Iterable[_Stay], on: Mapping[str, Sequence[_Stay]]) -> list[_Stay]:
-    """The stays on other nodes than that of an arrival that matter to a rule."""
-    if isinstance(rule, (Gather, Capacity)):
-        return [stay for stay in stays if stay.vm in rule.vms]
+def _elsewhere(
+    rule: Joint, stays: Iterable[_Stay], on: Mapping[str, Sequence[_Stay]]
+) -> tuple[list[Held], list[_Stay]]:
+    """The stays on other nodes than that of an arrival that matter to a rule: those for ever, and the others."""
     found: list[_Stay] = []
+    if isinstance(rule, (Gather, Capacity)):
+        found = [stay for stay in stays if stay.vm in rule.vms]
     for node in rule.nodes if isinstance(rule, Online) else ():
-        always = [stay for stay in on.get(node, ()) if (stay.since, stay.until) == (-1, -1)]
-        found += always[:1] or on.get(node, ())  # one VM that never leaves is enough for a node to be on line
-    return found
+        lasting = [stay for stay in on.get(node, ()) if _is_lasting(stay)]
+        found += lasting[:1] or on.get(node, ())  # one VM that never leaves is enough for a node to host some
+    always = [(stay.vm, stay.node) for stay in found if _is_lasting(stay)]
+    return always, [stay for stay in found if not _is_lasting(stay)]
+
+
+def _is_lasting(stay: _Stay) -> bool:
+    """Whether a VM is there from the start to the end."""
+    return (stay.since, stay.until) == (-1, -1)
 
 
 def _may_last(stay: _Stay, index: int, waits: Sequence[int]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -19,12 +20,15 @@ from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.result import Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import Location, NodeState, VMState
+from rmsplugin.model.elements import VM, Location, Node, NodeState, VMState
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, bars_of
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.standing import Standing
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_program import Answer, Wish, solve
 from rmsplugin.packing.ruled_vmpp import pack_by_rules
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking
@@ -111,15 +115,20 @@ def test_a_vjob_stays_out_for_a_rule_only_if_those_decided_have_no_place_togethe
         assert ruled.states[name] is not VJobState.RUNNING
 
 
+@pytest.mark.parametrize("objective", ["cost", "nodes"])
 @given(source=configurations(max_nodes=3, max_vjobs=3, max_vms=2).flatmap(with_rules))
 @settings(max_examples=few(200), deadline=None)
-def test_no_plan_to_an_end_that_obeys_is_cheaper_than_the_bound(source: Configuration) -> None:
-    found = propose(source, ProposalParameters("rjsp", PARAMETERS, search=SEARCH))
+def test_no_plan_to_an_end_that_obeys_is_cheaper_than_the_bound(objective: str, source: Configuration) -> None:
+    found = propose(source, ProposalParameters("rjsp", PARAMETERS, objective, search=SEARCH))  # type: ignore[arg-type]
     assume(isinstance(found, Proposal))
     assert isinstance(found, Proposal)
     decision = found.decision
     assume(all(reason.code is not ReasonCode.RESERVED_IN_PLACE for reason in decision.reasons.values()))
-    ends = {frozenset(hosts.items()) for hosts in placements(source, decision.states)}
+    possible = list(placements(source, decision.states))
+    if objective == "nodes":
+        assert all(found.nodes_lower_bound <= len(set(hosts.values())) for hosts in possible)
+        possible = [hosts for hosts in possible if len(set(hosts.values())) <= found.nodes_used]
+    ends = {frozenset(hosts.items()) for hosts in possible}
     runs = frozenset(decision.placement)
 
     def is_end(locations: Mapping[str, Location]) -> bool:
@@ -173,6 +182,28 @@ def test_the_bars_of_a_rule_the_check_and_its_plain_meaning_agree(rule: Joint) -
                 assert rule.title in broken or isinstance(rule, Part)
             if not rule.concerns(vm):
                 assert broken is None
+
+
+@pytest.mark.parametrize("fixed", [{}, {"c": "2"}], ids=["all choose", "one stays"])
+@pytest.mark.parametrize("rule", EVERY_RULE, ids=str)
+def test_a_program_finds_the_fewest_nodes_that_a_rule_allows(rule: Joint, fixed: dict[str, str]) -> None:
+    """Three VMs on three nodes with room for two each, of which one runs on the first node."""
+    nodes = tuple(Node(name, Resources(2, 2)) for name in "123")
+    items = [Item(VM(name, Resources(1, 1))) for name in "abc" if name not in fixed]
+    homes = {"a": "1", **fixed}
+    allowed = []
+    for places in itertools.product("123", repeat=len(items)):
+        hosts = {**fixed, **{item.vm.name: node for item, node in zip(items, places, strict=True)}}
+        if max(Counter(places).values()) <= 2 and holds(rule, hosts.items(), homes):
+            allowed.append(len(set(hosts.values())))
+    found = solve(items, nodes, [rule], homes, fixed, Wish(a_node=1), Budget(PARAMETERS.search))
+    assert found is not None
+    if not allowed:
+        assert found == Answer(None, None)
+        return
+    assert found.hosts is not None
+    end = {**fixed, **found.hosts}
+    assert holds(rule, end.items(), homes) and len(set(end.values())) == found.bound == min(allowed)
 
 
 @given(source=configurations(max_nodes=3, max_vjobs=3).flatmap(with_rules))

@@ -6,18 +6,22 @@ They are those of BtrPlace's tests of its constraints (Spread, Gather, Lonely, S
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from rmsplugin.instance import parse
 from rmsplugin.model.action import Action, migrate, run, suspend
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import running_on
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.order.joint_waits import waits_for_rules
 from rmsplugin.planning.order.ruled import build_by_rules
 from rmsplugin.planning.order_checker import check_order
-from rmsplugin.planning.plan import Plan
+from rmsplugin.planning.plan import Plan, Unreachable
+from rmsplugin.planning.target.placement import Placed
+from rmsplugin.planning.target.ruled import place_by_rules
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -302,3 +306,46 @@ def test_an_arrival_waits_for_all_of_its_rule_that_leave_in_earlier_pools() -> N
     assert waits_for_rules(source, pools) == [set(), set(), set(), {0, 2}]
     again = [[migrate(one, "n1", "n3")], [migrate(one, "n3", "n1")], [run(three, "n3")]]
     assert waits_for_rules(source, again) == [set(), {0}, {1}]
+
+
+def test_a_node_may_host_vms_only_when_another_has_been_left_for_good() -> None:
+    rule = {"rule": "online", "nodes": ["n1", "n2"], "most": 1}
+    source = situation({"n1": ["1"], "n2": [], "n3": []}, rule, waiting=("2",))
+    actions = [migrate(source.vm_by_name["1"], "n1", "n3"), run(source.vm_by_name["2"], "n2")]
+    assert check_order(source, actions, [(), (0,)]) == []
+    (early,) = check_order(source, actions, [(), ()])
+    assert "it would be one of 2 nodes with VMs" in early.sentence
+
+
+def test_the_bound_counts_what_each_action_costs_alone_and_no_more() -> None:
+    """1 waits until 2 has left, so that the plan costs more than its actions do; 3 makes way."""
+    fence = {"rule": "fence", "vms": ["2"], "nodes": ["n3"]}
+    source = situation({"n1": ["1"], "n2": ["2"], "n3": [], "n4": ["3"]}, SPREAD, FENCE_1_TO_N2, fence)
+    asleep = replace(source.vjobs[2], preemptible=True)
+    source = Configuration(source.nodes, (*source.vjobs[:2], asleep), source.locations)
+    states = {"j1": VJobState.RUNNING, "j2": VJobState.RUNNING, "j3": VJobState.SLEEPING}
+    found = place_by_rules(source, states, {"1": "n2", "2": "n3"}, Unreachable("not asked"), search=PARAMETERS.search)
+    assert isinstance(found, Placed)
+    assert [len(pool) for pool in found.plan.pools] == [2, 1]
+    assert (found.plan.cost, found.lower_bound) == (2048, 1536)
+
+
+def test_who_runs_keeps_its_place_though_those_ahead_of_it_could_have_it() -> None:
+    """The first node would be the head's by first fit, and the rooted one behind it could go nowhere else."""
+    nodes = [{"name": name, "cpu": 1, "memory_mib": 4096} for name in ("n1", "n2")]
+    vjobs = [
+        {"name": "head", "state": "waiting", "vms": [size("1")]},
+        {"name": "rooted", "state": "running", "vms": [{**size("2"), "host": "n1"}]},
+    ]
+    data = {"nodes": nodes, "vjobs": vjobs, "rules": [{"rule": "root", "vms": ["2"]}]}
+    assert pools(parse(json.dumps(data), "root")) == [["run 1 to n2"]]
+
+
+def test_where_only_one_of_two_has_a_place_it_is_the_one_ahead_in_the_queue() -> None:
+    vjobs = [
+        {"name": "head", "state": "waiting", "vms": [size("1")]},
+        {"name": "behind", "state": "running", "vms": [{**size("2"), "host": "n1"}]},
+    ]
+    data = {"nodes": [{"name": "n1", "cpu": 4, "memory_mib": 4096}], "vjobs": vjobs, "rules": [SPREAD]}
+    states = planned(parse(json.dumps(data), "queue")).decision.states
+    assert {name: str(state) for name, state in states.items()} == {"head": "running", "behind": "sleeping"}

@@ -1,0 +1,142 @@
+"""ad. Rules: the seconds of a proposal and its check with placement rules, next to those without, and the plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from bench.families import crowded
+from bench.measure import Report, mean, progress, ratio, timed
+from bench.verify import WrongAnswerError
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread
+from rmsplugin.model.resources import Resources
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_fit import RuledFit
+from rmsplugin.packing.search import Search
+from rmsplugin.proposing.check import check
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.proposal import Proposal
+from rmsplugin.proposing.propose import propose
+
+_CPUS, _MEMORY_MIB = (0.5, 1, 1, 2), (512, 1024, 2048, 2048)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured: so many nodes, with five VMs each where there is room, and fewer where it is scarce."""
+
+    nodes: Sequence[int] = (200, 1000)
+    configurations: int = 3
+    limit_s: float = 6.0
+
+
+SIZES = {"full": Sizes(), "quick": Sizes(configurations=1), "tiny": Sizes(nodes=(12,), configurations=1, limit_s=0.5)}
+
+
+def run(sizes: Sizes, report: Report) -> None:
+    """Measure both kinds of clusters, each with and without rules."""
+    report.title("ad", f"placement rules: seconds of a proposal and its check; limit {sizes.limit_s} s")
+    rows = []
+    for nodes in sizes.nodes:
+        for kind, make in (("roomy", roomy), ("crowded", scarce)):
+            for seed in range(sizes.configurations):
+                progress(f"ad: {nodes} nodes, {kind}, {seed}")
+                source = make(nodes, seed)
+                _measure(source, kind, nodes, seed, sizes, report)
+            found = report.of(nodes=nodes, kind=kind)
+            seconds = {ruled: mean(each["seconds"] for each in found if each["ruled"] is ruled) for ruled in (0, 1)}
+            report.ratio(f"{kind}, {nodes} nodes: seconds with rules / without", ratio(seconds[0], seconds[1]))
+            costs = [round(mean(each[key] for each in found if each["ruled"])) for key in ("cost", "lower_bound")]
+            barred = mean(each["barred"] for each in found if each["ruled"])
+            rows.append([f"{kind}, {nodes} nodes", found[-1]["rules"], seconds[0], seconds[1], *costs, barred])
+    progress("")
+    report.table(["cluster", "rules", "s without", "s with", "cost", "bound", "vjobs kept out by rules"], rows)
+
+
+def _measure(source: Configuration, kind: str, nodes: int, seed: int, sizes: Sizes, report: Report) -> None:
+    parameters = ProposalParameters("rjsp", search=Search(time_limit_s=sizes.limit_s))
+    plain = replace(source, vjobs=tuple(replace(vjob, rules=()) for vjob in source.vjobs))
+    for ruled, configuration in enumerate((plain, source)):
+        found, seconds = timed(lambda c=configuration: propose(c, parameters))
+        if not isinstance(found, Proposal):
+            raise WrongAnswerError(f"no proposal: {found.explanation}")
+        faults, check_s = timed(lambda c=configuration, f=found: check(c, f))
+        if faults:
+            raise WrongAnswerError(faults[0])
+        report.record(
+            kind=kind,
+            nodes=nodes,
+            seed=seed,
+            ruled=ruled,
+            rules=len(source.joint),
+            seconds=seconds + check_s,
+            check_s=check_s,
+            cost=found.plan.cost,
+            lower_bound=found.lower_bound,
+            barred=sum(reason.code == "rule" for reason in found.decision.reasons.values()),
+        )
+
+
+def scarce(nodes: int, seed: int) -> Configuration:
+    """Nodes that are nearly full: VMs of every sixth vjob are to be spread, and of every twelfth do not migrate."""
+    source = crowded(nodes, 4.0, seed)
+    rules = [Spread(_names([vjob])) for vjob in source.vjobs[::6]]
+    return _with_rules(source, [*rules, Root(_names(source.vjobs[3::12]))])
+
+
+def roomy(nodes: int, seed: int) -> Configuration:
+    """Nodes half full of VMs that obey rules of each kind; one in a hundred drains, vjobs sleep and wait."""
+    chance = Random(seed)
+    cluster = [Node(f"n{i}", Resources(8, 16384)) for i in range(nodes)]
+    vjobs = list(_vjobs(chance, 5 * nodes))
+    rules = list(_rules(vjobs, [node.name for node in cluster]))
+    fit = RuledFit(cluster, rules, {})
+    locations: dict[str, Location] = {}
+    for vjob in vjobs:
+        prefer = {vm.name: chance.choice(cluster).name for vm in vjob.vms}
+        state = chance.choice(["running"] * 6 + ["sleeping", "waiting"])
+        found = fit.place([Item(vm) for vm in vjob.vms], prefer) if state == "running" else None
+        if isinstance(found, dict):
+            locations |= {name: running_on(node) for name, node in found.items()}
+        elif state == "sleeping":
+            locations |= {name: sleeping_on(node) for name, node in prefer.items()}
+        else:
+            locations |= dict.fromkeys(prefer, WAITING)
+    leaving = {node.name for node in chance.sample(cluster, max(1, nodes // 100))}
+    chance.shuffle(vjobs)
+    nodes_now = [replace(each, state=NodeState.DRAINING) if each.name in leaving else each for each in cluster]
+    return _with_rules(Configuration(tuple(nodes_now), tuple(vjobs), locations), rules)
+
+
+def _vjobs(chance: Random, vms: int) -> Iterator[VJob]:
+    number = 0
+    while vms > 0:
+        count = min(vms, chance.choice([1, 2, 4, 8, 9]))
+        demand = Resources(chance.choice(_CPUS), chance.choice(_MEMORY_MIB))
+        yield VJob(f"j{number}", tuple(VM(f"j{number}-{i}", demand) for i in range(count)))
+        vms, number = vms - count, number + 1
+
+
+def _rules(vjobs: Sequence[VJob], nodes: Sequence[str]) -> Iterator[Joint]:
+    yield from (Spread(_names([vjob])) for vjob in [each for each in vjobs if len(each.vms) >= 4][::2])
+    yield from (Gather(_names([vjob])) for vjob in [each for each in vjobs if len(each.vms) == 2][::3])
+    yield Capacity(frozenset(nodes[: len(nodes) // 10]), _names(vjobs[::7]), len(nodes) // 4)
+    yield Split((_names(vjobs[1::50]), _names(vjobs[2::50])))
+    yield Lonely(_names(vjobs[5:7]))
+    yield Root(_names(vjobs[3::20]))
+    yield Online(frozenset(nodes), len(nodes) - len(nodes) // 50)
+
+
+def _names(vjobs: Sequence[VJob]) -> frozenset[str]:
+    return frozenset(vm.name for vjob in vjobs for vm in vjob.vms)
+
+
+def _with_rules(source: Configuration, rules: Sequence[Joint]) -> Configuration:
+    vjobs = []
+    for vjob in source.vjobs:
+        own = tuple(rule for rule in rules if any(rule.concerns(vm.name) for vm in vjob.vms))
+        vjobs.append(replace(vjob, rules=own))
+    return replace(source, vjobs=tuple(vjobs))
