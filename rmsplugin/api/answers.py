@@ -828,6 +828,8 @@ class Cycle(TypedDict):
         cost_mib: the cost of the plan.
         lower_bound_mib: the proven least cost of any plan.
         expected_s: the seconds that it was expected to take.
+        expected_known: whether that is likely to be right within a factor of 2: most of the last context switches took
+            about as long as they were expected to.
         took_s: the seconds that it took, or has taken until now; null: nothing was begun.
         decided_s: the seconds that deciding and planning took.
         steps: number of its steps.
@@ -846,6 +848,7 @@ class Cycle(TypedDict):
     cost_mib: int
     lower_bound_mib: int
     expected_s: float
+    expected_known: bool
     took_s: float | None
     decided_s: float
     steps: int

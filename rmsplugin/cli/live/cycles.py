@@ -10,7 +10,7 @@ from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
-from rmsplugin.cli.shared.sentences import cycle_sentence
+from rmsplugin.cli.shared.sentences import cycle_sentence, expected_text
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
@@ -36,6 +36,10 @@ def _duration_of(key: str) -> Any:
         return "" if value is None else duration(value)
 
     return text
+
+
+def _expected(row: Row) -> str:
+    return expected_text(row) if row.get("expected_s") is not None else ""
 
 
 def _progress(row: Row) -> str:
@@ -73,7 +77,13 @@ FIELDS = (
     Field("steps", "steps that are done, of all", _progress, right=True),
     Field("cost", "the cost of the plan, in MiB", text_of("cost_mib"), right=True),
     Field("bound", "the proven least cost of any plan, in MiB", text_of("lower_bound_mib"), right=True),
-    Field("expected", "the time that it was expected to take", _duration_of("expected_s"), right=True),
+    Field(
+        "expected",
+        "the time that it was expected to take; unknown: too few of the last ones took about as long as they were "
+        "expected to, or there were too few",
+        _expected,
+        right=True,
+    ),
     Field("took", "the time that it took, or has taken until now", _duration_of("took_s"), right=True),
     Field("decided", "seconds that deciding and planning took", _decided, right=True),
     Field(

@@ -15,8 +15,13 @@ def cycle_sentence(cycle: Row) -> str:
     if not cycle["steps"]:
         return sentence
     took = "" if cycle["took_s"] is None else f" in {duration(cycle['took_s'])}"
-    expected = f" (expected: {duration(cycle['expected_s'])})"
+    expected = f" (expected: {expected_text(cycle)})"
     return f"{sentence}, {cycle['steps_done']} of {cycle['steps']} steps done{took}{expected}"
+
+
+def expected_text(cycle: Row) -> str:
+    """The time that a context switch was expected to take, where the last ones took about as long as expected."""
+    return duration(cycle["expected_s"]) if cycle.get("expected_known", True) else "unknown"
 
 
 def pause_sentence(pause: Row) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rmsplugin.calibration.agreement import agrees
 from rmsplugin.decision.forecast import forecast
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Found
@@ -26,6 +27,8 @@ from rmsplugin.proposing.steps import PlannedStep
 View = dict[str, Any]
 
 _OFF = NodeActionKind.POWER_OFF
+#: The newest plans among which those are that tell whether expectations are right.
+_NEWEST = 100
 #: States of plans of which no step was begun.
 _NOT_BEGUN = (PlanState.REJECTED, PlanState.STALE, PlanState.NONE)
 
@@ -110,8 +113,8 @@ def cycles_view(ledger: Ledger, clock: Clock, limit: int) -> list[View]:
     """The newest plans, oldest first."""
     plans = ledger.plans.plans(limit)
     counts = ledger.plans.step_counts([plan.id for plan in plans])
-    acts = _powers(ledger, plans)
-    return [_cycle(clock, plan, counts.get(plan.id, {}), acts[plan.id]) for plan in plans]
+    acts, is_known = _powers(ledger, plans), _are_expectations_right(ledger)
+    return [_cycle(clock, plan, counts.get(plan.id, {}), acts[plan.id], is_known) for plan in plans]
 
 
 def cycle_view(ledger: Ledger, clock: Clock, number: int) -> View:
@@ -121,8 +124,9 @@ def cycle_view(ledger: Ledger, clock: Clock, number: int) -> View:
     if plan is None:
         raise NotFoundError(f"no cycle {number} is on record; `rmsplugin cycles` lists them")
     counts = plans.step_counts([number]).get(number, {})
+    powers = _powers(ledger, plans.from_one(number))[number]
     return {
-        "cycle": _cycle(clock, plan, counts, _powers(ledger, plans.from_one(number))[number]),
+        "cycle": _cycle(clock, plan, counts, powers, _are_expectations_right(ledger)),
         "steps": [_step(ledger, step) for step in plans.steps(number)],
     }
 
@@ -160,7 +164,13 @@ def _power(ledger: Ledger, plan: Plan, act: PowerAct) -> View:
     }
 
 
-def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int], powers: list[View]) -> View:
+def _are_expectations_right(ledger: Ledger) -> bool:
+    """Whether the last context switches took about as long as they were expected to."""
+    done = [plan for plan in ledger.plans.plans(_NEWEST) if plan.state is PlanState.DONE and plan.estimate_s > 0]
+    return agrees([(plan.estimate_s, plan.ended - plan.time) for plan in done])
+
+
+def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int], powers: list[View], is_known: bool) -> View:
     ended = plan.ended or clock.now()
     return {
         "number": plan.id,
@@ -171,6 +181,7 @@ def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int], powers: li
         "cost_mib": plan.cost_mib,
         "lower_bound_mib": plan.lower_bound_mib,
         "expected_s": round(plan.estimate_s, 2),
+        "expected_known": is_known,
         # For a plan that is being carried out, the time until now.
         "took_s": None if plan.state in _NOT_BEGUN else round(max(0.0, ended - plan.time), 2),
         "decided_s": round(plan.decided_s, 4),

@@ -6,6 +6,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -369,7 +370,7 @@ def test_switches_of_nodes_are_shown_beside_plans_and_cycles(world: World, said:
     assert "power-off n2" in said("cycles"), "shown by default"
     assert said("cycles", "--noheader", "--format=number,powers").split() == ["1", "power-off", "n2"]
     lines = said("cycles", "1").splitlines()
-    assert [line.split()[:3] for line in lines if line.startswith("power-off")] == [["power-off", "n2", "running"]]
+    assert [line.split()[:4] for line in lines if line.startswith("power-off")] == [["power-off", "n2", "-", "running"]]
     [line] = [line for line in said("plan", "--live").splitlines() if line.startswith("power-off")]
     assert line.split()[:3] == ["power-off", "n2", "running"]
     assert line.endswith("nobody has used it for 600 s")
@@ -389,3 +390,15 @@ def test_sensors_are_columns_where_there_are_some(world: World, said: Said) -> N
     assert header.split()[-3:] == ["WATTS", "TEMPERATURE", "REASON"]
     assert [row.split()[0] for row in rows if row.split()[-3:] == ["120", "32", "-"]] == ["n2"]
     assert "TEMPERATURE" not in said("nodes", "--format=node,watts")
+
+
+def test_an_expected_time_is_told_once_the_last_ones_were_right(world: World, said: Said) -> None:
+    running(world)
+    [row] = answer_of(said("cycles", "--limit", "1", "--json"))["cycles"]
+    assert row["expected_known"] is False and "unknown" in said("cycles", "--limit", "1")
+    assert "(expected: unknown)" in said("cycles", str(row["number"]))
+    plans = world.context.ledger.plans
+    [plan] = plans.plans(1)
+    for _ in range(30):
+        plans.add(replace(plan, estimate_s=100.0, time=1000.0, ended=1110.0, state=PlanState.DONE))
+    assert said("cycles", "--limit", "1", "--noheader", "--format=expected,took").split() == ["1:40", "1:50"]
