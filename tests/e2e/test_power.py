@@ -12,6 +12,8 @@ from contextlib import closing
 import pytest
 from e2e.cluster import Cluster
 from e2e.conftest import minicluster, share_templates
+from e2e.engine_settings import configured
+from e2e.rooms import count, finish, host_of, ledger, wait_number
 from minicluster_lib import hosts
 from minicluster_lib.bmcs import PASSWORD_FILE, USER
 
@@ -161,3 +163,26 @@ def test_slurms_powered_down_is_no_proof_where_slurmd_runs_on(cluster: Powered) 
     cluster.have_fault("n2", "")
     cluster.ipmitool("n2", "off")
     wait_off(cluster, "n2")
+
+
+def test_a_node_that_is_little_used_is_emptied_live_and_goes_off(cluster: Powered) -> None:
+    beside, fills = (count(cluster, "-w", "n1") for _ in range(2))
+    for job in (beside, fills):
+        wait_number(cluster, job)
+    moves = count(cluster)
+    wait_number(cluster, moves)
+    home = host_of(cluster, moves)
+    finish(cluster, fills)
+    assert home != "n1", "it was full"
+    with configured(cluster, "planning", 'objective = "energy"'), configured(cluster, "power", "underload = 0.6"):
+        cluster.wait_power(f"{home} to be left", lambda: host_of(cluster, moves) == "n1", 180)
+        wait_off(cluster, home)
+        for job in (beside, moves):
+            wait_number(cluster, job, 2)
+            assert (cluster.job(job)["JobState"], host_of(cluster, job)) == ("RUNNING", "n1")
+    assert "vjob-sleeping" not in cluster.events(moves)
+    [(why,)] = ledger(cluster, "select message from events where kind = 'node-emptied'")
+    assert why.startswith(f"{home} is emptied, so that it can be switched off: ")
+    for job in (beside, moves):
+        finish(cluster, job)
+    wait_off(cluster, *cluster.nodes)
