@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from unit.queues import Queue, nodes, running, states
@@ -11,11 +13,14 @@ from rmsplugin.decision.least_loaded import LeastLoaded
 from rmsplugin.decision.near import items_of, staying
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
+from rmsplugin.decision.policies import decide
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.room import Site
-from rmsplugin.model.capabilities import EVERYTHING
+from rmsplugin.model.abiding import abiding
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import admit, allowing
 
 
@@ -67,3 +72,41 @@ def test_one_that_has_no_room_on_its_node_says_nothing_about_one_that_is_bound_t
     load = LeastLoaded(room)
     assert load.place(a) is None
     assert load.place(b) == {"b-0": "n2"}
+
+
+def of_platform(name: str, can: Capabilities, *memories_mib: int, **known: Any) -> VJob:
+    """A vjob whose VMs have one CPU and so much memory each."""
+    vms = tuple(VM(f"{name}-{index}", Resources(1, memory_mib)) for index, memory_mib in enumerate(memories_mib))
+    return VJob(name, vms, can=can, **known)
+
+
+def site(hosts: Sequence[Node], vjobs: Sequence[VJob], **places: Location) -> Configuration:
+    """Vjobs as their platform lets them be; by the first letter of its vjob and its number, where each VM is."""
+    locations = {vm.name: places[f"{vm.name[0]}{vm.name[-1]}"] for vjob in vjobs for vm in vjob.vms}
+    return Configuration(tuple(hosts), abiding(hosts, vjobs, locations), locations)
+
+
+def test_nobody_is_paused_for_whom_vms_that_cannot_move_would_have_to_change_places() -> None:
+    """Its memory could stay only if the two VMs of the other vjob were each where the other is."""
+    hosts = (Node("n1", Resources(1, 400)), Node("n2", Resources(1, 850)))
+    at = {"p0": running_on("n1"), "p1": running_on("n2"), "l0": running_on("n2")}
+    for migrates, state in ((False, "sleeping"), (True, "paused")):
+        can = replace(EVERYTHING, migrate=migrates)
+        source = site(hosts, [of_platform("pair", can, 50, 300), of_platform("long", can, 600)], **at)
+        decision = decide_with_pauses("rjsp", source, Parameters(pause_limit_s=3600.0, exempt_s=0.0))
+        assert isinstance(decision, Decision)
+        assert states(decision) == {"pair": "running", "long": state}
+        assert decision.placement["pair-0"] == ("n2" if migrates else "n1")
+
+
+def test_one_that_finds_no_room_says_nothing_of_one_that_is_bound_to_another_node() -> None:
+    """Two starts were interrupted, and what is saved is restored only where it is: migrations make room for one."""
+    can, hosts = replace(EVERYTHING, elsewhere=False), nodes(3, cpus=2, memory_mib=1000)
+    waiting = [of_platform(name, can, 600, 10) for name in ("first", "second")]
+    stays, moves = of_platform("kept", can, 900, rules=allowing(frozenset({"n1"}))), of_platform("moves", can, 500)
+    at = {"k0": running_on("n1"), "m0": running_on("n2"), "f0": sleeping_on("n1"), "s0": sleeping_on("n2")}
+    source = site(hosts, [stays, moves, *waiting], **at, f1=WAITING, s1=WAITING)
+    decision = decide("slowdown", source, Parameters())
+    assert isinstance(decision, Decision)
+    assert running(decision) == {"kept", "moves", "second"}
+    assert (decision.placement["moves-0"], decision.placement["second-0"]) == ("n3", "n2")
