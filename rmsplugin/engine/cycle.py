@@ -30,6 +30,7 @@ from rmsplugin.engine.observe.dead_nodes import clear_left_behind
 from rmsplugin.engine.observe.observation import Observation, Observer
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
+from rmsplugin.engine.power.cap import PowerCap
 from rmsplugin.engine.power.clearing import Clearing
 from rmsplugin.engine.power.demand import PowerDemand, horizon_s, needs_of
 from rmsplugin.engine.power.emptying import Emptier
@@ -106,6 +107,7 @@ class Cycle:
         self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
         self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
         self.powering = Powering(context.settings, context.ledger, context.clock, context.rms, context.power, placing)
+        self._cap = PowerCap(context.settings, context.ledger, self.powering.classes)
         self.sensing = Sensing(context.power, context.sensed)
         self._heat = HeatWatch(context.settings, context.ledger, context.clock, context.power, self.sensing)
         self._clearing = Clearing(
@@ -181,7 +183,8 @@ class Cycle:
             self.memory_care.watch()
         with report.alone("the sensors of nodes"):
             report.problems += self._heat.watch(self.seen)
-        seen = self.seen = self._observe()
+        seen = self.seen = self._cap.obeyed(self._observe())
+        report.problems += filter(None, [seen.over_cap])
         self._demands.take_samples(seen)
         with report.alone("the memory of VMs"):
             self.memory_care.set_bounds(seen)
@@ -306,7 +309,7 @@ class Cycle:
             UnavailableError: the RMS does not answer, or the engine ends.
         """
         with self.lock, self._sparing.meanwhile(self._is_large), self._ledger.only_reading():
-            seen = self._observer.observe()
+            seen = self._cap.obeyed(self._observer.observe())
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")
             partitions = self._settings.slurm.partitions

@@ -132,6 +132,11 @@ class Settings(Section):
                 "the engine of a group needs VMs' directories of the nodes' own: nodes of two groups would refuse each "
                 "other's engines with nodes.vm_dir_shared"
             )
+        if self.power.cap_w is not None:
+            raise SettingsError(
+                "power.cap_w is a bound for the whole site, which engines of groups cannot share: take it out, or have "
+                "one engine for all groups"
+            )
         engine = {
             "state_dir": self.engine.state_dir / GROUPS_DIR / name,
             "socket": self.engine.socket.parent / GROUPS_DIR / f"{name}.sock",

@@ -268,6 +268,12 @@ class Power(Section):
         False,
         description="whether a hot node that has nothing any more is switched off, until it has cooled; needs switch",
     )
+    cap_w: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = Field(
+        None,
+        description="the most watts that all VM hosts with a class may take together, where a node that has something "
+        "counts with its busy_w: no VM comes to a further node, and none is switched on, that could exceed it; none: "
+        "no bound",
+    )
     classes: tuple[PowerWatts, ...] = Field((), description="what nodes take; a node without a class is never switched")
     driver: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], PowerDriverSettings] = Field(
         default_factory=dict, description="the BMCs, by a name; the first one that names a node counts"
@@ -283,6 +289,8 @@ class Power(Section):
         thresholds = [self.hot_c, *(each.hot_c for each in self.classes)]
         if not self.sense_s and thresholds.count(None) < len(thresholds):
             raise ValueError("hot_c needs sense_s above 0: else no temperature is known")
+        if self.cap_w is not None and not self.classes:
+            raise ValueError("cap_w needs [[power.classes]]: else no watts are known")
         if self.hot_off and not self.switch:
             raise ValueError("hot_off needs switch = true")
         return self

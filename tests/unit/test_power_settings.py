@@ -82,6 +82,8 @@ def test_watts_are_ordered() -> None:
         ({"sense_s": 60, "classes": [{**WATTS, "cool_c": 45}]}, "cool_c needs hot_c"),
         ({"sense_s": 60, "hot_c": 45, "hot_off": True}, "hot_off needs switch"),
         ({"sense_s": 60, "hot_c": 900}, "hot_c"),
+        ({"cap_w": 1000}, "cap_w needs"),
+        ({"cap_w": 0, "classes": [WATTS]}, "cap_w"),
     ],
 )
 def test_what_is_refused_of_temperatures(values: dict[str, Any], words: str) -> None:

@@ -339,6 +339,17 @@ def test_settings_are_the_same_where_another_process_reads_them(tmp_path: Path) 
         assert Settings.model_validate(settings.model_dump(mode="json")) == settings
 
 
+CAPPED = """
+[power]
+cap_w = 1000
+[[power.classes]]
+idle_w = 100
+busy_w = 200
+off_w = 5
+transition_w = 85
+off_s = 30
+on_s = 120
+"""
 SHARING = """
 [cluster]
 coordination = "zookeeper"
@@ -393,6 +404,7 @@ def test_a_group_has_a_part_of_a_shared_store_of_its_own(tmp_path: Path) -> None
         (VALID, 'needs cluster.coordination = "zookeeper" and cluster.shared_dir'),
         (VALID + SHARING.replace('shared_dir = "/shared"', ""), "and cluster.shared_dir"),
         (VALID.replace("[nodes]", "[nodes]\nvm_dir_shared = true") + SHARING, "directories of the nodes' own"),
+        (VALID + SHARING + CAPPED, "power.cap_w is a bound for the whole site"),
     ],
 )
 def test_a_site_whose_groups_cannot_have_engines_is_told_why(tmp_path: Path, text: str, said: str) -> None:

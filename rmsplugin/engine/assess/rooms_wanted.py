@@ -65,7 +65,7 @@ def places_ahead(
     switches = capacities.ledger.power.switches()
     known = [name for name in vm_hosts(capacities.settings, seen.rms) if name not in switches]
     idle = [name for name in known if name not in rooms and _idle(seen, name)]
-    others = [*idle, *(name for name in can_come_on(switches, seen.taken) if name not in seen.hot)]
+    others = [*idle, *(name for name in can_come_on(switches, seen.taken) if seen.may_take_vms(name))]
     if not later and not (others and left):
         return Ahead(unplaced=next(iter(left), None))
     hosts = capacities.hosts(seen)
@@ -102,7 +102,7 @@ def _those_on_first(
 
 
 def _idle(seen: Observation, name: str) -> bool:
-    return is_idle(seen.rms.nodes[name]) and name in seen.vms and name not in seen.hot
+    return is_idle(seen.rms.nodes[name]) and name in seen.vms and seen.may_take_vms(name)
 
 
 def _has_memory(waiting: Waiting) -> bool:

@@ -142,6 +142,8 @@ def _why_not(seen: Observation, name: str) -> str:
         return f"it is being drained: {node.reason or 'no reason given'}"
     if name in seen.hot:
         return seen.hot[name]
+    if name in seen.capped:
+        return seen.capped[name]
     if room is None:
         return "the engine has no room there"
     if room.state in (RoomState.REQUESTED, RoomState.STARTING):

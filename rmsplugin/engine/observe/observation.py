@@ -66,6 +66,8 @@ class Observation:
     sampled: Mapping[str, float] = field(default_factory=dict)  # node -> when its statistics came
     sensed: Mapping[str, PowerReading] = field(default_factory=dict)  # node -> what its BMC told last
     hot: Mapping[str, str] = field(default_factory=dict)  # node -> since when it is too hot for VMs, in a sentence
+    capped: Mapping[str, str] = field(default_factory=dict)  # node -> why the bound on watts has it take no VM
+    over_cap: str = ""  # that nodes may take more than this bound already, in a sentence; empty: they do not
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
     derived: Derived = field(default_factory=Derived, repr=False, compare=False)
@@ -91,6 +93,10 @@ class Observation:
             for vm in vms:
                 nodes.setdefault(vm, []).append(node)
         return nodes
+
+    def may_take_vms(self, node: str) -> bool:
+        """Whether neither heat nor the bound on watts has the node take no VM."""
+        return node not in self.hot and node not in self.capped
 
     def after_changes(self, changed: frozenset[int]) -> Observation:
         """The same look, after the engine has requeued or gated these jobs; what was found in it is not found again."""

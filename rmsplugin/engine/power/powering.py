@@ -301,7 +301,7 @@ class Powering:
         """
         free = [node for node in since if node not in stay]
         off = [each for each in switches.values() if each.state is _S.OFF and not each.action]
-        off = [each for each in off if each.node not in seen.hot]
+        off = [each for each in off if seen.may_take_vms(each.node)]
         choice = self._choose(self._idle_nodes(seen, free, since, demand), off, demand, seen.taken)
         going = sum(bool(each.action) for each in switches.values())
         goes = {node: f"nobody has used it for {seen.taken - since[node]:.0f} s" for node in choice.off}

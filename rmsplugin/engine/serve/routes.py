@@ -563,7 +563,7 @@ class Routes:
 
         def read_pause_and_plan() -> Reply:
             pause, last = (self._ledger.plans.pause, plan_views.last_plan_view(self._ledger, self._clock))
-            power = views.power_sentence(self._ledger)
+            power = views.power_sentence(self._ledger, self._cycle.seen)
             return {"paused": plan_views.pause_view(pause), "last_plan": last, "power": power}
 
         return {

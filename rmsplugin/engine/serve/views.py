@@ -262,8 +262,8 @@ def _some(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:_NODES_TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
-def power_sentence(ledger: Ledger) -> str | None:
-    """The nodes that are not simply on, or are being emptied, in a sentence; None: there is none."""
+def power_sentence(ledger: Ledger, seen: Observation | None = None) -> str | None:
+    """The nodes that are not simply on, are being emptied, hot or capped, in a sentence; None: there is none."""
     nodes: dict[SwitchState, list[str]] = {}
     for switch in ledger.power.switches().values():
         nodes.setdefault(switch.state, []).append(switch.node)
@@ -272,7 +272,9 @@ def power_sentence(ledger: Ledger) -> str | None:
     emptied = [plan.sentence.partition("; ")[0] for plan in ledger.plans.running() if plan.policy == ENERGY]
     hot = [f"{each.node} ({each.celsius:g} °C)" for each in ledger.sensors.hot().values()]
     too_hot = [f"nodes that are hot: {_some(hot)}"] if hot else []
-    return "; ".join([*switched, *emptied, *too_hot]) or None
+    capped = seen.capped if seen is not None else {}
+    closed = [f"nodes that take no VM: {_some([*capped])}: {next(iter(capped.values()))}"] if capped else []
+    return "; ".join([*switched, *emptied, *too_hot, *closed]) or None
 
 
 def _standing(gone: Gone | None, unfenced: FenceFailures | None) -> dict[str, Any]:

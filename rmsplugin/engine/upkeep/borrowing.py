@@ -105,7 +105,7 @@ class Borrowing:
 
     def _may_lend(self, seen: Observation, node: str) -> bool:
         resting = self._is_resting(node, seen.taken)
-        free = node not in seen.rooms.by_node and node not in seen.hot
+        free = node not in seen.rooms.by_node and seen.may_take_vms(node)
         return free and not resting and is_idle(seen.rms.nodes[node])
 
     # -- the state of nodes and rooms --------------------------------------------------------------------------------
