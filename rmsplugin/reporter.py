@@ -24,6 +24,7 @@ from rmsplugin.report import slurm, writing
 from rmsplugin.report.build import Question, Report, Site, build
 from rmsplugin.report.document import Node
 from rmsplugin.report.ledger import LedgerReader
+from rmsplugin.report.power import classes_of
 from rmsplugin.settings import Settings
 
 #: All other processes go first.
@@ -96,8 +97,15 @@ def _site(settings: Settings, until: float, progress: _Progress) -> Site:
 
     overheads_mib = {name: image.overhead_mib for name, image in settings.image.items()}
     overhead_mib = settings.nodes.memory_overhead_mib
+
     return Site(
-        nodes, why, overhead_mib, cpus, overheads_mib, lambda since: slurm.runs_of(settings, since, until, tell)
+        nodes,
+        why,
+        overhead_mib,
+        cpus,
+        overheads_mib,
+        lambda since: slurm.runs_of(settings, since, until, tell),
+        classes_of(settings, cpus),
     )
 
 

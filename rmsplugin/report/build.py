@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
+from rmsplugin.energy.power import PowerClass
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vm_memory import vm_mib
 from rmsplugin.report import utilisation
 from rmsplugin.report.columns import Actions, Flags, Ints, Jobs
-from rmsplugin.report.document import Cost, Head, Job, Node
+from rmsplugin.report.document import Consumed, Cost, Head, Job, Node
 from rmsplugin.report.hosts import ARRIVALS, Hosts
 from rmsplugin.report.jobs import jobs_of
 from rmsplugin.report.ledger import LedgerReader
 from rmsplugin.report.lives import lives_of
 from rmsplugin.report.notes import Circumstances, notes
+from rmsplugin.report.power import consumed
 from rmsplugin.report.replay import replay
 from rmsplugin.report.samples import Samples, VMs
 from rmsplugin.report.sharing import slowed_s
@@ -63,6 +65,7 @@ class Site:
         image_overheads_mib: ``overhead_mib`` by image; 0 for an image that is not there.
         host_cpus: the CPUs of the nodes on which VMs ran, by name; empty where unknown.
         runs: asks accounting for the runs since a time; raises RmspluginError where accounting cannot be asked.
+        classes: the watts of nodes, by name; empty where none are known.
     """
 
     nodes: Sequence[Node]
@@ -71,6 +74,7 @@ class Site:
     host_cpus: Mapping[str, int]
     image_overheads_mib: Mapping[str, int]
     runs: Callable[[float], Iterable[Run]]
+    classes: Mapping[str, PowerClass] = field(default_factory=dict)
 
 
 class Report:
@@ -135,7 +139,8 @@ def build(
     samples = Samples.of(jobs, vms, reader.samples(seen_since))
     slowed = slowed_s(jobs, lives, vms, actions, samples, site.host_cpus)
     migrations, costs = _count(actions, "migrate", len(jobs)), _costs(actions, chosen)
-    hosts = Hosts(actions, lives, jobs.vms) if question.with_lives else None
+    tells_energy = _tells_energy(reader, question, site)
+    hosts = Hosts(actions, lives, jobs.vms) if question.with_lives or tells_energy else None
     del actions  # the replays need the memory
     replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, _taken_mib(jobs, site), tell)
     facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
@@ -156,8 +161,20 @@ def build(
         switches=() if about.own_only else tuple(reader.switches(question.since)),
         costs=costs,
         notes=tuple(notes(facts, about, told)),
+        energy=(_energy(reader, question, site, facts, hosts),) if tells_energy else (),
     )
-    return Report(head, facts, chosen, hosts)
+    return Report(head, facts, chosen, hosts if question.with_lives else None)
+
+
+def _tells_energy(reader: LedgerReader, question: Question, site: Site) -> bool:
+    """Whether watts are known, and the report is of the whole cluster."""
+    part = question.users or question.accounts or question.partitions or question.jobs or reader.owner is not None
+    return bool(site.classes and site.host_cpus) and not part
+
+
+def _energy(reader: LedgerReader, question: Question, site: Site, facts: Facts, hosts: Hosts | None) -> Consumed:
+    jobs = list(jobs_of(facts, hosts, np.arange(len(facts.jobs))))
+    return consumed(reader.connection, site.classes, site.host_cpus, jobs, question.since, question.until)
 
 
 def _circumstances(

@@ -20,6 +20,8 @@ The keys of the JSON are the names of the fields below::
                "without": {"fcfs": {"start": 1763700100.0, "end": 1763701940.0}, "easy": null}}],
      "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...],
                 "class": [...]},
+     "energy": [{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.1, "kwh_not_emptied": 13.0, "kwh_oracle": 11.9,
+                 "cost": null, "co2_kg": null, "switched_off": 14}],
      "utilisation_step_s": 3600.0,
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
                       "without": {"fcfs": 2.0, "easy": 3.0}}],
@@ -260,6 +262,30 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumed:
+    """The kilowatt-hours of all nodes together under a schedule, by the watts of their classes.
+
+    Attributes:
+        policy: the name of the schedule.
+        kwh: with nodes switched as they were.
+        kwh_all_on: with all of them on.
+        kwh_not_emptied: with no node emptied so that it could be switched off; null where that is not known.
+        kwh_oracle: with nodes off in each period without VMs in which that saves.
+        cost, co2_kg: of ``kwh``, by a tariff; null where there is none.
+        switched_off: how often nodes were switched off.
+    """
+
+    policy: str
+    kwh: float
+    kwh_all_on: float
+    kwh_not_emptied: float | None
+    kwh_oracle: float
+    cost: float | None
+    co2_kg: float | None
+    switched_off: int
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """A fact that the report cannot know, or an assumption.
 
@@ -286,6 +312,7 @@ class Head:
         nodes: the nodes of the other schedules; empty where unknown.
         totals: ``all`` (one), and by each of GROUPS.
         costs: by kind of action: suspend, resume, migrate.
+        energy: of ``policy``, and then of others as far as it is known; empty where no watts are known.
     """
 
     kind: Kind
@@ -302,3 +329,4 @@ class Head:
     switches: tuple[Switch, ...]
     costs: dict[str, Cost]
     notes: tuple[Note, ...] = field(default=())
+    energy: tuple[Consumed, ...] = field(default=())

@@ -87,7 +87,7 @@ class LedgerReader:
             until: later entries are not read.
             owner: the uid of the user whose jobs may be told; None: all jobs may be told.
         """
-        self._connection = connection
+        self.connection = connection
         self._until = until
         self.owner = owner
 
@@ -95,7 +95,7 @@ class LedgerReader:
         """The jobs that were there then, or later."""
         users, partitions, geometries = Words(), Words(), Words()
         span = [self._until, since]
-        numbers = arrays(self._connection.execute(_JOBS, span), ("i", users, partitions, geometries, *"ffcccc"))
+        numbers = arrays(self.connection.execute(_JOBS, span), ("i", users, partitions, geometries, *"ffcccc"))
         job_id, user, partition, geometry, submit, state_since, *flags = numbers
         images = Words()
         shapes = np.array([_shape(word, images) for word in geometries.words], dtype=np.int64).reshape(-1, 7)
@@ -106,7 +106,7 @@ class LedgerReader:
             *(small_memory_mib, image, images),
             *(submit, terminated, stopping, state_since, sleeps, repeated),
         )
-        names = list(self._connection.execute(_NAMES, span))
+        names = list(self.connection.execute(_NAMES, span))
         rows = jobs.rows_of(np.array([job_id for job_id, _ in names], dtype=np.int64))
         jobs.names.update(zip(rows.tolist(), (name for _, name in names), strict=True))
         return jobs
@@ -115,12 +115,12 @@ class LedgerReader:
         """The jobs among these that belong to the owner; all, if all jobs may be told."""
         if self.owner is None:
             return np.ones(len(jobs), dtype=bool)
-        found = self._connection.execute("select job_id from vjobs where uid = ?", [self.owner])
+        found = self.connection.execute("select job_id from vjobs where uid = ?", [self.owner])
         return np.isin(jobs.job_id, np.array([job_id for (job_id,) in found], dtype=np.int64))
 
     def operations(self, jobs: Jobs) -> Operations:
         """The operations on these jobs since their first submission."""
-        found = self._connection.execute(_OPERATIONS, self._span(jobs))
+        found = self.connection.execute(_OPERATIONS, self._span(jobs))
         job_id, kind, outcome, created, ended = arrays(found, "iccff")
         rows, order = _of_jobs(jobs, job_id, created)
         return Operations(rows[order], kind[order], outcome[order], created[order], ended[order])
@@ -128,7 +128,7 @@ class LedgerReader:
     def actions(self, jobs: Jobs, kinds: tuple[str, ...]) -> Actions:
         """Actions of these kinds on the VMs of these jobs."""
         words, nodes = Words(), Words()
-        found = self._connection.execute(_ACTIONS.format(kinds=",".join("?" * len(kinds))), [*self._span(jobs), *kinds])
+        found = self.connection.execute(_ACTIONS.format(kinds=",".join("?" * len(kinds))), [*self._span(jobs), *kinds])
         job_id, vm, kind, node, created, ended, moved = arrays(found, ("i", "c", words, nodes, *"ffi"))
         rows, order = _of_jobs(jobs, job_id, created)
         return Actions(
@@ -142,7 +142,7 @@ class LedgerReader:
 
     def durations(self) -> Iterator[tuple[int, OperationKind, Went]]:
         """The courses of operations on vjobs, in their order, by job id and kind; and the vjobs that began anew."""
-        for job_id, kind, created, ended, failed in self._connection.execute(_DURATIONS, [self._until]):
+        for job_id, kind, created, ended, failed in self.connection.execute(_DURATIONS, [self._until]):
             yield job_id, OperationKind(kind), Went(ended - created, bool(failed))
 
     def samples(self, since: float) -> Iterator[tuple[Ints, Codes, Floats, Codes]]:
@@ -150,9 +150,9 @@ class LedgerReader:
         span = [since - _EARLIER_S, self._until]
         # The table is ordered by VM; the index by time, from which +time keeps SQLite, suits only a small part of the
         # table.
-        first, last = self._connection.execute(_SAMPLED).fetchone()
+        first, last = self.connection.execute(_SAMPLED).fetchone()
         small = first is None or span[0] > last - _SMALL_PART * (last - first)
-        found = self._connection.execute(_SAMPLES.format(time="time" if small else "+time"), span)
+        found = self.connection.execute(_SAMPLES.format(time="time" if small else "+time"), span)
         while batch := found.fetchmany(_VMS):
             names, counts, times, demands = zip(*batch, strict=True)
             vm = np.array([_vm(name) for name in names], dtype=np.int64).repeat(counts, axis=0)
@@ -163,20 +163,20 @@ class LedgerReader:
 
     def switches(self, since: float) -> Iterator[Switch]:
         """The context switches that were decided since then."""
-        found = self._connection.execute(_SWITCHES, [since, self._until])
+        found = self.connection.execute(_SWITCHES, [since, self._until])
         for number, at, state, cost_mib, ended, *counts in found:
             yield Switch(number, at, state, cost_mib, round(ended - at, 1) if ended else None, *counts)
 
     def begins(self) -> float:
         """The time of the ledger's oldest entry; ``until`` if it has none before."""
         first = ("select time from events order by id limit 1", "select min(submitted) from vjobs")
-        rows = [row for sql in first for row in self._connection.execute(sql)]
+        rows = [row for sql in first for row in self.connection.execute(sql)]
         return float(min([self._until, *(time for (time,) in rows if time is not None)]))
 
     def node_changes(self, since: float) -> int:
         """The number of times that a node came or went since then."""
         sql = f"select count(*) from events where kind in {_NODE_EVENTS} and time >= ? and time < ?"
-        return int(self._connection.execute(sql, [since, self._until]).fetchone()[0])
+        return int(self.connection.execute(sql, [since, self._until]).fetchone()[0])
 
     def require(self, column: str, values: list[str]) -> None:
         """Raise ReportError unless the ledger knows jobs of each of these users or partitions, at whatever time."""
@@ -194,7 +194,7 @@ class LedgerReader:
     def _has(self, condition: str, *values: str) -> bool:
         """Whether there is such a job that may be told: the existence of others is not told either."""
         sql = f"select 1 from vjobs where {condition} and ifnull(uid = ?, 1) limit 1"
-        return self._connection.execute(sql, [*values, self.owner]).fetchone() is not None
+        return self.connection.execute(sql, [*values, self.owner]).fetchone() is not None
 
     @property
     def of_yours(self) -> str:

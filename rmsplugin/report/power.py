@@ -1,14 +1,19 @@
-"""Power: when nodes were off, and which were emptied for that, from the ledger."""
+"""Power: when nodes were off, and which were emptied for that, from the ledger, and what all of them took."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rmsplugin.energy.account import OffTime
-from rmsplugin.energy.not_emptied import EmptiedNode
+from rmsplugin.energy.not_emptied import EmptiedNode, as_if_not_emptied
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
-from rmsplugin.report.document import Job
+from rmsplugin.energy.shares import Period, by_node
+from rmsplugin.engine.power.classes import power_class
+from rmsplugin.report.document import Consumed, Job
+from rmsplugin.report.energy import uses_of
+from rmsplugin.settings import Settings
 
 _OFF = "select node, ended from power_acts where kind = 'power-off' and ended > 0 and error = '' order by ended"
 #: A node comes on by an order of the engine's, or somebody else switched it on.
@@ -55,3 +60,46 @@ def _ends(jobs: Iterable[Job], node: str, at: float, until: float) -> Iterator[f
     for job in jobs:
         if any(each.begin <= at < each.until and node in each.nodes for each in job.intervals):
             yield until if job.end is None else job.end
+
+
+def classes_of(settings: Settings, nodes: Iterable[str]) -> dict[str, PowerClass]:
+    """The classes of these nodes in the settings; a node without one is left out."""
+    watts = {name: settings.power.watts_of(name) for name in nodes}
+    return {name: power_class(each) for name, each in watts.items() if each is not None}
+
+
+def consumed(
+    connection: sqlite3.Connection,
+    classes: Mapping[str, PowerClass],
+    cpus: Mapping[str, int],
+    jobs: Sequence[Job],
+    since: float,
+    until: float,
+) -> Consumed:
+    """What nodes with a class took.
+
+    Args:
+        connection: to the ledger.
+        classes: of nodes, by name.
+        cpus: of nodes, by name.
+        jobs: all that were there, with their lives.
+        since: begin of the time.
+        until: its end.
+    """
+    parameters = EnergyParameters({name: power for name, power in classes.items() if name in cpus})
+    known = {name: cpus[name] for name in parameters.classes}
+    off, period = off_times(connection, parameters.classes), Period(since, until)
+    uses = [use for use in uses_of(jobs, lambda _: "", since, until) if use.node in known]
+    not_emptied = as_if_not_emptied(off, emptied_nodes(connection, jobs, until))
+    found = by_node(parameters, known, uses, off, period).values()
+    stay = by_node(parameters, known, uses, not_emptied, period).values()
+    return Consumed(
+        policy="live",
+        kwh=round(sum(each.switched.kwh for each in found), 6),
+        kwh_all_on=round(sum(each.all_on.kwh for each in found), 6),
+        kwh_not_emptied=round(sum(each.switched.kwh for each in stay), 6),
+        kwh_oracle=round(sum(each.oracle.kwh for each in found), 6),
+        cost=None,
+        co2_kg=None,
+        switched_off=sum(since <= each.begin_s < until for each in off),
+    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.report.columns import Floats
-from rmsplugin.report.document import Cost, Head, Interval, Job, Kind, Node, Note, Point, Schedule, Switch
+from rmsplugin.report.document import Consumed, Cost, Head, Interval, Job, Kind, Node, Note, Point, Schedule, Switch
 from rmsplugin.report.utilisation import edges_of, means, step_s
 from rmsplugin.report.writing import job_json, whole
 from rmsplugin.simulation.capacity import Cluster
@@ -53,7 +53,9 @@ class Schedules:
         return (self.own, *self.others)
 
 
-def document(kind: Kind, schedules: Schedules, notes: Iterable[Note], made: float) -> dict[str, Any]:
+def document(
+    kind: Kind, schedules: Schedules, notes: Iterable[Note], made: float, energy: Iterable[Consumed] = ()
+) -> dict[str, Any]:
     """The document as a value; its times are seconds as in the trace, and it has no totals.
 
     Args:
@@ -61,6 +63,7 @@ def document(kind: Kind, schedules: Schedules, notes: Iterable[Note], made: floa
         schedules: of at least one job.
         notes: the notes on them.
         made: the time of making, in seconds since the epoch.
+        energy: of the schedules, as far as it is known.
     """
     own, cluster = schedules.own, schedules.cluster
     since = float(min(run.job.submit_s for run in own.jobs))
@@ -80,6 +83,7 @@ def document(kind: Kind, schedules: Schedules, notes: Iterable[Note], made: floa
         switches=tuple(_switch(number, each) for number, each in enumerate(own.switches, start=1)),
         costs=_costs(own, cluster) if own.switches else {},
         notes=tuple(notes),
+        energy=tuple(energy),
     )
     return whole(head, map(job_json, _jobs(schedules)))
 

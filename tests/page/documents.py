@@ -34,6 +34,12 @@ def document(jobs: int, nodes: int = 8, seed: int = 1) -> dict[str, Any]:
         ],
         "switches": [_switch(rng, number, until) for number in range(1, 2 + jobs // 10)],
         "costs": {"suspend": {"actions": 5, "vm_seconds": 71.0, "bytes": 1 << 30}},
+        "energy": [
+            {
+                **{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.25, "kwh_not_emptied": 13.0, "kwh_oracle": 11.75},
+                **{"cost": None, "co2_kg": None, "switched_off": 14},
+            }
+        ],
         "notes": [{"code": "running", "count": 1, "sentence": f"1 job has not ended: {HOSTILE}"}],
     }
 

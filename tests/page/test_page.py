@@ -197,6 +197,13 @@ def test_totals_by_user_are_sums_of_their_jobs(page: Browser, report: dict[str, 
         assert waited[user] == (str(len(jobs)), lasting(sum(job["wait_s"] for job in jobs)))
 
 
+def test_the_energy_of_nodes_is_a_table(page: Browser) -> None:
+    titles = page.value("[...document.querySelectorAll('#energy th[scope=col]')].map((each) => each.textContent)")
+    assert titles == ["Schedule", "kWh", "With all nodes on", "With no node emptied", "By an oracle", "Switched off"]
+    assert rows(page, "energy") == [["nodes as they were", "12.5", "20.3", "13.0", "11.8", "14"]]
+    assert not page.value("document.getElementById('energy').closest('section').hidden")
+
+
 def test_names_stay_text(page: Browser) -> None:
     assert page.value("document.title") == "Context switches: what they cost, what they gained"
     assert page.value("document.querySelectorAll('img, b').length") == 0
@@ -266,7 +273,7 @@ def test_a_screen_reader_finds_its_way(page: Browser) -> None:
     heard = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
     roles = [role for role, _ in heard]
     assert {"banner", "main", "search"} <= set(roles)
-    assert sum(role == "region" for role in roles) == 9
+    assert sum(role == "region" for role in roles) == 10
     assert sum(role == "image" and len(name) > 40 for role, name in heard) == len(CHARTS)
     controls = ("button", "combobox", "textbox", "radio", "DisclosureTriangle", "columnheader")
     assert [role for role, name in heard if role in controls and not name] == []

@@ -33,6 +33,7 @@ def _lines(head: Head) -> Iterator[str]:
         yield from _jobs(total)
         yield from _gains(head, total)
         yield from _switches(head)
+        yield from _energy(head)
         yield ""
         yield from _users(head)
     if head.notes:
@@ -53,6 +54,16 @@ def _jobs(total: Total) -> Iterator[str]:
             f"Of those that ended: wait {duration(own.wait_s.mean)} on average, 95 of 100 up to"
             f" {duration(own.wait_s.p95)}; completion {duration(own.completion_s.mean)} and"
             f" {duration(own.completion_s.p95)}; bounded slowdown {own.slowdown.mean:.2f} and {own.slowdown.p95:.2f}."
+        )
+
+
+def _energy(head: Head) -> Iterator[str]:
+    for found in head.energy:
+        emptied = "" if found.kwh_not_emptied is None else f", {found.kwh_not_emptied:.1f} kWh with no node emptied"
+        yield (
+            f"By the watts of their classes nodes took {found.kwh:.1f} kWh, and were switched off {found.switched_off}"
+            f" times; it would have been {found.kwh_all_on:.1f} kWh with all of them on{emptied}, and"
+            f" {found.kwh_oracle:.1f} kWh by an oracle."
         )
 
 

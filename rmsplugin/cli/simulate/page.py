@@ -10,7 +10,7 @@ from rmsplugin.cli.simulate.simulated import Input, Simulated, disbelieved
 from rmsplugin.model.policy_names import STATIC
 from rmsplugin.model.wording import counted
 from rmsplugin.report import schedules
-from rmsplugin.report.document import Kind, Note
+from rmsplugin.report.document import Consumed, Kind, Note
 from rmsplugin.report.page.html import check_size, library, page_text
 from rmsplugin.report.placing import placed
 from rmsplugin.workload.jobs import Workload
@@ -46,8 +46,26 @@ class PageFile:
         cluster = own.input.cluster
         outcome = own.outcome if own.replayed is not None else placed(own.outcome, cluster)
         shown = schedules.Schedules(cluster, outcome, [other.outcome for other in others])
-        told = schedules.document(kind, shown, _notes(kind, own, others), made=round(time.time(), 1))
+        energy = [found for each in (own, *others) if (found := _consumed(each)) is not None]
+        told = schedules.document(kind, shown, _notes(kind, own, others), round(time.time(), 1), energy)
         self._output.write(page_text(told))
+
+
+def _consumed(simulated: Simulated) -> Consumed | None:
+    energy = simulated.energy
+    if energy is None:
+        return None
+    found, stay = energy.account, energy.not_emptied
+    return Consumed(
+        policy=simulated.policy,
+        kwh=round(found.switched.kwh, 6),
+        kwh_all_on=round(found.all_on.kwh, 6),
+        kwh_not_emptied=None if stay is None else round(stay[0].kwh, 6),
+        kwh_oracle=round(found.oracle.kwh, 6),
+        cost=found.switched.cost,
+        co2_kg=found.switched.co2_kg,
+        switched_off=len(energy.powered.off_times),
+    )
 
 
 def _source(workload: Workload) -> str:

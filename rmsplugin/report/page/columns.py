@@ -39,7 +39,9 @@ SWITCH_FIELDS = (
 )
 
 #: Parts that the page takes over as they are.
-HEAD_FIELDS = ("kind", "policy", "others", "since", "until", "selection", "utilisation_step_s", "costs", "notes")
+HEAD_FIELDS = (
+    *("kind", "policy", "others", "since", "until", "selection", "utilisation_step_s", "costs", "notes", "energy"),
+)
 
 #: The page writes an interval's state as its place in this list.
 STATES = ("waiting", "running", "sleeping")

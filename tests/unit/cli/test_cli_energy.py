@@ -232,3 +232,20 @@ def test_energy_needs_nodes_with_memory(capsys: pytest.CaptureFixture[str]) -> N
     status, _, err = call(capsys, *words)
     assert status == 2
     assert "--energy needs --memory-per-node" in err
+
+
+def test_a_page_of_a_comparison_has_the_energy_of_each_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("compare", *CLUSTER, "--policies", "fcfs,easy", "--energy", "e.toml", "--processes", "1")
+    status, out, err = call(capsys, *words, "--json", "--html", "page.html")
+    assert (status, err) == (0, "")
+    told = {row["policy"]: row["energy"] for row in json.loads(out)["policies"]}
+    page = Path("page.html").read_text()
+    data = json.loads(page.partition('<script id="document" type="application/json">')[2].partition("</script>")[0])
+    assert [row["policy"] for row in data["energy"]] == ["easy", "fcfs"], "the own schedule comes first"
+    for row in data["energy"]:
+        for key in ("kwh", "kwh_all_on", "kwh_oracle", "switched_off"):
+            assert row[key] == told[row["policy"]][key]
+        assert row["cost"] == pytest.approx(told[row["policy"]]["cost"], abs=1e-5)
+    status, _, err = call(capsys, "compare", *CLUSTER, "--policies", "fcfs,easy", "--html", "page.html")
+    assert (status, err) == (0, "")
+    assert '"energy": []' in Path("page.html").read_text().replace('"energy":[]', '"energy": []')

@@ -155,7 +155,7 @@ def test_watts_are_those_of_the_settings_without_a_file(told: Told, capsys: pyte
     before = told.settings.read_text()
     told.settings.write_text(f"{before}\n[[power.classes]]\n{watts}\n")
     assert main(words) == 0
-    assert json.loads(capsys.readouterr().out) == found
+    assert answer_of(capsys.readouterr().out) == found
     told.settings.write_text(f"{before}\n[[power.classes]]\n{watts}\n".replace('"*"', '["n1"]'))
     assert main(words) == 2
     assert "node n2 has no class" in capsys.readouterr().err
@@ -222,3 +222,35 @@ def test_nodes_are_slurms_and_accounts_those_of_accounting(
     accounts = {row["name"]: row["kwh"] for row in found["accounts"]}
     assert accounts["physics"] == pytest.approx(0.180 * 3 / 4 + 0.120 * (3 / 4 + 1) / 2, abs=1e-5)
     assert accounts["maths"] == pytest.approx(0.180 / 8 + 0.120 / 8, abs=1e-5)
+
+
+def test_a_report_of_the_whole_cluster_has_the_energy_of_its_nodes(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(told, "n2", NodeActionKind.POWER_OFF, 0, 60)
+    switch(told, "n2", NodeActionKind.POWER_ON, 3460, 3580)
+    told.at(7200)
+    by_itself = document(told, capsys)["energy"]
+    nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192)]
+    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {"n1": 4, "n2": 4}))
+    words = ["report", "--config", str(told.settings), "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]
+
+    def energy(*more: str) -> list[dict[str, Any]]:
+        assert main([*words, "--json", *more]) == 0
+        found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["energy"]
+        return found
+
+    assert energy() == [], "no watts are known"
+    watts = "\n".join(f"{key} = {json.dumps(value)}" for key, value in ENERGY["classes"][0].items())
+    told.settings.write_text(f"{told.settings.read_text()}\n[[power.classes]]\n{watts}\n")
+    (found,) = energy()
+    keys = ("kwh", "kwh_all_on", "kwh_not_emptied", "kwh_oracle")
+    assert {key: found[key] for key in keys} == {key: by_itself[key] for key in keys}
+    assert (found["policy"], found["switched_off"], found["cost"]) == ("live", 1, None)
+    assert energy("--user", "alice") == [], "it is of a part of the cluster"
+    assert main([*words, "--email-format"]) == 0
+    mail = " ".join(capsys.readouterr().out.split())
+    told_kwh = f"nodes took {found['kwh']:.1f} kWh, and were switched off 1 times; it would have been"
+    assert f"{told_kwh} {found['kwh_all_on']:.1f} kWh with all of them on" in mail
+    assert main([*words, "--html", str(told.path.parent / "page.html")]) == 0
+    assert f'"kwh":{found["kwh"]}' in (told.path.parent / "page.html").read_text().replace(": ", ":")

@@ -129,3 +129,22 @@ function showCosts() {
     numberColumn("Data", (kind) => doc.costs[kind].bytes, shownBytes),
   ], true).show(kinds);
 }
+
+/* What nodes took, where their watts are known: nodes as they were switched, and beside that. */
+function showEnergy() {
+  if (!doc.energy.length) return;
+  at("energy").closest("section").hidden = false;
+  const kwh = (value) => (value === null ? "" : value.toFixed(1));
+  const column = (title, key, shown = kwh) => ({ title, value: (row) => row[key], shown, number: true });
+  const known = (key) => doc.energy.some((row) => row[key] !== null);
+  new Table(at("energy"), "Kilowatt-hours", [
+    { title: "Schedule", value: (row) => (row.policy === "live" ? "nodes as they were" : row.policy) },
+    column("kWh", "kwh"),
+    column("With all nodes on", "kwh_all_on"),
+    ...(known("kwh_not_emptied") ? [column("With no node emptied", "kwh_not_emptied")] : []),
+    column("By an oracle", "kwh_oracle"),
+    ...(known("cost") ? [column("Cost", "cost")] : []),
+    ...(known("co2_kg") ? [column("kg of CO2", "co2_kg")] : []),
+    column("Switched off", "switched_off", String),
+  ]).show(doc.energy);
+}

@@ -44,6 +44,7 @@ async function start() {
   showTitles();
   showNotes();
   showCosts();
+  showEnergy();
   fillFilters();
   const charts = [completionChart(), distributionChart(), allocationChart(), utilisationChart(), switchesChart()];
   const onlyJob = (id) => {
