@@ -17,6 +17,7 @@ from properties.joint_rules import holds, joint_rule, steps, with_rules
 
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
+from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
@@ -55,9 +56,9 @@ def obeys(source: Configuration, held: set[tuple[str, str]], *, discrete: bool |
     return all(holds(rule, held, source.homes) for rule in rules)
 
 
-@pytest.mark.parametrize("policy", ["rjsp", "rjsp-exact", "slowdown", "easy"])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(source=small(), heuristic=st.sampled_from([None, None, "ffd", "repair"]), nodes=st.booleans())
-@settings(max_examples=few(150), deadline=None)
+@settings(max_examples=few(100), deadline=None)
 def test_a_plan_obeys_all_rules_at_every_step_or_in_the_end(
     policy: str, source: Configuration, heuristic: str | None, nodes: bool
 ) -> None:
@@ -204,6 +205,16 @@ def test_a_program_finds_the_fewest_nodes_that_a_rule_allows(rule: Joint, fixed:
     assert found.hosts is not None
     end = {**fixed, **found.hosts}
     assert holds(rule, end.items(), homes) and len(set(end.values())) == found.bound == min(allowed)
+
+
+def test_a_program_leaves_out_nodes_that_are_overloaded_or_take_none() -> None:
+    sizes = {"1": Resources(-1, 2), "2": Resources(2, 2), "3": Resources(2, -1)}
+    nodes = [*(Node(name, size) for name, size in sizes.items()), Node("4", Resources(2, 2), NodeState.DRAINING)]
+    items = [Item(VM(name, Resources(0, 0))) for name in "ab"]
+    together = solve(items, nodes, [Spread(AB)], {}, {}, Wish(), Budget(PARAMETERS.search))
+    assert together == Answer(None, None)
+    found = solve(items, nodes, [Gather(AB)], {}, {}, Wish(), Budget(PARAMETERS.search))
+    assert found == Answer({"a": "2", "b": "2"}, 0)
 
 
 @given(source=configurations(max_nodes=3, max_vjobs=3).flatmap(with_rules))

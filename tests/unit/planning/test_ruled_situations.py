@@ -6,13 +6,19 @@ They are those of BtrPlace's tests of its constraints (Spread, Gather, Lonely, S
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision
+from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.instance import parse
 from rmsplugin.model.action import Action, migrate, run, suspend
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import running_on
+from rmsplugin.model.elements import running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
@@ -317,17 +323,54 @@ def test_a_node_may_host_vms_only_when_another_has_been_left_for_good() -> None:
     assert "it would be one of 2 nodes with VMs" in early.sentence
 
 
-def test_the_bound_counts_what_each_action_costs_alone_and_no_more() -> None:
-    """1 waits until 2 has left, so that the plan costs more than its actions do; 3 makes way."""
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"rule": "online", "nodes": ["n1", "n2"], "most": 1},
+        {"rule": "capacity", "nodes": ["n1", "n2"], "vms": ["1", "2"], "most": 1},
+        {"rule": "gather", "vms": ["1", "2"]},
+    ],
+)
+def test_an_order_is_checked_against_those_who_never_leave_another_node(rule: Any) -> None:
+    source = situation({"n1": ["1"], "n2": []}, rule, waiting=("2",))
+    (broken,) = check_order(source, [run(source.vm_by_name["2"], "n2")], [()])
+    assert broken.sentence.startswith("2 may not be on n2")
+
+
+def waiting_for_another() -> tuple[Configuration, dict[str, VJobState]]:
+    """1 waits until 2 has left, so that the plan costs more than its actions do alone; 3 makes way."""
     fence = {"rule": "fence", "vms": ["2"], "nodes": ["n3"]}
     source = situation({"n1": ["1"], "n2": ["2"], "n3": [], "n4": ["3"]}, SPREAD, FENCE_1_TO_N2, fence)
-    asleep = replace(source.vjobs[2], preemptible=True)
-    source = Configuration(source.nodes, (*source.vjobs[:2], asleep), source.locations)
+    leaves = replace(source.vjobs[2], preemptible=True)
     states = {"j1": VJobState.RUNNING, "j2": VJobState.RUNNING, "j3": VJobState.SLEEPING}
+    return Configuration(source.nodes, (*source.vjobs[:2], leaves), source.locations), states
+
+
+def test_the_bound_counts_what_each_action_costs_alone_and_no_more() -> None:
+    source, states = waiting_for_another()
     found = place_by_rules(source, states, {"1": "n2", "2": "n3"}, Unreachable("not asked"), search=PARAMETERS.search)
     assert isinstance(found, Placed)
     assert [len(pool) for pool in found.plan.pools] == [2, 1]
     assert (found.plan.cost, found.lower_bound) == (2048, 1536)
+
+
+def test_the_bound_without_rules_holds_unless_it_is_for_fewer_nodes() -> None:
+    source, states = waiting_for_another()
+    together = {"1": running_on("n2"), "2": running_on("n2"), "3": sleeping_on("n4")}
+    relaxed = Placed(together, Plan(()), lower_bound=1700, nodes_used=1, nodes_lower_bound=1)
+    bounds = []
+    for objective in ("cost", "nodes"):
+        found = place_by_rules(source, states, {"1": "n2", "2": "n3"}, relaxed, objective)  # type: ignore[arg-type]
+        assert isinstance(found, Placed) and found.nodes_lower_bound == 1
+        bounds.append(found.lower_bound)
+    assert bounds == [1700, 1536]
+
+
+def placed_without_solver(data: dict[str, Any]) -> tuple[dict[str, str], Mapping[str, str]]:
+    """The states and the sample of a decision, as in a cluster that is too large for the program."""
+    found = decide_by_rules("rjsp", parse(json.dumps(data), "large"), Parameters(exact_checks=0))
+    assert isinstance(found, Decision)
+    return {name: str(state) for name, state in found.states.items()}, found.placement
 
 
 def test_who_runs_keeps_its_place_though_those_ahead_of_it_could_have_it() -> None:
@@ -338,7 +381,23 @@ def test_who_runs_keeps_its_place_though_those_ahead_of_it_could_have_it() -> No
         {"name": "rooted", "state": "running", "vms": [{**size("2"), "host": "n1"}]},
     ]
     data = {"nodes": nodes, "vjobs": vjobs, "rules": [{"rule": "root", "vms": ["2"]}]}
-    assert pools(parse(json.dumps(data), "root")) == [["run 1 to n2"]]
+    assert placed_without_solver(data) == ({"head": "running", "rooted": "running"}, {"1": "n2", "2": "n1"})
+
+
+def test_one_that_finds_no_place_near_where_all_are_finds_one_where_the_policy_has_them() -> None:
+    """Who is at home leaves no room for the wide one, which would stay where it breaks its rule."""
+    sizes = {"n3": 1, "n1": 2, "n2": 2, "n4": 4, "n5": 4}
+    nodes = [{"name": name, "cpu": cpu, "memory_mib": 4096} for name, cpu in sizes.items()]
+    wide = [{"name": vm, "cpu": 2, "memory_mib": 512, "host": "n2"} for vm in ("2", "3")]
+    fixed: dict[str, Any] = {"state": "running", "preemptible": False}
+    vjobs = [
+        {"name": "home", **fixed, "vms": [{**size("1"), "host": "n1"}]},
+        {"name": "wide", **fixed, "nodes": ["n1", "n2"], "vms": wide},
+        {"name": "pair", "state": "waiting", "nodes": ["n4", "n5"], "vms": [size("4"), size("5")]},
+    ]
+    rules = [{"rule": "spread", "vms": vms} for vms in (["2", "3"], ["4", "5"])]
+    _, placement = placed_without_solver({"nodes": nodes, "vjobs": vjobs, "rules": rules})
+    assert placement == {"1": "n3", "2": "n1", "3": "n2", "4": "n4", "5": "n5"}
 
 
 def test_where_only_one_of_two_has_a_place_it_is_the_one_ahead_in_the_queue() -> None:
