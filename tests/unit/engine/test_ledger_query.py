@@ -69,7 +69,7 @@ def files(path: Path) -> dict[str, bytes]:
 
 def test_rows_are_an_aligned_table_with_numbers_to_the_right(query: Query) -> None:
     said = query("select id, message, case id when 2 then null else id * 5 end as five from events where id < 3")
-    assert said == Said(0, "ID MESSAGE FIVE\n 1 event 0    5\n 2 event 1\n", "")
+    assert said == Said(0, "ID MESSAGE FIVE\n 1 event 0    5\n 2 event 1    -\n", "")
 
 
 def test_titles_can_be_left_out_and_are_there_without_rows(query: Query) -> None:
