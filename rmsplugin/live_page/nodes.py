@@ -101,7 +101,7 @@ def _bar(left: float, top: int, width: float) -> str:
 
 def _title(machine: Machine) -> str:
     whose = f"{machine.vjob} ({machine.user})" if machine.vjob else "another user's"
-    return f"{text(whose)}: {number(machine.cpus)} CPUs, {amount(machine.memory_mib)}, {state_of(machine)}"
+    return f"{text(whose)}: {several(machine.cpus, 'CPU')}, {amount(machine.memory_mib)}, {state_of(machine)}"
 
 
 def state_of(machine: Machine) -> str:

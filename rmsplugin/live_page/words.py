@@ -59,6 +59,6 @@ def moment(seconds: float) -> str:
     return f'<time datetime="{time.strftime("%Y-%m-%dT%H:%M:%S%z", local)}">{time.strftime("%F %T", local)}</time>'
 
 
-def several(count: int, one: str, many: str = "") -> str:
+def several(count: float, one: str) -> str:
     """A number with its noun."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{number(count)} {one}{'' if count == 1 else 's'}"

@@ -22,6 +22,7 @@ from rmsplugin.engine.serve.standings import Standings
 from rmsplugin.engine.serve.unmet import unmet_views
 from rmsplugin.engine.serve.wanted_vjobs import ALL
 from rmsplugin.live_page.scene import Act, Machine, Node, Row, Scene, Switch
+from rmsplugin.live_page.words import several
 from rmsplugin.model.vjob import VJobState
 
 #: Context switches of the past that are shown.
@@ -88,7 +89,7 @@ class Scenes:
         if self._controllers is None:
             return f"The engine on {self._host} is alone."
         standbys = ", ".join(each["host"] for each in self._controllers.view()["standbys"]) or "nobody"
-        return f"The engine on {self._host} leads, with epoch {self._epoch}; {standbys} stands by."
+        return f"The engine on {self._host} leads, with epoch {self._epoch}. Standing by: {standbys}."
 
     def _notices(self) -> Iterator[str]:
         report, quiet, pause = self._cycle.report, self._cycle.deciding.quiet(), self._ledger.plans.pause
@@ -104,7 +105,7 @@ class Scenes:
     def _energy(self, nodes: Iterable[Node]) -> Iterator[str]:
         watts = [node.watts for node in nodes if node.watts is not None]
         if watts:
-            yield f"{len(watts)} nodes take {sum(watts)} W."
+            yield f"Measured: {sum(watts)} W on {several(len(watts), 'node')}."
         if sentence := views.power_sentence(self._ledger):
             yield f"Power: {sentence}."
 

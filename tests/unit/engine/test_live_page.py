@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from unit.served import ME, PATIENCE_S, Served
 
+from rmsplugin.adapters.rms.base import Readings
 from rmsplugin.engine.serve import live_pages
 from rmsplugin.engine.serve.browsers import Browsers
 from rmsplugin.engine.serve.live_pages import LivePages
@@ -285,3 +286,10 @@ def test_a_proxy_has_an_account_of_its_own() -> None:
     for name in ("root", "no such account"):
         with pytest.raises(SettingsError):
             Browsers(Page(proxies=(name,)), {0})  # type: ignore[call-arg]
+
+
+def test_energy_is_told_as_it_is_measured(served: Served) -> None:
+    world = served.world
+    world.rms.nodes["n1"] = replace(world.rms.nodes["n1"], readings=Readings(watts=310))
+    world.cycle.run()
+    assert "<p>Measured: 310 W on 1 node.</p>" in answer(served, "/v1/page", HTML)[2]

@@ -62,7 +62,7 @@ def test_a_vm_that_moves_is_drawn_on_both_nodes_and_its_way_is_told() -> None:
     shown = scene()
     looks = {node: [path.get("class") for path in vms_of(shown, node)] for node in ("n1", "n3")}
     assert looks == {"n1": ["r", "r", "l", "p"], "n3": ["r", "r", "a"]}
-    assert "90 (alice): 1 CPUs, 1 GiB, leaving, to n3" in [words(each) for each in vms_of(shown, "n1")]
+    assert "90 (alice): 1 CPU, 1 GiB, leaving, to n3" in [words(each) for each in vms_of(shown, "n1")]
     [act] = tree(shown).xpath("//table[@id='acts']/tbody/tr")
     assert (act.get("data-from"), act.get("data-to")) == ("n1", "n3")
     assert "42 %" in words(act)
@@ -154,7 +154,7 @@ def test_where_jobs_are_private_a_user_is_told_of_his_own_alone() -> None:
     assert "bob" not in page
     assert "101_" not in page and "91" not in re.findall(r">(\d+)<", page)
     assert "2 jobs of others: not shown" in page
-    assert "another user&#x27;s: 1 CPUs, 1 GiB, running" in page
+    assert "another user&#x27;s: 1 CPU, 1 GiB, running" in page
     assert "100" in body(shown) and "render moves" not in page and "drained: render" not in page
 
 
