@@ -326,11 +326,14 @@ class Online(Joint):
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many of the nodes host VMs, and one of them hosts only VMs that have come."""
-        hosting, new = {node for _, node in held if node in self.nodes}, set(came)
-        before = {node for vm, node in held if (vm, node) not in new}
+        new, theirs = set(came), {node for _, node in came if node in self.nodes}
+        first = theirs - {each[1] for each in held if each[1] in theirs and each not in new}
+        if not first:
+            return None
+        number = len({node for _, node in held if node in self.nodes})
         for vm, node in came:
-            if len(hosting) > self.most and node in hosting and node not in before:
-                return f"{vm} may not be on {node}: it would be one of {len(hosting)} nodes with VMs ({self.title})"
+            if number > self.most and node in first:
+                return f"{vm} may not be on {node}: it would be one of {number} nodes with VMs ({self.title})"
         return None
 
     def __str__(self) -> str:

@@ -97,10 +97,12 @@ class RuledFit:
             for rule in self._concerning.of(item.vm.name)
             if (bars := rule.bars(item.vm.name, self.standing)) is not None
         ]
-        rooms = (self._cpus >= demand.centi_cpus) & (self._memory >= demand.memory_mib) & self._mask(item.rules)
+        cpus, memory_mib, allowed = demand.centi_cpus, demand.memory_mib, self._mask(item.rules)
         i = self._index.get(preferred or "")
-        if i is not None and rooms[i] and all(each.admits(self._names[i]) for _, each in bars):
+        has_room = i is not None and self._cpus[i] >= cpus and self._memory[i] >= memory_mib and allowed[i]
+        if i is not None and has_room and all(each.admits(self._names[i]) for _, each in bars):
             return self._names[i]
+        rooms = (self._cpus >= cpus) & (self._memory >= memory_mib) & allowed
         for i in np.flatnonzero(rooms).tolist():
             if all(each.admits(self._names[i]) for _, each in bars):
                 return self._names[i]

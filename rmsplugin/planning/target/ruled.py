@@ -144,9 +144,8 @@ def _is_viable(ruled: _Ruled, hosts: Mapping[str, str]) -> bool:
 def _as_placed(
     ruled: _Ruled, target: Mapping[str, Location], plan: Plan, relaxed: Placed | Unreachable, answer: Answer | None
 ) -> Placed:
-    bound = bound_by_nodes(ruled.problem)
-    if isinstance(relaxed, Placed) and not ruled.fewest:  # with fewer nodes its plans may cost more
-        bound = max(bound, relaxed.lower_bound)
+    holds = not ruled.fewest  # on fewer nodes plans may cost more
+    bound = relaxed.lower_bound if isinstance(relaxed, Placed) and holds else bound_by_nodes(ruled.problem)
     if answer is not None and answer.bound is not None and not ruled.fewest:
         bound = max(bound, answer.bound + _fixed_cost(ruled))
     used = len(_nodes(target))
