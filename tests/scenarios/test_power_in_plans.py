@@ -69,7 +69,7 @@ def test_a_start_that_needs_a_node_on_is_shown_with_it(world: World) -> None:
     assert 0 < preview(world)["powers"][0]["takes_s"] < 120
     printed = [line.split() for line in lines(preview(world)) if line.startswith("power-on")]
     assert [words[:3] for words in printed] == [["power-on", "n1", "running"]]
-    assert printed[0][4:] == [str(job), *["a", "vjob", "needs", "it"]]
+    assert printed[0][4:] == ["-", str(job), *["a", "vjob", "needs", "it"]]
     assert '"power-on node n1" [label="power-on", shape=plaintext];' in preview(world)["dot"]
     assert '"node n1" -> "power-on node n1" [style=dotted, arrowhead=none];' in preview(world)["dot"]
     tick_until(world, lambda: world.state(job) is S.RUNNING)
