@@ -7,10 +7,8 @@ ends when its time limit has passed. Mostly it comes sooner: vjobs end before th
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterable, Mapping
 
-from rmsplugin.decision.fcfs import remaining_s
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, NodeState, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
@@ -73,7 +71,8 @@ class _Schedule:
         return self._now_s
 
     def _ends_later(self, vjob: VJob, taken: _Taken) -> None:
-        if (left_s := remaining_s(vjob)) < math.inf:
+        if vjob.time_limit_s is not None:
+            left_s = max(0.0, vjob.time_limit_s - vjob.ran_s)
             heapq.heappush(self._ends, (self._now_s + left_s, len(self._ends), taken))
 
     def _change(self, taken: _Taken, sign: int) -> None:
