@@ -89,6 +89,7 @@ class Campaign:
             recovery.slurm_s,
             recovery.well_s,
             len(recovery.resumed),
+            len(recovery.ended),
         )
         self.rounds.append(round_)
         round_.wrong = [f"not well again: {each}" for each in lacks] + self._new(
@@ -96,6 +97,8 @@ class Campaign:
         )
         for line in recovery.resumed:
             self._say(f"   resumed: {line}")
+        for host in recovery.ended:
+            self._say(f"   ended by hand: the slurmctld on {host}, which did not end by itself")
         for line in round_.wrong:
             self._say(f"   WRONG: {line}")
         self._say(

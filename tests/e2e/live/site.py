@@ -24,6 +24,7 @@ CONTROLLERS = ("head", "front2")
 #: Seconds after which systemd starts an engine again.
 _RESTART_S = 5.0
 _ANSWER_S = 3.0
+_STUCK, _STUCK_TAIL = "backup not completely done relinquishing control", 200
 
 
 class Site(Cluster):
@@ -73,6 +74,11 @@ class Site(Cluster):
         logs = (self.directory / "log" / host / "slurmctld.log" for host in CONTROLLERS)
         said = ledger(self, "select count(*) from events where kind = 'script-runs-on' and vjob = ?", str(job))
         return max(sum(log.read_text().count(line) for log in logs), said[0][0])
+
+    def stuck_slurmctlds(self) -> list[str]:
+        """Hosts whose slurmctld was told to give control back, and did not end (Slurm 22.05): so its log ends."""
+        log = self.directory / "log"
+        return [host for host in CONTROLLERS if _STUCK in (log / host / "slurmctld.log").read_text()[-_STUCK_TAIL:]]
 
     def signal(self, host: str, daemon: str, number: signal.Signals) -> None:
         """Send a signal to a daemon, if it runs."""

@@ -17,6 +17,7 @@ class Round:
     slurm_s: float | None
     well_s: float | None
     resumed: int = 0
+    ended: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
@@ -54,7 +55,9 @@ def sentence(rounds: Sequence[Round], vjobs: int, at_the_end: Sequence[str]) -> 
     resumed = sum(each.resumed for each in rounds)
     said = f"{len(rounds)} faults, {vjobs} vjobs: {wrong} faults with something wrong after them"
     said += f", {len(at_the_end)} things wrong in the end"
-    return f"{said}; Slurm drained {resumed} times for a job that it forgot" if resumed else said
+    said += f"; Slurm drained {resumed} times for a job that it forgot" if resumed else ""
+    ended = sum(each.ended for each in rounds)
+    return f"{said}; a slurmctld that did not end by itself was ended {ended} times" if ended else said
 
 
 def code(rounds: Sequence[Round], vjobs: int, at_the_end: Sequence[str]) -> int:

@@ -13,6 +13,8 @@ from minicluster_lib.layout import MiniclusterError
 #: It takes no longer than this after the fault has gone.
 BOUND_S = 300.0
 _EVERY_S = 1.0
+#: Then an administrator ends a slurmctld that does not end by itself.
+_STUCK_S = 90.0
 #: What Slurm drains a front or a node for after it forgot a start: an administrator resumes it.
 FORGOT = "Duplicate jobid"
 
@@ -26,6 +28,7 @@ class Recovery:
     slurm_s: float | None = None  # from its beginning until Slurm answers
     well_s: float | None = None  # from its end until everything is well
     resumed: list[str] = field(default_factory=list)  # nodes that Slurm had drained for a job that it forgot
+    ended: list[str] = field(default_factory=list)  # hosts of a slurmctld that did not end by itself
 
 
 def last_decision(site: Site) -> float:
@@ -45,6 +48,13 @@ def start_all(site: Site) -> None:
         for name, state in site.daemons(host).items():
             if state["pid"] is None and name != "engine":
                 site.start(host, name)
+
+
+def end_stuck(site: Site, recovery: Recovery) -> None:
+    """End a slurmctld that has begun to end, and does not; its service manager starts it again."""
+    for host in site.stuck_slurmctlds():
+        site.kill(host, "slurmctld")
+        recovery.ended.append(host)
 
 
 def resume_forgetful(site: Site, recovery: Recovery) -> None:
@@ -92,6 +102,8 @@ def until_well(site: Site, begun: float, healed: float, recovery: Recovery) -> l
     """
     while True:
         try:
+            if time.time() - healed > _STUCK_S:
+                end_stuck(site, recovery)
             start_all(site)
             resume_forgetful_if_told(site, recovery)
             watch(site, begun, recovery)

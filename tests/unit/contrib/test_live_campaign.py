@@ -236,6 +236,10 @@ def test_the_exit_code_says_whether_all_was_right_or_nothing_was_tried() -> None
     assert code([right, wrong], 3, []) == code([right], 3, ["x"]) == 1
     assert code([], 3, []) == code([right], 0, []) == 2
     assert sentence([right, wrong], 3, ["x"]).startswith("2 faults, 3 vjobs: 1 faults with something wrong after them")
+    helped = Round("slurmctld", "stop", 3.0, 1.0, 0.1, 2.0, resumed=2, ended=1)
+    assert sentence([helped], 3, []).endswith(
+        "; Slurm drained 2 times for a job that it forgot; a slurmctld that did not end by itself was ended 1 times"
+    )
 
 
 # --- a cut, in two networks ---

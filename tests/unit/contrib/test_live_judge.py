@@ -136,6 +136,40 @@ def test_an_end_that_slurm_missed_is_told_by_slurm_on_either_controller_or_by_th
     assert [minicluster.ends_missed(job) for job in (7, 77, 8, 9)] == [3, 1, 2, 0]
 
 
+# --- a slurmctld that does not end ---
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> live_site.Site:
+    """Two controllers; the slurmctld of one has begun to end, and says nothing more."""
+    said = {"head": "slurmctld: Running as primary controller\n", "front2": f"slurmctld: error: {live_site._STUCK}\n"}
+    for host, line in said.items():
+        (tmp_path / "log" / host).mkdir(parents=True)
+        (tmp_path / "log" / host / "slurmctld.log").write_text("slurmctld: older\n" * 50 + line)
+    return live_site.Site(tmp_path)
+
+
+def test_a_slurmctld_whose_log_ends_with_its_end_is_stuck_until_it_says_more(stuck: live_site.Site) -> None:
+    assert stuck.stuck_slurmctlds() == ["front2"]
+    with (stuck.directory / "log" / "front2" / "slurmctld.log").open("a") as log:
+        log.write("slurmctld: slurmctld version 22.05.8 started on cluster minicluster\n" * 5)
+    assert stuck.stuck_slurmctlds() == []
+
+
+@pytest.mark.parametrize(("healed_ago_s", "killed"), [(10.0, []), (100.0, [("front2", "slurmctld")])])
+def test_a_stuck_slurmctld_is_ended_by_hand_once_there_was_time_to_end(
+    healed_ago_s: float, killed: list[tuple[str, str]], stuck: live_site.Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[tuple[str, str]] = []
+    monkeypatch.setattr(live_site.Site, "kill", lambda site, host, daemon: ended.append((host, daemon)))
+    for name in ("start_all", "resume_forgetful_if_told", "watch"):
+        monkeypatch.setattr(well, name, lambda *_: None)
+    monkeypatch.setattr(well, "missing", lambda site: [])
+    recovery, now = well.Recovery(decided=time.time() + 1), time.time()
+    assert well.until_well(stuck, now - healed_ago_s - 5, now - healed_ago_s, recovery) == []
+    assert ended == killed and recovery.ended == [host for host, _ in killed]
+
+
 # --- VMs, and what is left ---
 
 
