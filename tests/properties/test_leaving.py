@@ -88,7 +88,7 @@ def must_run(configuration: Configuration, policy: str) -> list[VJob]:
         vjob
         for vjob in configuration.vjobs
         if configuration.state(vjob) is VJobState.RUNNING
-        and (policy in ("fcfs", "easy") or not vjob.preemptible or vjob.target is VJobState.RUNNING)
+        and (policy in ("fcfs", "easy", "conservative") or not vjob.preemptible or vjob.target is VJobState.RUNNING)
     ]
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import os
 from pathlib import Path
 
 import pytest
 from unit import munged
 
-pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
 
-
-def test_one_that_does_not_come_up_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_come_up_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = tmp_path / "bin" / "munged"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nexec sleep 3600\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{silent.parent}:{os.environ['PATH']}")
     ended: list[munged.Munged] = []
     stop = munged.Munged.stop
     monkeypatch.setattr(munged, "PATIENCE_S", -1.0)
@@ -23,6 +25,6 @@ def test_one_that_does_not_come_up_in_time_is_ended(monkeypatch: pytest.MonkeyPa
         ended.append(self)
 
     monkeypatch.setattr(munged.Munged, "stop", stop_in_time)
-    with tempfile.TemporaryDirectory() as name, pytest.raises(AssertionError, match="made no socket"):
-        munged.Munged(Path(name))
+    with pytest.raises(AssertionError, match="made no socket"):
+        munged.Munged(tmp_path)
     assert [each._process.returncode is not None for each in ended] == [True]
