@@ -99,7 +99,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One context switch of the past, or of now; ``took_s``: None: nothing was begun."""
+    """One context switch of the past, or of now; ``expected_s``: None: not known; ``took_s``: None: nothing was begun."""
 
     number: int
     time: float
@@ -107,7 +107,7 @@ class Switch:
     sentence: str
     cost_mib: int
     bound_mib: int
-    expected_s: float
+    expected_s: float | None
     took_s: float | None
     steps_done: int
     steps: int

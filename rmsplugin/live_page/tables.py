@@ -193,7 +193,8 @@ def _switch(switch: Switch) -> str:
         _SWITCHES,
         [
             *(str(switch.number), text(switch.state), text(switch.sentence) or "–"),
-            *(amount(switch.cost_mib), amount(switch.bound_mib), lasting(switch.expected_s)),
+            *(amount(switch.cost_mib), amount(switch.bound_mib)),
+            "unknown" if switch.expected_s is None else lasting(switch.expected_s),
             "–" if switch.took_s is None else lasting(switch.took_s),
             f"{switch.steps_done}/{switch.steps}",
             moment(switch.time),

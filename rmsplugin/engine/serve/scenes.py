@@ -118,7 +118,7 @@ class Scenes:
                 sentence=view["error"] or view["sentence"],
                 cost_mib=view["cost_mib"],
                 bound_mib=view["lower_bound_mib"],
-                expected_s=view["expected_s"],
+                expected_s=view["expected_s"] if view["expected_known"] else None,
                 took_s=view["took_s"],
                 steps_done=view["steps_done"],
                 steps=view["steps"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import pwd
+import re
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def test_the_queue_has_jobs_that_the_engine_has_not_met(served: Served) -> None:
     job = served.world.submit()
     served.world.cycle.seen = replace(served.world.cycle.seen, rms=served.world.rms.snapshot())
     assert f"<td>{job}</td>" in answer(served, "/v1/page", HTML)[2]
+
+
+def test_what_a_switch_was_expected_to_take_is_unknown_until_the_last_ones_were_right(served: Served) -> None:
+    served.world.submit()
+    served.world.cycle.run()
+    assert "<td>unknown</td>" in re.sub("<td[^>]*>", "<td>", answer(served, "/v1/page", HTML)[2])
 
 
 def test_an_event_source_is_told_of_a_change_at_once_and_of_none_when_its_time_is_over(served: Served) -> None:

@@ -94,6 +94,13 @@ def test_a_switch_is_told_with_cost_bound_and_duration() -> None:
     assert [words(cell) for cell in cells][:8] == told
 
 
+def test_a_switch_whose_expected_duration_is_not_known_says_so() -> None:
+    made = scene()
+    unknown = replace(made, switches=(replace(made.switches[0], expected_s=None),))
+    [cells] = tree(unknown).xpath("//table[@id='switches']/tbody/tr")
+    assert words(cells[5]) == "unknown"
+
+
 def test_leader_energy_and_notices_are_told() -> None:
     told = body(scene())
     for sentence in ("The engine on controller is alone.", "3 nodes take 630 W.", "are paused by root"):
