@@ -99,7 +99,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One context switch of the past, or of now; ``expected_s``: None: not known; ``took_s``: None: nothing was begun."""
+    """One context switch; ``expected_s`` is None where that is not known, ``took_s`` where nothing was begun."""
 
     number: int
     time: float

@@ -75,8 +75,7 @@ def test_the_queue_has_jobs_that_the_engine_has_not_met(served: Served) -> None:
 
 
 def test_what_a_switch_was_expected_to_take_is_unknown_until_the_last_ones_were_right(served: Served) -> None:
-    served.world.submit()
-    served.world.cycle.run()
+    served.world.until(served.world.submit(vms=1), VJobState.RUNNING)
     assert "<td>unknown</td>" in re.sub("<td[^>]*>", "<td>", answer(served, "/v1/page", HTML)[2])
 
 
