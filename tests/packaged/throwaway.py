@@ -121,7 +121,8 @@ def news(lower: Path, listed: list[str]) -> dict[str, str]:
     for line in listed:
         kind, mode, owner, path = line.split(" ", 3)
         was = lower / path.lstrip("/")
-        if not _OF_OTHERS.match(path) and not (kind == "d" and was.is_dir() and not was.is_symlink()):
+        taken = kind == "c" and path == "/root/.ssh"  # that of a test beside this one, which scripts take away
+        if not taken and not _OF_OTHERS.match(path) and not (kind == "d" and was.is_dir() and not was.is_symlink()):
             found[path] = f"{kind} {mode} {owner}"
     return found
 
