@@ -77,6 +77,18 @@ class Guest:
                             found.append(int(entry.name))
         return found
 
+    def signal_servers(self, number: signal.Signals) -> list[int]:
+        """Send a signal to each of the ssh server's connections; return which ones.
+
+        A connection may have ended by itself since it was found, and OpenSSH's two processes of one end together.
+        """
+        reached = []
+        for pid in self.server_children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                reached.append(pid)
+        return reached
+
     def _inner(self) -> int:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return int(children[0])

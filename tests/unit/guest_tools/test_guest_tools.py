@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 import platform
 import shlex
 import shutil
@@ -258,8 +257,8 @@ def test_the_engines_connection_ends_some_time_after_it_has_configured_a_vm(
 
     configure(1000.0)
     time.sleep(0.5)
-    (pid,) = guest.server_children()
-    os.kill(pid, signal.SIGKILL)
+    assert len(guest.server_children()) == 1
+    guest.signal_servers(signal.SIGKILL)
     configure(0.5)
     guestbox.wait_until(lambda: not guest.server_children(), what="it ends by itself")
 

@@ -396,9 +396,7 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
     _stand_still(process)
     # The VM goes back to when its script had just been started: here by another wrapper, which sees none of it.
     # Or the old connection stays as it is, says nothing any more, and only the engine tells that it is of no use.
-    old = small.guest.server_children()
-    for pid in old:
-        os.kill(pid, signal.SIGSTOP if text is MUCH else signal.SIGKILL)
+    old = small.guest.signal_servers(signal.SIGSTOP if text is MUCH else signal.SIGKILL)
     small.reset_guest()
     small.script(text)
     out, err, small.out, small.err = small.out, small.err, small.directory / "other", small.directory / "error"
@@ -414,7 +412,8 @@ def test_output_that_comes_once_more_after_a_checkpoint_is_passed_over(small: Be
     process.send_signal(signal.SIGCONT)
     assert process.wait(PATIENCE_S) == 0
     for pid in set(old) & set(small.guest.server_children()):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ends with another process of its connection
+            os.kill(pid, signal.SIGKILL)
     assert b"rmsplugin: it goes on from its checkpoint\n" in small.err.read_bytes()
     if text is MUCH:
         assert _digest(small.out.read_bytes()) == _digest(much_output())
@@ -644,10 +643,7 @@ def test_a_cut_connection_loses_and_repeats_nothing(bench: Bench, seed: int) -> 
     cuts = 0
     while process.poll() is None:
         time.sleep(0.2 + chance.random() * 0.3)
-        for pid in bench.guest.server_children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-                cuts += 1
+        cuts += len(bench.guest.signal_servers(signal.SIGKILL))
     assert process.wait() == 5, bench.err.read_text()
     assert cuts > 0
     assert _digest(bench.out.read_bytes()) == _digest(SLOW_OUTPUT)
@@ -791,8 +787,7 @@ def test_signals_that_come_while_the_wrapper_is_stopped_reach_the_script_althoug
     small.set_fate("JobId=12 JobName=x UserId=u(1001) JobState=COMPLETING Restarts=1")
     process = _ready(small, TRAPS.replace("echo ready", "trap 'echo xcpu' XCPU; echo ready"))
     _stand_still(process)
-    for pid in small.guest.server_children():
-        os.kill(pid, signal.SIGKILL)  # its connection is of no use any more when it goes on
+    small.guest.signal_servers(signal.SIGKILL)  # its connection is of no use any more when it goes on
     for number in (signal.SIGUSR1, signal.SIGXCPU, signal.SIGTERM, signal.SIGCONT):
         process.send_signal(number)
     assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -936,8 +931,7 @@ def test_a_stopped_wrapper_goes_on_where_it_was(small: Bench) -> None:
     process.send_signal(signal.SIGTSTP)
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.5)
-    for pid in small.guest.server_children():
-        os.kill(pid, signal.SIGKILL)
+    small.guest.signal_servers(signal.SIGKILL)
     process.send_signal(signal.SIGCONT)
     assert process.wait(PATIENCE_S) == 5
     assert _digest(small.out.read_bytes()) == _digest(SLOW_OUTPUT)
