@@ -200,8 +200,7 @@ def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can
 
     eventually(is_waited_for)
     ticks = world.ticks(A, others.name)
-    time.sleep(6)
-    assert world.ticks(A, others.name) >= ticks + 6, "who takes hardly more was held up"
+    eventually(lambda: world.ticks(A, others.name) >= ticks + 6)  # who takes hardly more is not held up
     if isinstance(world, LibvirtWorld):
         left_to_others_mib = bound_mib - (world.nodes.bound_memory(A, 0).used_mib or 0)
         assert left_to_others_mib >= 8, "the others have nothing left to take"

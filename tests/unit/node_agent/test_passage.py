@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from patience import PATIENCE_S
+from patience import LOADED, PATIENCE_S
 
 from rmsplugin.node_agent import config, epoch, passage
 from rmsplugin.node_agent.errors import AgentError
@@ -138,7 +138,7 @@ def test_it_ends_when_one_side_hangs_up(node: Node, side: str) -> None:
     assert ended(other)
 
 
-def test_it_ends_within_a_second_when_another_engine_is_obeyed(node: Node) -> None:
+def test_it_ends_soon_when_another_engine_is_obeyed(node: Node) -> None:
     """The engine may be stopped, and say nothing."""
     ours, platform = node.open("platform", "--epoch", "4")
     node.obey(4)
@@ -147,7 +147,7 @@ def test_it_ends_within_a_second_when_another_engine_is_obeyed(node: Node) -> No
     node.obey(5)
     obeyed = time.monotonic()
     assert ended(platform) and ended(ours)
-    assert time.monotonic() - obeyed < ENDS_S
+    assert time.monotonic() - obeyed < ENDS_S * LOADED
 
 
 def test_an_engine_that_takes_no_answer_any_more_loses_its_connection_as_well(node: Node) -> None:
@@ -160,7 +160,7 @@ def test_an_engine_that_takes_no_answer_any_more_loses_its_connection_as_well(no
     platform.settimeout(PATIENCE_S)
     obeyed = time.monotonic()
     assert ended(platform)
-    assert time.monotonic() - obeyed < ENDS_S
+    assert time.monotonic() - obeyed < ENDS_S * LOADED
     ours.close()
 
 
