@@ -46,7 +46,7 @@ def parse(text: str, file: str) -> Configuration:
     """The configuration that a text describes.
 
     Args:
-        text: JSON, as docs/operator-guide.md describes it.
+        text: JSON, as docs/simulation/plan-and-pack.md describes it.
         file: the name of the file in messages.
 
     Raises:

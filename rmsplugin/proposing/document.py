@@ -1,4 +1,4 @@
-"""Document: a proposal as JSON (docs/operator-guide.md, Planning offline)."""
+"""Document: a proposal as JSON (docs/simulation/plan-and-pack.md)."""
 
 from __future__ import annotations
 

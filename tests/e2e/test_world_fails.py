@@ -262,7 +262,8 @@ def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(clust
     finish(cluster, *low)
     assert cluster.output(high, user="bob") == "here\n"
     # Accounting has of the vjob what it has of a native job that was submitted and saved when it was. From 24.11 on
-    # that is nothing: slurmctld saves that it has told slurmdbd of a job when it has only meant to (operator guide).
+    # that is nothing: slurmctld saves that it has told slurmdbd of a job when it has only meant to
+    # (docs/operator/losses.md).
     cluster.ok("scontrol", "release", str(beside))
     assert cluster.wait_job(beside, timeout_s=300)["JobState"] == "COMPLETED"
     later = native(cluster, "--mem=16", seconds=0)

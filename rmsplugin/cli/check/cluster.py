@@ -22,7 +22,7 @@ _COPIES = 4
 _SPARE_BYTES = 256 << 20
 #: File systems of one host.
 _OF_ONE_HOST = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs"}
-_UPGRADE = "see `Upgrading controllers one by one` in docs/operator-guide.md"
+_UPGRADE = "see `Upgrading controllers one by one` in docs/operator/several-engines.md"
 
 
 def judge_cluster(facts: ClusterFacts) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def judge_epochs(facts: ClusterFacts, nodes: Sequence[NodeFacts]) -> Iterator[Fi
         yield error(
             "epochs",
             f"{_some(higher)} obeyed an engine of a higher epoch than the one that leads ({turn}), and refuses it",
-            "see `Engines that stand by` in docs/operator-guide.md: an ensemble that was set back?",
+            "see `Engines that stand by` in docs/operator/several-engines.md: an ensemble that was set back?",
         )
     if lower:
         yield warning(

@@ -40,5 +40,5 @@ def judge_bound(node: str, report: MemoryReport | str) -> Iterator[Finding]:
         yield warning(
             subject,
             f"nothing bounds VMs whose memory is observed: {report.why or 'no bound was set yet'}",
-            "see Memory by observation in docs/operator-guide.md; the engine sets the bound in its cycles",
+            "see Memory by observation in docs/operator/configuring.md; the engine sets the bound in its cycles",
         )

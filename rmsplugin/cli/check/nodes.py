@@ -29,7 +29,7 @@ def judge_node(settings: Settings, facts: NodeFacts) -> Iterator[Finding]:
             subject,
             f"node agent: {facts.agent}",
             f"authorise the public half of {settings.nodes.agent_key} for {settings.nodes.agent_user} there, with "
-            'restrict,command="/usr/bin/rmsplugin-node"; see docs/operator-guide.md',
+            'restrict,command="/usr/bin/rmsplugin-node"; see docs/operator/certificates-and-keys.md',
         )
         return
     yield from _agent(settings, subject, facts.agent, facts.hypervisor)
@@ -68,8 +68,7 @@ def _agent(settings: Settings, subject: str, agent: NodeCheck, info: HostInfo | 
         yield warning(
             subject,
             "VMs reach all of its ports, unless rules other than ours close them (it has no table inet rmsplugin)",
-            "load contrib/nftables/rmsplugin-guests.nft on VM hosts, controller and fronts: docs/operator-guide.md, "
-            "section 5",
+            "load contrib/nftables/rmsplugin-guests.nft on VM hosts, controller and fronts: docs/operator/networks.md",
         )
     if not agent.bridge:
         yield error(
@@ -86,7 +85,7 @@ def _own_filter(network: Network, subject: str, agent: NodeCheck) -> Iterator[Fi
             subject,
             f"does not filter {', '.join(agent.unfiltered)} any more: somebody has flushed its rules of nftables",
             f"`cat {network.filter_dir}/*.nft | nft -f -` there; and have /etc/nftables.conf include these files: "
-            "docs/operator-guide.md, section 5",
+            "docs/operator/networks.md",
         )
     if network.filter != NODE_FILTER:
         return

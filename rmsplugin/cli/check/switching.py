@@ -36,7 +36,7 @@ def judge_switching(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
         yield error(
             _ON,
             f"slurm.conf has no {' and no '.join(missing)}: Slurm powers no node down, and none up for a job",
-            "both programs in slurm.conf, as the operator guide has them",
+            "both programs in slurm.conf, as docs/operator/energy.md has them",
         )
     elif mine:
         yield from _times(settings, facts, mine)

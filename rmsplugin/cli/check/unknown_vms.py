@@ -46,7 +46,7 @@ def judge_unknown(found: Mapping[str, str]) -> Iterator[Finding]:
     yield error(
         "ledger",
         f"no ledger knows the vjobs of {len(found)} VMs, which engines leave alone: {named}{more}",
-        "if a ledger was lost or set back, go back to its newest backup (The ledger, in docs/operator-guide.md); end "
+        "if a ledger was lost or set back, go back to its newest backup (docs/operator/restoring.md); end "
         "VMs that nobody needs on their nodes",
     )
 

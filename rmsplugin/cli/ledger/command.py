@@ -67,8 +67,8 @@ def _add_backup(commands: options.Commands) -> None:
         """
         Writes a copy of the ledger as it is at one moment to FILE (default: ledger-backup-TIME.sqlite beside the
         ledger). Only its owner can read the copy, since it holds private keys. An existing file is not overwritten. A
-        backup ages: the operator guide says what to mind before the engine is started with one. Where groups have
-        engines of their own, the ledger of each is copied, each beside itself; a FILE needs --group.
+        backup ages: docs/operator/restoring.md says what to mind before the engine is started with one. Where groups
+        have engines of their own, the ledger of each is copied, each beside itself; a FILE needs --group.
 
         examples:
           rmsplugin ledger backup

@@ -53,7 +53,7 @@ def add_command(commands: options.Commands) -> None:
         time limits) and the nodes of Slurm. Without these it goes on, and says so.
 
         FCFS and EASY: the same jobs replayed on the same nodes without context switches, each for as long as it really
-        ran. The operator guide, section 'Reports', has the rules. Standard error, and `notes` in the JSON, say what the
+        ran. docs/operator/reports.md has the rules. Standard error, and `notes` in the JSON, say what the
         report cannot know.
 
         examples:

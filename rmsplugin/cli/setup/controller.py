@@ -61,7 +61,8 @@ class Controller:
         place = AUTHORITY / "cakey.pem"
         if not self.writer.at(place).exists() and self.writer.at(PKI / "clientcert.pem").exists():
             self.writer.told.append(f"{'left':<9}{PKI}: its certificates are of the site's own authority")
-            self.writer.later("give each VM host a certificate of your authority (operator guide, section 3)")
+            what = "give each VM host a certificate of your authority (docs/operator/certificates-and-keys.md)"
+            self.writer.later(what)
             return None
         self.writer.directory(AUTHORITY, 0o700)
         made: list[Authority] = []

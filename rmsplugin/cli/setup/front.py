@@ -17,4 +17,4 @@ def prepare(settings: Settings, writer: Writer) -> None:
         writer.later(f"{WRAPPER} is not there, which the jobs of the queue name; install rmsplugin-common")
     if not settings.engine.url:
         writer.later("set engine.listen and engine.url in the settings of all hosts: this one cannot reach the engine")
-    writer.later("have SlurmdParameters=config_overrides in this host's slurm.conf (operator guide, section 6)")
+    writer.later("have SlurmdParameters=config_overrides in this host's slurm.conf (docs/operator/slurm.md)")

@@ -39,8 +39,8 @@ def add_command(commands: options.Commands) -> None:
         that fit together in queue order. mixed: the same where it is worth a switch. slowdown, the engine's default:
         the vjob that has waited longest for what it still needs goes first. load-sharing and v-reconfiguration: running
         vjobs run on, and vjobs start that have room beside them. Actions take the times of [durations], and slow down
-        the VMs that compute beside them. The same input gives the same output on any machine. The operator guide,
-        section 'Simulating workloads', has the rules, and the forms of --json, --events and --activity.
+        the VMs that compute beside them. The same input gives the same output on any machine. docs/simulation has
+        the rules, and the forms of --json, --events and --activity.
 
         --jobs-out has a line for each job, in the order of the queue: job_id,submit,start,end (seconds, as in the
         trace), processors, estimate; under policies that switch also asleep,suspends,migrations. --events has a line of
@@ -50,7 +50,7 @@ def add_command(commands: options.Commands) -> None:
         when all is computed.
 
         --energy FILE has idle nodes switched off where that saves energy, and tells kilowatt-hours, and what jobs wait
-        for nodes that come on. The operator guide, section 'Simulating workloads', describes the file.
+        for nodes that come on. docs/simulation/energy.md describes the file.
 
         examples:
           rmsplugin simulate --workload hpc2n.swf.gz --nodes 120 --cpus-per-node 2 --policy easy

@@ -145,7 +145,7 @@ def _require_whole(path: Path) -> None:
     if found:
         raise LedgerError(
             f"{path} is damaged ({'; '.join(found)}): the engine does not start with it. `rmsplugin ledger check` "
-            "tells more; the operator guide (ledger) says how to go back to a backup"
+            "tells more; docs/operator/restoring.md says how to go back to a backup"
         )
 
 
@@ -163,7 +163,7 @@ def _is_older(path: Path) -> bool:
     if unknown:
         raise LedgerError(
             f"{path} was made by a newer release of rmsplugin ({__version__} does not know its {unknown}): install that"
-            " release again (operator guide, upgrades)"
+            " release again (docs/operator/upgrading.md)"
         )
     return bool(applied and known - applied)
 

@@ -116,7 +116,7 @@ def _source(directory: Path, epoch: int, local: Path | None) -> Path | None:
     if (directory / _BEGUN).exists():
         raise LedgerError(
             f"there was a ledger in {directory}, and there is none now: the engine does not begin with an empty one. "
-            "The operator guide (ledger) says how to go back to a backup"
+            "docs/operator/restoring.md says how to go back to a backup"
         )
     return local if own else None
 
@@ -160,8 +160,8 @@ def _check(source: Path, copy: Path, epoch: int) -> None:
 
 
 _WAY_OUT = (
-    "the engine does not start with it, and leaves it and those before it as they are. The operator guide (two "
-    "controllers) says how to go back to the one before"
+    "the engine does not start with it, and leaves it and those before it as they are. "
+    "docs/operator/several-engines.md says how to go back to the one before"
 )
 
 

@@ -50,7 +50,7 @@ def require_taken_back(state_dir: Path, key: str) -> None:
     if missing := [name for name in (LEDGER_NAME, key) if not (state_dir / name).exists()]:
         raise LedgerError(
             f"this host has shared its ledger ({note.read_text(encoding='utf-8').strip()}), and is alone now: "
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in {state_dir}. The operator guide "
-            f"(back to one engine) says how to take them back; to begin with nothing, remove {note}"
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in {state_dir}. "
+            f"docs/operator/several-engines.md says how to take them back; to begin with nothing, remove {note}"
         )
     note.unlink()

@@ -77,7 +77,7 @@ def unknown_sentence(found: Mapping[str, str]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
         f"the ledger does not know the vjobs of {len(found)} VMs, which are left alone: {named}{more}. Was it lost, or "
-        "set back? The operator guide (the ledger) says how to go back to a backup; end what nobody needs on its node"
+        "set back? docs/operator/restoring.md says how to go back to a backup; end what nobody needs on its node"
     )
 
 

@@ -43,5 +43,5 @@ _WHY = "slurmctld lets nobody change the job, since it believes that the job is 
 _WHAT = (
     "if slurmdbd works, a slurmctld that was killed has left the job in this state: stop slurmdbd, "
     "submit any job, and start slurmdbd when slurmctld's log has DBD_SEND_MULT_JOB_START failure "
-    "(operator guide, Troubleshooting)"
+    "(docs/operator/operating.md)"
 )

@@ -677,12 +677,11 @@ def test_a_node_that_is_allowed_and_not_there_is_a_warning(capsys: pytest.Captur
 
 
 def test_the_file_in_the_guide_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    guide = (Path(__file__).resolve().parents[3] / "docs/operator-guide.md").read_text()
+    guide = (Path(__file__).resolve().parents[3] / "docs/simulation/plan-and-pack.md").read_text()
     (shown,) = re.findall(r"```json\n(.*?)```", guide, re.DOTALL)
     answer = planned(capsys, instance=json.loads(shown))
     assert list(answer["decision"]) == ["vjob1", "vjob2", "vjob3"]
-    section = guide[guide.index("## 11. Planning offline") :]
-    documented = {key for words in re.findall(r"`([a-z_.]+)`", section) for key in words.split(".")}
+    documented = {key for words in re.findall(r"`([a-z_.]+)`", guide) for key in words.split(".")}
     actions = [action for pool in answer["plan"]["pools"] for action in pool]
     found = {key for part in (answer, answer["plan"], *actions, *answer["decision"].values()) for key in part}
     assert actions and found - documented == set()

@@ -181,7 +181,7 @@ def test_a_site_with_an_authority_of_its_own_keeps_it(settings: Settings, host: 
     writer = on_controller(settings, host, "n1")
     assert not (host / "etc/rmsplugin/ca").exists()
     assert (own / "clientcert.pem").read_text() == "of the site"
-    assert any("section 3" in line for line in writer.to_do)
+    assert any("certificates-and-keys.md" in line for line in writer.to_do)
 
 
 def test_a_file_that_differs_is_left_and_told_of(settings: Settings, host: Path) -> None:

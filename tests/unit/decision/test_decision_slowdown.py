@@ -1,4 +1,4 @@
-"""Slowdown: each rule of "How slowdown decides" (docs/operator-guide.md), and what a decision says of it."""
+"""Slowdown: each rule of "How slowdown decides" (docs/operator/policies.md), and what a decision says of it."""
 
 from __future__ import annotations
 

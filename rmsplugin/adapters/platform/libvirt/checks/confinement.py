@@ -17,7 +17,7 @@ def judge_filter(wanted: str, subject: str, has: frozenset[str] | str) -> Iterat
         yield warning(
             subject,
             "network.filter is empty: root in a guest can take the address of any VM or node",
-            "remove the line from the settings: the default is nftables; see docs/operator-guide.md, section 5",
+            "remove the line from the settings: the default is nftables; see docs/operator/networks.md",
         )
     elif wanted == NODE_FILTER:
         return  # the node agent says whether it can
@@ -52,7 +52,7 @@ def judge_confinement(subject: str, info: HostInfo, agent: AgentFacts | None) ->
             subject,
             "neither AppArmor nor SELinux confines QEMU: whoever breaks out of a VM has the files of all VMs there",
             "boot a kernel with AppArmor, install Debian's package apparmor, leave security_driver of qemu.conf unset, "
-            "restart libvirtd (docs/operator-guide.md, section 3)",
+            "restart libvirtd (docs/operator/certificates-and-keys.md)",
         )
     if not info.account_uid:
         return

@@ -86,7 +86,7 @@ class LibvirtChecks:
             subject,
             f"libvirt on {destination} obeys {source}: whoever is root here is root there",
             f"name the engine's certificate alone in tls_allowed_dn_list of /etc/libvirt/libvirtd.conf on "
-            f"{destination}, and restart libvirtd: migrations need no other (docs/operator-guide.md, section 3)",
+            f"{destination}, and restart libvirtd: migrations need no other (docs/operator/certificates-and-keys.md)",
         )
 
 
