@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from unit.shown_commands import GUIDES, PAGES, commands_shown
 
 from rmsplugin.cli.main import build_parser
 from rmsplugin.cli.shared.arguments import split_command
@@ -22,8 +23,6 @@ from rmsplugin.settings.guests import KernelImage, Qcow2Image
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
-GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
 
 #: What stands behind a point that is none between a section and a setting.
 FILE_ENDINGS = ("md", "sock", "py", "toml", "json", "service", "socket", "conf", "db")
@@ -70,13 +69,6 @@ def test_files_of_the_repository_that_are_named_exist() -> None:
 
 def test_nothing_of_the_machine_it_was_written_on() -> None:
     assert [(place(path), found) for path in PAGES for found in PRIVATE.findall(path.read_text())] == []
-
-
-def commands_shown(text: str) -> list[str]:
-    """The arguments of ``rmsplugin`` wherever a page shows it with a command."""
-    shown = re.findall(r"^(?:    |  )(?:[$#] )?(?:sudo )?rmsplugin +([a-z]+\b[^#\n;|]*)", text, re.MULTILINE)
-    shown += re.findall(r"`(?:sudo )?rmsplugin ([a-z]+\b[^`]*)`", text)
-    return [words.replace("JOBID", "12").replace("COMMAND", "vjobs") for words in shown]
 
 
 def parses(words: str) -> bool:
