@@ -87,3 +87,17 @@ def test_a_command_of_the_guides_runs(site: Path, capsys: pytest.CaptureFixture[
         here += ["--without-slurm", "--cpus-per-node", "16"]
     status = main([word.removeprefix("/") if word.startswith("/var/") else word for word in here])
     assert status == 0, capsys.readouterr().err
+
+
+def test_options_of_programs_in_contrib_are_theirs() -> None:
+    """What an operator is told to call there: each option that is shown is named in the program."""
+    contrib = DOCS.parent / "contrib"
+    unknown = []
+    for page in (DOCS / "operator").glob("*.md"):
+        for name, words in re.findall(
+            r"(?:^ {4}|`)(?:sudo )?contrib/([a-z-]+) ([^`#\n]*)", page.read_text(), re.MULTILINE
+        ):
+            library = contrib / f"{name.replace('-', '_')}_lib"
+            source = "".join(path.read_text() for path in [contrib / name, *library.glob("*.py")])
+            unknown += [(page.name, name, word) for word in words.split() if word[:2] == "--" and word not in source]
+    assert unknown == []
