@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.ffd import first_fit_decreasing
+
+#: Places VMs on nodes with these free resources, all or none; tries a preferred node first.
+Fit = Callable[[Sequence[VM], Mapping[str, Resources], Mapping[str, str]], dict[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,10 @@ def nodes_wanted(
 
 
 def places_beyond(
-    queue: Sequence[Candidate], free: Mapping[str, Resources], others: Mapping[str, Resources]
+    queue: Sequence[Candidate],
+    free: Mapping[str, Resources],
+    others: Mapping[str, Resources],
+    fit: Fit = first_fit_decreasing,
 ) -> dict[str, frozenset[str]]:
     """The vjobs that find a place only with some of the ``others``: by vjob, the others on which it would have VMs.
 
@@ -51,16 +57,18 @@ def places_beyond(
         queue: vjobs, in queue order.
         free: the free resources of nodes that are tried first.
         others: the free resources of other nodes.
+        fit: places VMs. If it is another than First Fit Decreasing, vjobs that are alike may find different places.
     """
     left = {**free, **others}
     found: dict[str, frozenset[str]] = {}
+    equal = fit is first_fit_decreasing
     in_vain: set[Hashable] = set()  # shapes that found no place in the free resources
     for item in queue:
-        alike = tuple((vm.demand, item.prefer.get(vm.name)) for vm in item.vms), item.nodes
+        alike = tuple((vm.demand, item.prefer.get(vm.name)) for vm in item.vms), item.nodes, "" if equal else item.name
         if alike in in_vain:
             continue
         allowed = {name: amount for name, amount in left.items() if name in item.nodes}
-        placement = first_fit_decreasing(item.vms, allowed, item.prefer)
+        placement = fit(item.vms, allowed, item.prefer)
         if placement is None:
             in_vain.add(alike)
             continue

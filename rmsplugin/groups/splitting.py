@@ -1,19 +1,20 @@
 """Splitting: the part of a configuration that each group decides about.
 
 A vjob that has memory in several groups (their hosts were others when it started) ties these together: they are one
-part until it has ended. A saved state may be in another part than its vjob: its node is in both, and in the vjob's
-without room.
+part until it has ended. So do rules that count or gather VMs of several groups. A saved state may be in another part
+than its vjob: its node is in both, and in the vjob's without room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rmsplugin.groups.assignment import Assignment
 from rmsplugin.groups.forming import Group
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob
+from rmsplugin.model.joint import Capacity, Gather, Online
 from rmsplugin.model.resources import NOTHING
 
 
@@ -76,6 +77,19 @@ def _tied(
 ) -> dict[str, str]:
     """By group, the first one of those that are one part with it."""
     head, locations = {name: name for name in names}, configuration.locations
+
+    def tie(groups: Collection[str]) -> None:
+        nonlocal head
+        heads = sorted({head[name] for name in groups}, key=names.index)
+        if len(heads) > 1:
+            head = {name: heads[0] if each in heads else each for name, each in head.items()}
+
+    for rule in configuration.joint:
+        if isinstance(rule, (Capacity, Online)):
+            tie({group_of.get(node, first) for node in rule.nodes if node in configuration.node_by_name})
+        elif isinstance(rule, Gather):
+            owners = (configuration.vjob_by_vm.get(vm) for vm in rule.vms)
+            tie({assignment[vjob.name].group for vjob in owners if vjob is not None})
     for vjob in configuration.vjobs:
         own = assignment[vjob.name].group
         for vm in vjob.vms:
@@ -83,6 +97,5 @@ def _tied(
             if at is not WAITING and at.state.holds_memory and at.node is not None:
                 other = group_of.get(at.node, first)
                 if other != own and head[other] != head[own]:
-                    kept, gone = sorted((head[other], head[own]), key=names.index)
-                    head = {name: kept if each == gone else each for name, each in head.items()}
+                    tie((other, own))
     return head

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rmsplugin.instance.shape import RuleShape, shown
 from rmsplugin.model.elements import Node, VJob
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Reserve, Root, Split, Spread
+from rmsplugin.model.given_rules import About, given_rules
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Reserve, Root, Split, Spread
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.rules import Ban, Fence, Rule
+from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.validation import Problem
 
 #: By kind of rule: the keys that it needs besides ``rule``; all others are faults.
@@ -65,34 +66,15 @@ def ruled(data: Sequence[RuleShape], nodes: Sequence[Node], vjobs: Sequence[VJob
         elif not found:
             sound.append(each)
         faults += found
-    return Ruled(kept, _with_rules(vjobs, sound), faults)
+    return Ruled(kept, given_rules(vjobs, map(_about, sound)), faults)
 
 
-def _with_rules(vjobs: Sequence[VJob], data: Sequence[RuleShape]) -> list[VJob]:
-    vjob_of = {vm.name: number for number, vjob in enumerate(vjobs) for vm in vjob.vms}
-    rules: list[list[Rule]] = [[] for _ in vjobs]
-    for each in data:
-        kind, discrete = each["rule"], each.get("discrete", False)
-        if kind in _ABOUT_NODES:
-            rule = _ABOUT_NODES[kind](frozenset(each["nodes"]), discrete)
-            for number in _vjobs_of(each["vms"], vjob_of):
-                own = frozenset(each["vms"]).intersection(vm.name for vm in vjobs[number].vms)
-                rules[number].append(rule if len(own) == len(vjobs[number].vms) else Part(own, rule))
-            continue
-        joint = _JOINT[kind](each, discrete)
-        names = [vm for group in each["groups"] for vm in group] if kind == "split" else each.get("vms")
-        for number in range(len(vjobs)) if names is None else _vjobs_of(names, vjob_of):
-            rules[number].append(joint)
-    shared: dict[tuple[Rule, ...], tuple[Rule, ...]] = {}  # equal ones are one object: they are compared fast
-    made = []
-    for vjob, more in zip(vjobs, rules, strict=True):
-        own_rules = (*vjob.rules, *more)
-        made.append(replace(vjob, rules=shared.setdefault(own_rules, own_rules)) if more else vjob)
-    return made
-
-
-def _vjobs_of(vms: Sequence[str], vjob_of: Mapping[str, int]) -> dict[int, None]:
-    return dict.fromkeys(vjob_of[vm] for vm in vms)
+def _about(data: RuleShape) -> About:
+    kind, discrete = data["rule"], data.get("discrete", False)
+    if kind in _ABOUT_NODES:
+        return _ABOUT_NODES[kind](frozenset(data["nodes"]), discrete), data["vms"]
+    names = [vm for group in data["groups"] for vm in group] if kind == "split" else data.get("vms")
+    return _JOINT[kind](data, discrete), names
 
 
 def _reserved(nodes: Sequence[Node], data: RuleShape, number: int) -> tuple[list[Node], list[Problem]]:

@@ -75,7 +75,7 @@ class Configuration:
         """The rules of vjobs about VMs beside each other, each once, in the order of their words."""
         sets = {id(vjob.rules): vjob.rules for vjob in self.vjobs if vjob.rules}.values()  # most vjobs share theirs
         found = {rule for rules in sets for rule in rules if isinstance(rule, Joint)}
-        return tuple(sorted(found, key=str)) if found else ()
+        return tuple(sorted(found, key=lambda rule: (str(rule), rule.label))) if found else ()
 
     @cached_property
     def homes(self) -> dict[str, str]:

@@ -37,9 +37,14 @@ class Bars(NamedTuple):
 
 
 class Joint(Rule):
-    """A rule about named VMs of any vjobs."""
+    """A rule about named VMs of any vjobs.
+
+    ``label``: the name that an administrator gave it; empty: it has none.
+    """
 
     __slots__ = ()
+
+    label: str
 
     everywhere = True
 
@@ -52,9 +57,14 @@ class Joint(Rule):
         return iter(())
 
     @property
-    @abstractmethod
     def title(self) -> str:
-        """The rule in a few words, for sentences: "spread of 'a-0' 'a-1'"."""
+        """The rule in a few words, for sentences: its name, if it has one, and what it is."""
+        return f"rule {self.label}: {self.words}" if self.label else self.words
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """What it is, in a few words: "spread of 'a-0' 'a-1'"."""
 
     @property
     @abstractmethod
@@ -80,9 +90,10 @@ class Spread(Joint):
 
     vms: frozenset[str]
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs."""
         return f"spread of {_few(self.vms, 'VM')}"
 
@@ -116,9 +127,10 @@ class Gather(Joint):
 
     vms: frozenset[str]
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs."""
         return f"gather of {_few(self.vms, 'VM')}"
 
@@ -155,9 +167,10 @@ class Lonely(Joint):
 
     vms: frozenset[str]
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs."""
         return f"lonely {_few(self.vms, 'VM')}"
 
@@ -191,9 +204,10 @@ class Split(Joint):
 
     groups: tuple[frozenset[str], ...]
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs of each group."""
         return f"split of {' from '.join(_few(group, 'VM') for group in self.groups)}"
 
@@ -231,9 +245,10 @@ class Root(Joint):
 
     vms: frozenset[str]
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs."""
         return f"root of {_few(self.vms, 'VM')}"
 
@@ -267,9 +282,10 @@ class Capacity(Joint):
     vms: frozenset[str]
     most: int
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs and nodes."""
         return f"capacity: at most {self.most} of {_few(self.vms, 'VM')} on {_few(self.nodes, 'node')}"
 
@@ -306,9 +322,10 @@ class Online(Joint):
     nodes: frozenset[str]
     most: int
     discrete: bool = False
+    label: str = ""
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few nodes."""
         return f"online: at most {self.most} of {_few(self.nodes, 'node')}"
 
@@ -346,6 +363,7 @@ class Part(Joint):
 
     vms: frozenset[str]
     rule: Fence | Ban
+    label: str = ""
 
     @property
     def discrete(self) -> bool:  # type: ignore[override]
@@ -353,7 +371,7 @@ class Part(Joint):
         return self.rule.discrete
 
     @property
-    def title(self) -> str:
+    def words(self) -> str:
         """Names a few VMs and nodes."""
         what = "only on" if isinstance(self.rule, Fence) else "never on"
         return f"{_few(self.vms, 'VM')} {what} {_few(self.rule.nodes, 'node')}"

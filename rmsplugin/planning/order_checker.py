@@ -31,13 +31,13 @@ def check_order(source: Configuration, actions: Sequence[Action], needs: Sequenc
         actions: of a plan that is right pool by pool.
         needs: for each action the indices, all below its own, of those that must have succeeded before it begins.
     """
-    waits = _all_needs(needs)
+    waits = all_needs(needs)
     departures, arrivals = _by_node(source, actions)
     found = [*_overcommitted(source, actions, waits, departures, arrivals), *_without_cpus(source, actions, waits)]
     return [*found, *check_joint(source, actions, waits)]
 
 
-def _all_needs(needs: Sequence[Sequence[int]]) -> list[int]:
+def all_needs(needs: Sequence[Sequence[int]]) -> list[int]:
     """For each action all actions that it waits for, directly or not, as the bits of a number."""
     found: list[int] = []
     for own in needs:

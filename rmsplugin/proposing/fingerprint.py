@@ -1,8 +1,9 @@
 """Fingerprint: a digest of all that a plan depends on, so that a plan is refused when its facts have changed.
 
 A plan depends on the nodes that its actions leave or enter (their state and capacity, and which VMs run there with
-which demands), and on the vjobs whose VMs it touches (each VM's place and demand, the vjob's rights). It does
-not depend on the rest of the cluster, nor on the time that a vjob has been in its state: a job that arrives meanwhile,
+which demands), and on the vjobs whose VMs it touches (each VM's place and demand, the vjob's rights). Rules about VMs
+beside each other are not in it: a job that comes, or ends, changes them, and most plans obey them still. It does not
+depend on the rest of the cluster, nor on the time that a vjob has been in its state: a job that arrives meanwhile,
 or the mere passing of time, makes no plan stale.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VJob
+from rmsplugin.model.joint import alone
 from rmsplugin.planning.plan import Plan
 
 _DIGEST_BYTES = 16
@@ -71,7 +73,7 @@ def _vjob(vjob: VJob) -> str:
     parts += ["lost"] if vjob.lost else []
     parts += [] if vjob.target is None else [f"target {vjob.target}"]
     parts += [] if vjob.preference is None else [f"preferred {vjob.preference}"]
-    parts += map(str, vjob.rules)
+    parts += map(str, alone(vjob.rules))
     return ", ".join(parts)
 
 

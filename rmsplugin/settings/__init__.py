@@ -24,6 +24,7 @@ from rmsplugin.settings.metrics import Metrics
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.page import Page
 from rmsplugin.settings.power import Power
+from rmsplugin.settings.rules import PlacementRule
 from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
@@ -47,6 +48,7 @@ class Settings(Section):
     partition: dict[str, Partition] = Field(default_factory=dict)
     hosts: dict[str, Hosts] = Field(default_factory=dict)
     group: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]{1,64}$")], Group] = Field(default_factory=dict)
+    rule: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], PlacementRule] = Field(default_factory=dict)
     hypervisor: Hypervisor = Hypervisor()  # type: ignore[call-arg]
     nodes: Nodes = Nodes()  # type: ignore[call-arg]
     start: Start = Start()  # type: ignore[call-arg]
@@ -88,6 +90,17 @@ class Settings(Section):
     @model_validator(mode="after")
     def _has_each_host_in_one_group(self) -> Settings:
         refuse_two_groups(self.group)
+        return self
+
+    @model_validator(mode="after")
+    def _has_rules_of_its_partitions(self) -> Settings:
+        for name, rule in self.rule.items():
+            for partition in rule.partitions:
+                if partition not in self.slurm.partitions:
+                    raise ValueError(
+                        f"[rule.{name}] selects partition {partition}, which is none of slurm.partitions: name one of "
+                        "them"
+                    )
         return self
 
     @model_validator(mode="after")

@@ -11,6 +11,7 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, Node, VJob
+from rmsplugin.model.joint import alone
 from rmsplugin.model.resources import Resources
 
 
@@ -41,7 +42,7 @@ def told(configuration: Configuration, among: Among) -> tuple[list[Node], list[o
 
 
 def _facts(vjob: VJob, at: dict[str, Location]) -> object:
-    return vjob.name, vjob.vms, vjob.preemptible, vjob.lost, vjob.target, vjob.rules, at
+    return vjob.name, vjob.vms, vjob.preemptible, vjob.lost, vjob.target, alone(vjob.rules), at
 
 
 def _is_there(at: Location, among: Among) -> bool:

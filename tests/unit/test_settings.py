@@ -10,6 +10,7 @@ import pytest
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings import DEFAULT_PATH, Settings, find_line, load, settings_path
 from rmsplugin.settings.guests import KernelImage, Mount, Qcow2Image
+from rmsplugin.settings.rules import PlacementRule, Traits, license_names
 from rmsplugin.settings.slurm_time import slurm_time_s
 
 VALID = """\
@@ -418,3 +419,66 @@ def test_nodes_are_emptied_only_where_they_are_switched_off(tmp_path: Path) -> N
     with pytest.raises(SettingsError, match=r"power\.switch = true"):
         load(written(tmp_path, text))
     assert load(written(tmp_path, text + "[power]\nswitch = true\n")).planning.objective == "energy"
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ('kind = "near"', "rule.db.kind: Input should be 'spread', "),
+        ('kind = "fence"\nnames = ["db"]', "rule.db: fence needs nodes: add it"),
+        ('kind = "fence"\nnodes = ""', "rule.db: fence needs at least one node in nodes"),
+        ('kind = "fence"\nnodes = "n[3-"', "rule.db.nodes: "),
+        ('kind = "spread"\nmost = 1', "rule.db: spread has no key most: remove it; it may have per, accounts, "),
+        ('kind = "root"\ndiscrete = true', "rule.db: root has no key discrete: remove it; it may have accounts, "),
+        ('kind = "split"\nper = "all"', 'rule.db: split needs per = "user", "account", "partition" or "vjob": '),
+        ('kind = "capacity"', "rule.db: capacity needs most: add it"),
+        (
+            'kind = "online"\nmost = 1\nusers = ["ann"]',
+            "rule.db: online has no key users: remove it; it may have most, ",
+        ),
+        ('kind = "reserve"\nnodes = "n1"', "rule.db: reserve needs cpus, memory_mib or both"),
+        ('kind = "spread"\nusers = [""]', "rule.db.users.0: "),
+        ('kind = "spread"\nnode = "n1"', "rule.db.node: unknown key"),
+    ],
+)
+def test_a_placement_rule_that_cannot_be_is_refused_with_its_line(tmp_path: Path, keys: str, told: str) -> None:
+    path = written(tmp_path, f"{VALID}[rule.db]\n{keys}\n")
+    with pytest.raises(SettingsError) as caught:
+        load(path)
+    first = len(VALID.splitlines()) + 1
+    line = int(str(caught.value).split(":")[1])
+    assert first <= line <= first + 2
+    assert str(caught.value).startswith(f"{path}:{line}: {told}")
+
+
+def test_a_rule_that_selects_a_partition_without_vjobs_is_refused(tmp_path: Path) -> None:
+    text = '[rule.db]\nkind = "spread"\npartitions = ["debug"]\n' + VALID
+    with pytest.raises(SettingsError, match=r"toml:1: settings: \[rule.db\] selects partition debug, which is none of"):
+        load(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("keys", "selects"),
+    [
+        ({}, True),
+        ({"accounts": ["chem", "bio"]}, True),
+        ({"accounts": ["bio"]}, False),
+        ({"users": ["ann"]}, True),
+        ({"users": ["bob"], "accounts": ["chem"]}, False),
+        ({"names": ["db-?"]}, True),
+        ({"names": ["DB*"]}, False),
+        ({"partitions": ["vjob"]}, True),
+        ({"partitions": ["other"]}, False),
+        ({"licenses": ["matlab", "x"]}, True),
+        ({"licenses": ["mat"]}, False),
+    ],
+)
+def test_a_rule_selects_those_that_each_of_its_lists_has(keys: dict[str, list[str]], selects: bool) -> None:
+    rule = PlacementRule.model_validate({"kind": "spread", **keys})
+    traits = Traits("db-1", "ann", "chem", "vjob", license_names("matlab:2,ansys@server:1"))
+    assert rule.selects(traits) is selects
+
+
+def test_names_of_licences_are_read_in_all_forms() -> None:
+    assert license_names("a:2,b@srv:3|c*4; d=1") == {"a", "b", "c", "d"}
+    assert license_names("") == frozenset()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.settings import Settings
+from rmsplugin.settings.rules import Traits
 from rmsplugin.settings.slurm_time import slurm_time_s
 
 SITE_FILE = "/etc/rmsplugin/site.lua"
@@ -37,6 +38,8 @@ class SlurmFacts:
     licenses: Mapping[str, int] = field(default_factory=dict)  # name -> how many there are
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # members of groups that partitions name
     associations: tuple[Association, ...] | str = ()  # SlurmUser's; a text says why they could not be read
+    #: Jobs in the queue, by id, if there are rules that select some; a text says why they could not be read.
+    queue: tuple[tuple[str, Traits], ...] | str = ()
     saved_bytes_per_s: float = 0.0  # of the last suspends, as the ledger has them; 0 if there were none
     texts: Mapping[str, str | None] = field(default_factory=dict)  # path -> content; None: not readable here
 

@@ -34,12 +34,16 @@ from rmsplugin.engine.ledger.site_ledgers import of_engines, site_ledgers
 from rmsplugin.engine.serve.ears import silent_doors
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.settings import Settings
+from rmsplugin.settings.rules import Traits, license_names
 
 T = TypeVar("T")
 
 _AT_ONCE = 16
 #: The longest silence of the engine that is put up with, in seconds.
 _ENGINE_S = 5.0
+
+#: The queue, a job a line: id, account, partition, user, licences and name.
+_QUEUE = ["--all", "--noheader", "--format=%i|%a|%P|%u|%W|%j"]
 
 #: So many suspends tell how fast memory is saved here.
 _SUSPENDS = 50
@@ -122,6 +126,7 @@ def probe_slurm(settings: Settings) -> SlurmFacts:
         licenses={name: number(row.get("Total", "")) for name, row in listed["license"].items()},
         groups={name: _members(name, settings.engine.user) for name in named - {"ALL"}},
         associations=_value_or_reason(lambda: _associations(settings)),
+        queue=_value_or_reason(lambda: parse_queue(_run_program(settings, "squeue", _QUEUE))) if settings.rule else (),
         saved_bytes_per_s=_slowest_saves(settings),
         texts={path: _text(path) for path in paths},
     )
@@ -280,6 +285,16 @@ def parse_config(text: str) -> dict[str, str]:
         if equals:
             config.setdefault(key.strip(), value.strip())
     return config
+
+
+def parse_queue(text: str) -> tuple[tuple[str, Traits], ...]:
+    """Read the queue: by id, what rules select jobs by."""
+    found = []
+    for line in text.splitlines():
+        job, account, partition, user, licenses, name = line.split("|", 5)
+        names = license_names("" if licenses == "(null)" else licenses)
+        found.append((job, Traits(name, user, account, partition, names)))
+    return tuple(found)
 
 
 def parse_rows(text: str, key: str) -> dict[str, dict[str, str]]:

@@ -13,6 +13,7 @@ from rmsplugin.cli.check.fronts import judge_fronts
 from rmsplugin.cli.check.gate import judge_gate
 from rmsplugin.cli.check.memory import judge_partitions
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
+from rmsplugin.cli.check.rules import judge_rules
 from rmsplugin.cli.check.submission import judge_submission
 from rmsplugin.cli.check.switching import judge_switching
 from rmsplugin.engine.observe.site import time_slices
@@ -59,6 +60,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _preemption(facts.config)
     yield from _times(settings, facts.config)
     yield from judge_partitions(settings, facts)
+    yield from judge_rules(settings, facts)
 
 
 def _controller(facts: SlurmFacts) -> Iterator[Finding]:

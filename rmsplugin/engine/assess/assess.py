@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts
@@ -25,6 +25,7 @@ from rmsplugin.engine.assess.queue import (
     ready_hosts,
     without,
 )
+from rmsplugin.engine.assess.site_rules import closing_rules, open_nodes, ruled, traits_of, traits_of_job
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import real_capacity
@@ -104,8 +105,8 @@ def assess(
         busy: job ids of the vjobs that have an operation under way.
         closed: nodes whose rooms have just been given back.
         members: keeps the VMs of vjobs for the next assessment; None: nothing is kept.
-        among: the vjobs and nodes of which an assessment is wanted: weights, other vjobs and what other nodes have free
-            are then without meaning; None: of all.
+        among: the vjobs and nodes of which an assessment is wanted: weights, other vjobs, what other nodes have free,
+            and rules about VMs beside each other are then without meaning; None: of all.
     """
     members = members or KeptMembers(capacities.settings)
     assessor = _Assessor(capacities, capabilities, memory_care, seen, busy, closed, members)
@@ -182,7 +183,13 @@ class _Assessor:
                 key = queue_key(seen, vjob, priority, vjob.submitted)
                 found.append((key, self._hosted(vjob, job, priority)))
         found.sort(key=lambda each: each[0])
-        return Assessment(settled(list(self._nodes()), normalised(facts for _, facts in found)), refused)
+        sorted_out = settled(list(self._nodes()), normalised(facts for _, facts in found))
+        if self._settings.rule:
+            traits = {each.display_id: traits_of(seen, each) for each in vjobs}
+            traits |= {each.job.display_id: traits_of_job(each.job) for each in queue}
+            by_rules = ruled(self._settings, sorted_out.configuration, traits)
+            sorted_out = replace(sorted_out, configuration=by_rules)
+        return Assessment(sorted_out, refused)
 
     # -- nodes ---------------------------------------------------------------------------------------------------
 
@@ -287,6 +294,9 @@ class _Assessor:
             preference=vjob.preferred,
         )
 
+    def _closing(self, vjob: VJobRow) -> tuple[str, ...]:
+        return closing_rules(self._settings, traits_of(self._seen, vjob))
+
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
         observed, ending = self._capacities.observed(self._seen, vjob, vms), is_ending(vjob, self._seen.taken)
         return Placed(tuple(vms), observed, vjob.geometry, vjob.state, ending, ended, promise)
@@ -297,7 +307,9 @@ class _Assessor:
         stays = is_pinned(self._settings, vjob) or not self._capabilities.migrate
         if not preemptible or stays or self._rests(vjob, OperationKind.MIGRATE):
             return frozenset(here)
-        allowed = allowed_hosts(self._settings, self._seen, vjob.partition, vjob.geometry)
+        allowed = allowed_hosts(self._settings, self._seen, vjob)
+        if self._settings.rule:  # what a rule closes is left, if there is room elsewhere
+            here = [*open_nodes(self._settings, frozenset(here), self._closing(vjob))]
         rest = self._resting.get("migrate")
         nodes = without(self._seen, allowed, rest) if rest else allowed
         return (

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.wanted import Candidate
+from rmsplugin.engine.assess.site_rules import closing_rules, open_nodes, traits_of, traits_of_job
 from rmsplugin.engine.capacity.capacity import Capacities, demand_of_new
 from rmsplugin.engine.capacity.observed_memory import expected_booked_mib
 from rmsplugin.engine.context.machines import is_pinned
@@ -20,6 +21,7 @@ from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing, confined_to
 from rmsplugin.model.vjob import Geometry, VJobState
+from rmsplugin.model.wording import counted
 from rmsplugin.settings import Settings
 
 
@@ -95,28 +97,44 @@ def in_order(seen: Observation, waiting: Sequence[Waiting]) -> tuple[list[Waitin
     return [waiting[number] for number in numbers], Order(seen, [keyed[number] for number in numbers])
 
 
-def allowed_hosts(settings: Settings, seen: Observation, partition: str, geometry: Geometry) -> frozenset[str]:
-    """The VM hosts of the partition that the job's -C, -w and -x allow."""
-    return _allowed(settings, seen, partition, geometry).nodes
+def allowed_hosts(settings: Settings, seen: Observation, vjob: VJobRow) -> frozenset[str]:
+    """The VM hosts of a vjob's partition that its job's -C, -w and -x, and the site's rules, allow."""
+    closing = closing_rules(settings, traits_of(seen, vjob)) if settings.rule else ()
+    return _allowed(settings, seen, vjob.partition, vjob.geometry, closing).nodes
 
 
 def objection(settings: Settings, seen: Observation, waiting: Waiting) -> str:
     """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
-    return _allowed(settings, seen, waiting.job.partition, waiting.geometry).objection
+    return _allowed_waiting(settings, seen, waiting).objection
 
 
-def _allowed(settings: Settings, seen: Observation, partition: str, geometry: Geometry) -> Allowed:
+def _allowed_waiting(settings: Settings, seen: Observation, waiting: Waiting) -> Allowed:
+    closing = closing_rules(settings, traits_of_job(waiting.job)) if settings.rule else ()
+    return _allowed(settings, seen, waiting.job.partition, waiting.geometry, closing)
+
+
+def _allowed(
+    settings: Settings, seen: Observation, partition: str, geometry: Geometry, closing: tuple[str, ...]
+) -> Allowed:
+    """The hosts by partition, options, and the rules of these names."""
     constraints = geometry.constraints
-    found = seen.derived.allowed.get((partition, constraints))
+    found = seen.derived.allowed.get((partition, constraints, closing))
     if found is None:
         hosts = hosts_of(settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
         # The object that the rules about these nodes keep: of an equal one each vjob's is compared name by name.
         nodes = confined_to(allowing(constraints.allowed(known))) or frozenset()
-        found = seen.derived.allowed[partition, constraints] = Allowed(
-            nodes, "" if nodes else constraints.objection(known)
-        )
+        why = "" if nodes else constraints.objection(known)
+        if closing:
+            before, nodes = len(nodes), open_nodes(settings, nodes, closing)
+            why = why if nodes or why else _closed(before, closing)
+        found = seen.derived.allowed[partition, constraints, closing] = Allowed(nodes, why)
     return found
+
+
+def _closed(nodes: int, closing: Iterable[str]) -> str:
+    """Why the site's rules leave none of so many nodes."""
+    return f"may be on {counted(nodes, 'node')}, and the site's rules ({', '.join(closing)}) leave it none of them"
 
 
 def without(seen: Observation, nodes: frozenset[str], rest: frozenset[str]) -> frozenset[str]:
@@ -161,7 +179,7 @@ def ready_hosts(
     settings: Settings, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
 ) -> frozenset[str]:
     """The nodes where a waiting vjob's VMs may go: its user and its disks allow them, and they do not rest."""
-    nodes = allowed_hosts(settings, seen, waiting.job.partition, waiting.geometry)
+    nodes = _allowed_waiting(settings, seen, waiting).nodes
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
         nodes = without(seen, nodes, rest)
     if waiting.sleeping is not None and is_pinned(settings, waiting.sleeping):

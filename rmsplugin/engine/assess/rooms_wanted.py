@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 
 from rmsplugin.assessment.promises import promises
 from rmsplugin.decision.traits import NEVER_SUSPENDS
-from rmsplugin.decision.wanted import places_beyond
-from rmsplugin.engine.assess.queue import Waiting, candidate
+from rmsplugin.decision.wanted import Fit, places_beyond
+from rmsplugin.engine.assess.queue import Waiting, candidate, ready_vms
+from rmsplugin.engine.assess.ruled_places import RuledPlaces
+from rmsplugin.engine.assess.site_rules import Member, traits_of_job
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import can_come_on, comes_on
@@ -20,6 +22,7 @@ from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle, vm_hosts
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.ffd import first_fit_decreasing
 from rmsplugin.settings import Settings
 
 
@@ -79,7 +82,8 @@ def places_ahead(
     beyond = {name: hosts[name].capacity for name in others if name in hosts}
     resting = capacities.ledger.failures.resting()
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in (*left, *later)]
-    placed = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches))
+    fit = _fit(capacities, seen, (*left, *later))
+    placed = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches), fit)
     kept = frozenset().union(*(placed.get(each.job.display_id, ()) for each in left))
     begins: dict[str, float] = {}
     for each in later:
@@ -87,6 +91,18 @@ def places_ahead(
             begins.setdefault(node, float(each.job.begin_time))
     unplaced, late = _first_without(left, placed), _first_without(later, placed)
     return Ahead(kept & beyond.keys(), kept, unplaced, placed, begins, late)
+
+
+def _fit(capacities: Capacities, seen: Observation, waiting: Iterable[Waiting]) -> Fit:
+    """How vjobs are placed: by First Fit Decreasing, and where the site's rules let their VMs come."""
+    if not capacities.settings.rule:
+        return first_fit_decreasing
+    coming = [
+        Member(each.job.display_id, traits_of_job(each.job), tuple(ready_vms(each, ())))
+        for each in waiting
+        if each.sleeping is None
+    ]
+    return RuledPlaces(capacities.settings, capacities.ledger, seen, coming).fit_or_none
 
 
 def _first_without(waiting: Iterable[Waiting], placed: Collection[str]) -> Waiting | None:
@@ -149,7 +165,7 @@ class RoomAhead:
         candidates = [candidate(self._capacities, seen, waiting, resting) for waiting in asking]
         return {
             name: f"waits for a room on {', '.join(sorted(nodes))}, which is idle: no vjob makes way for it meanwhile"
-            for name, nodes in places_beyond(candidates, free, ahead).items()
+            for name, nodes in places_beyond(candidates, free, ahead, _fit(self._capacities, seen, asking)).items()
         }
 
     def remember(self, seen: Observation, queue: Sequence[Waiting], left_out: Collection[str]) -> None:

@@ -49,9 +49,13 @@ def observing_hosts(settings: Settings, seen: Observation) -> frozenset[str]:
 
 
 def real_capacity(settings: Settings, seen: Observation, node: str) -> Resources:
-    """The resources of a node that VMs may have: its size without the part that its host keeps."""
+    """The resources of a node that VMs may have: its size without the part that its host, or a rule, keeps."""
     keeps, size = settings.nodes, seen.rms.nodes[node]
-    return amount(size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib)
+    cpus, memory_mib = size.cpus - keeps.cpus_reserved, size.memory_mib - keeps.memory_reserved_mib
+    for rule in settings.rule.values():
+        if rule.kind == "reserve" and node in rule.hosts:
+            cpus, memory_mib = cpus - rule.cpus, memory_mib - rule.memory_mib
+    return amount(cpus, memory_mib)
 
 
 def needed_mib(vm: VMRow) -> int:

@@ -11,6 +11,8 @@ from functools import partial
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.engine.assess.newcomers import make_vms, new_vjob
 from rmsplugin.engine.assess.queue import Waiting, allowed_hosts, ready_demands, ready_vms
+from rmsplugin.engine.assess.ruled_places import RuledPlaces
+from rmsplugin.engine.assess.site_rules import Member, traits_of_job
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity, demand, demand_of_new, held
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import booked_mib, expected_mib, needed_mib, observes
@@ -27,7 +29,6 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.ffd import first_fit_decreasing
 from rmsplugin.proposing.steps import PlannedStep
 
 #: What a step does, where VMs of its vjob come to a node, or go on there.
@@ -68,6 +69,7 @@ class Placing:
                 assert waiting is not None, "a start of a vjob that does not wait"
                 needs = ready_demands(self._capacities, seen, waiting, ready_vms(waiting, ()))
                 hosts = _by_number(step.hosts)
+                self._require_rules(seen, waiting, dict(zip(needs, hosts, strict=True)))
                 need_mib = [need.memory_mib for need in needs.values()]
                 self._require_room(seen, list(zip(hosts, need_mib, strict=True)))
                 if not observes(self._settings, seen, waiting.job.partition):
@@ -78,6 +80,7 @@ class Placing:
             assert vjob is not None
             comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # it has its memory
             vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.name in comes]
+            self._require_rules(seen, None, {vm.name: step.hosts[vm.name] for vm in vms})
             self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
             self._make_room_for(seen, vjob, vms, step.hosts)
             self._require_disks(vjob, vms, step.hosts)
@@ -152,6 +155,20 @@ class Placing:
             if left < need_mib:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
 
+    def _require_rules(self, seen: Observation, starts: Waiting | None, hosts: Mapping[str, str]) -> None:
+        """Raise RefusedError unless the site's rules let VMs come to these nodes now.
+
+        Args:
+            seen: the last look at the cluster.
+            starts: the vjob of these VMs, if they are still to be made.
+            hosts: by VM.
+        """
+        if self._settings.rule and hosts:
+            coming = []
+            if starts is not None:
+                coming = [Member(starts.job.display_id, traits_of_job(starts.job), tuple(hosts))]
+            RuledPlaces(self._settings, self._ledger, seen, coming).require(hosts)
+
     def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:
         """Whether a vjob that starts or resumes fits beside all that guests hold, with caches; if not, it may later.
 
@@ -207,7 +224,8 @@ class Placing:
             self._require(vjob, VJobState.RUNNING, VJobState.PAUSED)
             vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.host in nodes]
             free = {name: left for name, left in self._free(seen, vjob, "", "migrate").items() if name not in nodes}
-            placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free)
+            places = RuledPlaces(self._settings, self._ledger, seen)
+            placed = places.fit([self._vm(seen, vjob, vm) for vm in vms], free)
             if placed is None:
                 raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), "", free))
             self._require_disks(vjob, vms, placed)
@@ -314,11 +332,11 @@ class Placing:
             if not vms:
                 raise RefusedError(f"no VM of vjob {vjob.display_id} would move: {vm_name or 'all'} on {to} already")
             free = self._free(seen, vjob, to, "migrate")
-            destinations: dict[str, str] = {}
+            places, destinations = RuledPlaces(self._settings, self._ledger, seen), dict[str, str]()
             for vm in vms:
                 # A VM must not migrate to its own host: each VM is placed by itself, with its host left out.
                 room = {name: left for name, left in free.items() if name != vm.host}
-                placed = first_fit_decreasing([self._vm(seen, vjob, vm)], room)
+                placed = places.fit([self._vm(seen, vjob, vm)], room)
                 if placed is None:
                     raise RefusedError(_no_room(vm.name, self._vm(seen, vjob, vm), to, room))
                 destinations |= placed
@@ -382,7 +400,8 @@ class Placing:
         self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], to: str, prefer: dict[str, str]
     ) -> dict[str, str]:
         free = self._free(seen, vjob, to, "resume")
-        placed = first_fit_decreasing([self._vm(seen, vjob, vm) for vm in vms], free, prefer)
+        places = RuledPlaces(self._settings, self._ledger, seen)
+        placed = places.fit([self._vm(seen, vjob, vm) for vm in vms], free, prefer)
         if placed is None:
             raise RefusedError(_no_room(f"vjob {vjob.display_id}", self._vm(seen, vjob, vms[0]), to, free))
         return placed
@@ -396,7 +415,7 @@ class Placing:
         Raises:
             RefusedError: the vjob may not use ``to``, or ``to`` takes no VMs.
         """
-        allowed = allowed_hosts(self._settings, seen, vjob.partition, vjob.geometry)
+        allowed = allowed_hosts(self._settings, seen, vjob)
         free = {name: host.free for name, host in self._open_hosts(seen).items() if name in allowed}
         if to and to not in allowed:
             names = ", ".join(sorted(allowed)) or "none"

@@ -36,7 +36,10 @@ from rmsplugin.engine.ledger.rows import (
 from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.planning.joint_checker import check_joint
+from rmsplugin.planning.order_checker import all_needs
 from rmsplugin.proposing.fingerprint import fingerprint, nodes_of
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.steps import PlannedStep
@@ -125,9 +128,13 @@ class Switch:
         ledger = self._ledger
         with self._placing.lock, self._lock:
             # From here on no room is given away; room given since the old assessment shows in this new one.
-            now = bearable(self.assess(seen, queue, _looked_at(proposal, steps)).configuration)
-            if fingerprint(proposal.decided_about(now), proposal.plan) != proposal.fingerprint:
+            # Rules about VMs beside each other need all VMs.
+            among = None if self._settings.rule else _looked_at(proposal, steps)
+            now = proposal.decided_about(bearable(self.assess(seen, queue, among).configuration))
+            if fingerprint(now, proposal.plan) != proposal.fingerprint:
                 raise StaleError("the cluster has changed since the plan was made")
+            if now.joint and (broken := _broken(now, proposal)):
+                raise StaleError(f"the cluster has changed since the plan was made: {broken}")
             reasons = {name: reason.sentence for name, reason in proposal.decision.reasons.items()}
             with ledger.transaction():
                 plan = replace(plan, id=ledger.plans.add(plan, steps, reasons))
@@ -312,6 +319,12 @@ def _looked_at(proposal: Proposal, steps: Sequence[PlannedStep]) -> Among | None
     if proposal.remedy is not None and (proposal.remedy.reservations.held or proposal.remedy.waiting):
         return None
     return Among({step.vjob for step in steps}, nodes_of(proposal.plan))
+
+
+def _broken(now: Configuration, proposal: Proposal) -> str:
+    """The first rule about VMs beside each other that a plan would break now; empty if it breaks none."""
+    found = check_joint(now, proposal.order.actions, all_needs(proposal.order.needs))
+    return next(map(str, found), "")
 
 
 def _runs(state: StepState) -> bool:

@@ -38,13 +38,13 @@ class Derived:
     """What follows from one look and is found once for all vjobs that ask for it.
 
     Attributes:
-        allowed: by partition and constraints, the VM hosts that both allow.
+        allowed: by partition, constraints and names of the site's rules, the VM hosts that all of them allow.
         expected: by user, job name and request, the memory in MiB that a new VM is expected to need.
         most_mib: by partition, the most memory that a VM can have on one of its nodes.
         awake: by nodes, and nodes that rest, the ones that do not rest.
     """
 
-    allowed: dict[tuple[str, Constraints], Allowed] = field(default_factory=dict)
+    allowed: dict[tuple[str, Constraints, tuple[str, ...]], Allowed] = field(default_factory=dict)
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
     most_mib: dict[str, int] = field(default_factory=dict)
     awake: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = field(default_factory=dict)

@@ -1,0 +1,104 @@
+"""Ruled places: the nodes where single VMs may come now, by the site's rules about VMs beside each other.
+
+A context switch is planned by these rules. Here are the moves that no plan has: VMs leave a node, or an operator asks.
+Each step of a plan is looked at once more when it begins. And rooms are requested where VMs may come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rmsplugin.engine.assess.site_rules import Member, beside, traits_of
+from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.rooms import vm_hosts
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.elements import VM
+from rmsplugin.model.joint import Bars, Concerning, Joint
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.standing import Standing
+from rmsplugin.model.wording import counted
+from rmsplugin.packing.ffd import decreasing, first_fit_decreasing
+from rmsplugin.settings import Settings
+
+
+class RuledPlaces:
+    """All VMs of the ledger at their places, and the rules of the settings; what comes is added as it is placed."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, seen: Observation, coming: Iterable[Member] = ()) -> None:
+        """``coming``: vjobs that have no VMs in the ledger yet."""
+        self._concerning = Concerning(())
+        self._standing = Standing({})
+        if not settings.rule:
+            return
+        vms = ledger.live_vms_by_job()
+        vjobs = ledger.vjobs_among(vms)
+        members = [
+            Member(vjob.display_id, traits_of(seen, vjob), tuple(vm.name for vm in vms[job_id]))
+            for job_id, vjob in vjobs.items()
+        ]
+        rules = beside(settings.rule, [*members, *coming], frozenset(vm_hosts(settings, seen.rms)))
+        self._concerning = Concerning(rule for rule, _ in rules if isinstance(rule, Joint))
+        there = [vm for of_one in vms.values() for vm in of_one if vm.host]
+        held = [(vm.name, node) for vm in there for node in {vm.host, vm.destination} - {""}]
+        self._standing = Standing({vm.name: vm.host for vm in there}, held)
+
+    def fit(
+        self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None = None
+    ) -> dict[str, str] | None:
+        """Place VMs by First Fit Decreasing where no rule bars them; None if there is no room, whatever rules say.
+
+        Raises:
+            RefusedError: there is room, but rules bar a VM from it.
+        """
+        found = self._placed(vms, free, prefer)
+        if isinstance(found, str):
+            raise RefusedError(found)
+        return found
+
+    def fit_or_none(
+        self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None = None
+    ) -> dict[str, str] | None:
+        """As ``fit``; None, too, if rules bar a VM from all room that there is."""
+        found = self._placed(vms, free, prefer)
+        return None if isinstance(found, str) else found
+
+    def _placed(
+        self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None
+    ) -> dict[str, str] | str | None:
+        """All VMs at their places; none of them if one finds none: None, or the sentence of what bars it."""
+        left, placed = dict(free), dict[str, str]()
+        for vm in sorted(vms, key=decreasing):
+            bars = self._bars(self._concerning.of(vm.name), vm.name)
+            admitted = {node: room for node, room in left.items() if all(each.admits(node) for each in bars.values())}
+            found = first_fit_decreasing([vm], admitted, prefer)
+            if found is None:
+                for name, node in placed.items():
+                    self._standing.remove(name, node)
+                is_room = any(room.holds(vm.demand) for room in left.values())
+                return _barred(vm, left, bars) if is_room else None
+            node = placed[vm.name] = found[vm.name]
+            left[node] -= vm.demand
+            self._standing.put(vm.name, node)
+        return placed
+
+    def require(self, hosts: Mapping[str, str]) -> None:
+        """Raise RefusedError if a rule that holds at every step bars one of these VMs from the node where it comes."""
+        for vm, node in hosts.items():
+            rules = [rule for rule in self._concerning.of(vm) if not rule.discrete]
+            for title, bars in self._bars(rules, vm).items():
+                if not bars.admits(node):
+                    raise RefusedError(f"{vm} may not come to {node} now: {title}")
+            self._standing.put(vm, node)
+
+    def _bars(self, rules: Iterable[Joint], vm: str) -> dict[str, Bars]:
+        """By title, the bars of each rule that bars a VM from some nodes."""
+        found = ((rule.title, rule.bars(vm, self._standing)) for rule in rules)
+        return {title: bars for title, bars in found if bars is not None}
+
+
+def _barred(vm: VM, left: Mapping[str, Resources], bars: Mapping[str, Bars]) -> str:
+    rooms = [node for node, room in left.items() if room.holds(vm.demand)]
+    counts = {title: sum(not each.admits(node) for node in rooms) for title, each in bars.items()}
+    barred = [f"{title} bars it from {number}" for title, number in counts.items() if number]
+    return f"{counted(len(rooms), 'node')} with room for {vm.name}, but {' and '.join(barred)}"

@@ -1,0 +1,125 @@
+"""Site rules: the placement rules of the settings, as rules of the vjobs that they select.
+
+A fence or a ban leaves a vjob fewer nodes, wherever its nodes are asked for (``assess.queue.allowed_hosts``). A reserve
+leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.engine.ledger.rows import VJobRow
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.given_rules import About, given_rules
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread
+from rmsplugin.settings import Settings
+from rmsplugin.settings.rules import PlacementRule, Traits, license_names
+
+#: Kinds of rules that leave vjobs fewer nodes.
+_CLOSING = ("fence", "ban")
+
+
+class Member(NamedTuple):
+    """A vjob, its traits, and the names of its VMs, or of some of them."""
+
+    vjob: str
+    traits: Traits
+    vms: tuple[str, ...]
+
+
+def traits_of_job(job: RmsJob) -> Traits:
+    """The traits of a vjob by its job."""
+    return Traits(job.name, job.user, job.account, job.partition, license_names(job.licenses))
+
+
+def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
+    """The traits of a vjob with a row; if its job is not seen any more, its account and licences are not known."""
+    job = seen.jobs.get(vjob.job_id)
+    return traits_of_job(job) if job else Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset())
+
+
+def closing_rules(settings: Settings, traits: Traits) -> tuple[str, ...]:
+    """The names of the fences and bans that select a vjob."""
+    return tuple(name for name, rule in settings.rule.items() if rule.kind in _CLOSING and rule.selects(traits))
+
+
+def open_nodes(settings: Settings, nodes: frozenset[str], closing: Iterable[str]) -> frozenset[str]:
+    """The nodes that these fences and bans leave."""
+    for name in closing:
+        rule = settings.rule[name]
+        nodes = nodes & rule.hosts if rule.kind == "fence" else nodes - rule.hosts
+    return nodes
+
+
+def ruled(settings: Settings, configuration: Configuration, traits: Mapping[str, Traits]) -> Configuration:
+    """The configuration in which each vjob has the rules about its VMs beside others.
+
+    Args:
+        settings: with the rules.
+        configuration: vjobs, and stand-ins for those in transit.
+        traits: by the name of each vjob.
+    """
+    members = []
+    for vjob in configuration.vjobs:
+        owner = vjob.name.partition("@")[0] if vjob.in_transit else vjob.name
+        if owner in traits:
+            members.append(Member(owner, traits[owner], tuple(vm.name for vm in vjob.vms)))
+    nodes = frozenset(node.name for node in configuration.nodes)
+    about = beside(settings.rule, members, nodes)
+    return replace(configuration, vjobs=tuple(given_rules(configuration.vjobs, about)), checked=True)
+
+
+def beside(rules: Mapping[str, PlacementRule], members: Sequence[Member], nodes: frozenset[str]) -> list[About]:
+    """The rules about VMs beside each other, each with the VMs that it is about.
+
+    Args:
+        rules: of the settings, by name.
+        members: all vjobs.
+        nodes: all VM hosts.
+    """
+    found: list[About] = []
+    for name, rule in rules.items():
+        if rule.kind == "online":
+            assert rule.most is not None
+            found.append((Online(rule.hosts or nodes, rule.most, rule.discrete, name), None))
+        elif rule.kind == "split":
+            groups = tuple(_groups(rule, members).values())
+            if len(groups) > 1:
+                found.append((Split(groups, rule.discrete, name), frozenset().union(*groups)))
+        elif rule.kind in _MADE:
+            least, make = _MADE[rule.kind]
+            groups = tuple(group for group in _groups(rule, members).values() if len(group) >= least)
+            found += [(make(rule, group, nodes, name), group) for group in groups]
+    return found
+
+
+#: By kind, the fewest VMs about which it says anything, and the rule.
+_MADE: dict[str, tuple[int, Callable[[PlacementRule, frozenset[str], frozenset[str], str], Joint]]] = {
+    "spread": (2, lambda rule, vms, _, name: Spread(vms, rule.discrete, name)),
+    "gather": (2, lambda rule, vms, _, name: Gather(vms, rule.discrete, name)),
+    "lonely": (1, lambda rule, vms, _, name: Lonely(vms, rule.discrete, name)),
+    "root": (1, lambda _, vms, __, name: Root(vms, label=name)),
+    "capacity": (
+        1,
+        lambda rule, vms, nodes, name: Capacity(rule.hosts or nodes, vms, rule.most or 0, rule.discrete, name),
+    ),
+}
+
+
+def _groups(rule: PlacementRule, members: Iterable[Member]) -> dict[str, frozenset[str]]:
+    """The VMs that a rule selects, by what it holds for by itself."""
+    found: dict[str, list[str]] = {}
+    for member in members:
+        if rule.selects(member.traits):
+            found.setdefault(_whose(rule, member), []).extend(member.vms)
+    return {whose: frozenset(vms) for whose, vms in found.items()}
+
+
+def _whose(rule: PlacementRule, member: Member) -> str:
+    if rule.per == "vjob":
+        return member.vjob
+    return "" if rule.per == "all" else str(getattr(member.traits, rule.per))

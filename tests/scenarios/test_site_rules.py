@@ -1,0 +1,269 @@
+"""The site's placement rules, on a living cluster: VMs beside each other, and on which nodes they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenarios.world import CPUS, NODES, World
+
+from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.errors import RefusedError
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.proposer.proposer import Proposed
+from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.settings.rules import PlacementRule
+
+S = VJobState
+
+
+def rule(world: World, name: str = "site", **keys: Any) -> None:
+    """The site writes a rule into its settings, and starts the engine again."""
+    rules = {**world.settings.rule, name: PlacementRule.model_validate(keys)}
+    world.settings = world.settings.model_copy(update={"rule": rules})
+    world.start_engine()
+
+
+def some(world: World, ticks: int = 5) -> None:
+    for _ in range(ticks):
+        world.tick()
+
+
+def hosts(world: World, *jobs: int) -> list[str]:
+    """The nodes of all VMs of these vjobs that have memory."""
+    return [vm.host for job in jobs for vm in world.context.ledger.vms(job) if vm.host]
+
+
+def reason(world: World, job: int) -> str:
+    return str(world.requests().vjob(str(job))["reason"])
+
+
+def test_vms_of_a_vjob_are_on_nodes_of_their_own_where_the_site_says_so(world: World) -> None:
+    rule(world, kind="spread", per="vjob")
+    job = world.running(vms=3)
+    other = world.running(vms=2)
+    assert sorted(hosts(world, job)) == sorted(NODES)
+    assert len(set(hosts(world, other))) == 2
+
+
+def test_without_the_rule_they_are_together(world: World) -> None:
+    assert len(set(hosts(world, world.running(vms=2)))) == 1
+
+
+def test_a_vjob_with_more_vms_than_nodes_waits_and_says_why(world: World) -> None:
+    rule(world, "apart", kind="spread", per="vjob", names=["db*"])
+    job = world.submit(vms=4, name="db1")
+    other = world.submit(vms=4, name="web")
+    some(world)
+    assert world.states(job, other) == [S.WAITING, S.RUNNING]
+    world.rms.finish(other)
+    some(world)
+    assert reason(world, job) == (
+        f"needs 4 CPUs and 1536 MiB in 4 VMs; 3 nodes with room for {job}-3, but rule apart: spread of 4 VMs bars it "
+        "from 3"
+    )
+
+
+def test_vms_that_break_a_new_rule_are_moved_apart(world: World) -> None:
+    job = world.running(vms=2)
+    assert len(set(hosts(world, job))) == 1
+    rule(world, kind="spread", per="vjob")
+    some(world)
+    assert world.state(job) is S.RUNNING
+    assert len(set(hosts(world, job))) == 2
+    assert world.hypervisor.violations == []
+
+
+def test_vms_that_nothing_can_move_apart_run_on(world: World) -> None:
+    """Those of a partition whose vjobs are never suspended."""
+    job = world.running(vms=2)
+    world.rms.partitions["vjob"] = replace(world.rms.partitions["vjob"], preempt_mode="OFF")
+    rule(world, kind="spread", per="vjob")
+    some(world)
+    assert world.state(job) is S.RUNNING
+    assert len(set(hosts(world, job))) == 1
+
+
+def test_a_user_has_his_nodes_alone(world: World) -> None:
+    rule(world, "alone", kind="lonely", per="user")
+    one = world.running(user="ann", cpus=1)
+    two = world.running(user="ann", cpus=1)
+    three = world.running(user="bob", cpus=1)
+    assert hosts(world, one) == hosts(world, two) != hosts(world, three)
+
+
+def test_two_accounts_are_never_on_one_node(world: World) -> None:
+    rule(world, "rivals", kind="split", accounts=["red", "blue"], per="account")
+    jobs = [world.submit(vms=1, account=account) for account in ("red", "blue", "green", "red")]
+    some(world)
+    places = dict(zip(jobs, hosts(world, *jobs), strict=True))
+    assert {places[jobs[0]], places[jobs[3]]}.isdisjoint({places[jobs[1]]})
+
+
+def test_so_many_vms_with_a_licence_run_at_a_time(world: World) -> None:
+    rule(world, "matlab", kind="capacity", licenses=["matlab"], most=1)
+    first, second = (world.submit(vms=1, licenses="matlab:1") for _ in range(2))
+    other = world.submit(vms=1)
+    some(world)
+    assert world.states(first, second, other) == [S.RUNNING, S.WAITING, S.RUNNING]
+    assert "rule matlab: capacity: at most 1 of" in reason(world, second)
+    world.rms.finish(first)
+    world.until(second, S.RUNNING)
+
+
+def test_a_fence_and_a_ban(world: World) -> None:
+    rule(world, "theirs", kind="fence", accounts=["red"], nodes="n3")
+    rule(world, "ours", kind="ban", accounts=["blue"], nodes="n[1,3]")
+    red, blue = world.running(account="red"), world.running(account="blue")
+    assert hosts(world, red, blue) == ["n3", "n2"]
+    last = world.submit(vms=1, cpus=CPUS, account="red")
+    some(world)
+    assert world.state(last) is S.WAITING
+
+
+def test_vms_outside_of_a_new_fence_are_moved_into_it(world: World) -> None:
+    job = world.running(account="red")
+    assert hosts(world, job) == ["n1"]
+    rule(world, kind="fence", accounts=["red"], nodes="n3")
+    some(world)
+    assert (world.state(job), hosts(world, job)) == (S.RUNNING, ["n3"])
+
+
+def test_a_vjob_whose_nodes_are_all_closed_says_by_which_rules(world: World) -> None:
+    rule(world, "theirs", kind="fence", accounts=["red"], nodes="n9")
+    job = world.submit(vms=1, account="red")
+    some(world)
+    assert reason(world, job) == "may be on 3 nodes, and the site's rules (theirs) leave it none of them"
+
+
+def test_what_is_reserved_is_kept_free(world: World) -> None:
+    rule(world, kind="reserve", nodes="n[1-2]", cpus=1)
+    jobs = [world.submit(vms=1, cpus=CPUS) for _ in range(2)]
+    some(world)
+    assert world.states(*jobs) == [S.RUNNING, S.WAITING]
+    assert hosts(world, *jobs) == ["n3"]
+
+
+def test_so_many_nodes_host_vms(world: World) -> None:
+    rule(world, "few", kind="online", most=1)
+    jobs = [world.submit(vms=1, cpus=CPUS) for _ in range(2)]
+    some(world)
+    assert world.states(*jobs) == [S.RUNNING, S.WAITING]
+    assert "rule few: online: at most 1 of" in reason(world, jobs[1])
+
+
+def test_vms_that_stay_are_saved_where_others_would_migrate(world: World) -> None:
+    rule(world, "stay", kind="root", names=["rooted"])
+    job = world.running(name="rooted")
+    world.ask(job, OperationKind.MIGRATE)
+    some(world)
+    assert (world.state(job), hosts(world, job)) == (S.RUNNING, ["n1"])
+    world.rms.set_node("n1", draining=True, reason="new fans")
+    some(world)
+    assert (world.state(job), hosts(world, job)) == (S.RUNNING, ["n2"])
+    assert [call[0] for call in world.hypervisor.calls if call[0] in ("save", "restore", "migrate")] == [
+        "save",
+        "restore",
+    ]
+
+
+def test_an_operator_moves_no_vm_where_a_rule_bars_it(world: World) -> None:
+    rule(world, "apart", kind="spread", per="vjob")
+    job = world.running(vms=2)
+    one, other = world.context.ledger.vms(job)
+    told = f"1 node with room for {one.name}, but rule apart: spread of .* bars it from 1"
+    with pytest.raises(RefusedError, match=told):
+        world.placing.migrate(_seen(world), world.context.ledger.vjob(job), one.name, other.host, "asked", "root")
+    some(world)
+    assert len(set(hosts(world, job))) == 2
+
+
+def _seen(world: World) -> Observation:
+    assert world.cycle.seen is not None
+    return world.cycle.seen
+
+
+def _resumed_meanwhile(world: World) -> tuple[int, int]:
+    """One of two vjobs may run. One sleeps; while a cycle decides to start the other, an operator resumes it."""
+    rule(world, "one", kind="capacity", most=1)
+    first = world.sleeping()
+    propose = world.propose
+
+    def meanwhile(configuration: Configuration, parameters: ProposalParameters) -> Proposed:
+        found = propose(configuration, parameters)
+        world.ask(first, OperationKind.RESUME, "n3")
+        return found
+
+    world.propose = meanwhile  # type: ignore[method-assign]
+    return first, world.submit(vms=1)
+
+
+def test_a_plan_is_stale_if_vms_have_come_beside_which_its_own_may_not_be(world: World) -> None:
+    first, second = _resumed_meanwhile(world)
+    world.tick()
+    assert world.states(first, second) == [S.RUNNING, S.WAITING]
+    [problem] = world.cycle.report.problems
+    assert problem.startswith("a context switch was not begun: the cluster has changed since the plan was made: ")
+    assert "rule one: capacity: at most 1 of" in problem
+
+
+def test_a_step_does_not_begin_where_a_rule_bars_its_vms_by_now(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmsplugin.engine.execute.switch._broken", lambda *_: "")
+    first, second = _resumed_meanwhile(world)
+    world.tick()
+    assert world.states(first, second) == [S.RUNNING, S.WAITING]
+    [told] = world.events("step-failed")
+    assert "may not come to" in told
+
+
+@pytest.mark.parametrize("ticks", [40])
+def test_nothing_changes_where_nothing_has_changed(world: World, ticks: int) -> None:
+    """Whoever a rule keeps out does not change places with those that run."""
+    rule(world, kind="lonely", per="user")
+    jobs = [world.submit(vms=1, user=user) for user in ("ann", "bob", "cid", "dan", "eva", "ann")]
+    some(world, 10)
+    before = len(world.events("context-switch"))
+    some(world, ticks)
+    assert sum(state is S.RUNNING for state in world.states(*jobs)) == 4
+    assert len(world.events("context-switch")) == before
+
+
+# -- nodes that are borrowed while vjobs need them -------------------------------------------------------------------
+
+
+@pytest.fixture
+def elastic(directory: Path) -> Iterator[World]:
+    world = World(directory, rooms="elastic", room_idle_s=10)
+    yield world
+    assert world.hypervisor.violations == []
+    world.close()
+
+
+def rooms(world: World) -> set[str]:
+    assert world.cycle.seen is not None
+    return set(world.cycle.seen.rooms.by_node)
+
+
+def test_as_many_nodes_are_borrowed_as_vms_that_are_apart_need(elastic: World) -> None:
+    rule(elastic, kind="spread", per="vjob")
+    job = elastic.running(vms=3)
+    assert sorted(hosts(elastic, job)) == sorted(NODES)
+
+
+def test_no_node_is_borrowed_for_a_vjob_that_could_not_start_there(elastic: World) -> None:
+    rule(elastic, kind="capacity", licenses=["matlab"], most=1)
+    first, second = (elastic.submit(vms=1, cpus=CPUS, licenses="matlab:1") for _ in range(2))
+    some(elastic, 60)
+    assert elastic.states(first, second) == [S.RUNNING, S.WAITING]
+    assert rooms(elastic) == set(hosts(elastic, first))
+
+
+def test_a_node_is_borrowed_for_a_vjob_that_has_to_be_alone(elastic: World) -> None:
+    rule(elastic, kind="lonely", names=["alone"])
+    jobs = [elastic.running(), elastic.running(name="alone")]
+    assert len(set(hosts(elastic, *jobs))) == 2
