@@ -27,11 +27,16 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 pytestmark = [pytest.mark.e2e]
 
 
+def owned() -> tuple[str, str]:
+    """The options with which a cluster goes down when these tests are killed, and when they are interrupted in `up`."""
+    return "--owner", str(os.getpid())
+
+
 def minicluster(
     directory: Path, command: str, *arguments: str, check: bool = True, timeout_s: float = PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
-        [MINICLUSTER, command, "--dir", str(directory), *arguments],
+        [MINICLUSTER, command, "--dir", str(directory), *(owned() if command == "up" else ()), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -231,7 +236,9 @@ def test_down_leaves_nothing_of_an_up_that_was_killed(tmp_path: Path, stage: str
     directory = tmp_path / "cluster"
     before = traces_on_the_machine()
     process = subprocess.Popen(
-        [MINICLUSTER, "up", "--dir", str(directory), "--nodes", "1", "--no-engine"], stderr=subprocess.PIPE, text=True
+        [MINICLUSTER, "up", "--dir", str(directory), *owned(), "--nodes", "1", "--no-engine"],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -259,7 +266,7 @@ def test_a_cluster_goes_down_when_its_owner_is_killed(tmp_path: Path) -> None:
     owner = subprocess.Popen(["sleep", "infinity"])
     with HeldNamespaces() as held:
         try:
-            minicluster(directory, "up", "--nodes", "1", "--no-engine", "--power-saving", "--owner", str(owner.pid))
+            minicluster(directory, "up", "--owner", str(owner.pid), "--nodes", "1", "--no-engine", "--power-saving")
             teardown.members(directory, held)
             assert len(held) == 4  # 2 hosts, 2 kinds
             assert status_of(directory)["up"]
