@@ -1,7 +1,7 @@
 -- rmsplugin_options: the options that users may give sbatch for a vjob. Part of rmsplugin.lua, which says more.
 --
 -- An option that VMs cannot keep is refused with a sentence that says what to do instead: nothing that a user asked for is
--- lost without a word. docs/user-guide.md has a line for every option.
+-- lost without a word. docs/user/submitting.md has a line for every option.
 
 local options = {}
 

@@ -21,7 +21,7 @@ def main() -> int:
         "output, exit code, accounting and files are the same, or the case's file says why not.",
     )
     parser.add_argument("-k", metavar="NAME", default="", help="only cases with this in their names; names by '|'")
-    parser.add_argument("--write", action="store_true", help="put what differs into the table of docs/user-guide.md")
+    parser.add_argument("--write", action="store_true", help="put what differs into the table of docs/differences.md")
     arguments = parser.parse_args()
     try:
         everything = read_cases()

@@ -1,4 +1,4 @@
-"""The table "What differs from a native job" of the user guide, between two markers."""
+"""The table "What differs from a native job" of docs/differences.md, between two markers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from e2e.native.case import Case
 from e2e.native.outcome import Difference, Verdict
 
-GUIDE = Path(__file__).resolve().parents[3] / "docs" / "user-guide.md"
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "differences.md"
 BEGIN = "<!-- made by contrib/run-campaign native --write: -->"
 END = "<!-- end of what was made -->"
 
