@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.vjob import VJobState
 
@@ -57,6 +58,7 @@ def at_least_nothing(amount: Resources) -> Resources:
     return Resources(max(0.0, amount.cpus), max(0, amount.memory_mib))
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VMFacts:
     """A VM: its demand, its location, and all nodes on which it holds memory or soon will.

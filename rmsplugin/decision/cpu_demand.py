@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from rmsplugin.model.made_at_once import made_at_once
+
 #: Demand falls only after so many seconds in which no more was seen.
 WINDOW_S = 60.0
 
@@ -24,6 +26,7 @@ _LEAST_CHANGE = 10
 _LEAST_INTERVALS = 2
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class CpuSample:
     """One reading of a VM's counters; a reading without CPU time is not a sample.
@@ -44,6 +47,7 @@ class CpuSample:
         return self.cpu_time_ns + self.vcpu_delay_ns
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class _Interval:
     """The use of a VM between two samples."""
@@ -53,6 +57,7 @@ class _Interval:
     centi_cpus: int
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class CpuDemand:
     """A VM's demand by the samples so far, with the part of them that the next sample needs.

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rmsplugin.model.made_at_once import made_at_once
+
 #: The margin: a VM is taken to need so much more than its working set.
 MARGIN = 0.1
 
@@ -24,6 +26,7 @@ FLOOR_MIB = 64
 STEP_MIB = 16
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class MemorySample:
     """One report of a guest.
@@ -37,6 +40,7 @@ class MemorySample:
     working_set_mib: int
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class MemoryDemand:
     """A VM's demand by the samples so far, with the part of them that the next sample needs.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.model.by_fields import ByFields
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.vjob import VJobState
 
 Numbers = Mapping[str, float | int | str]
@@ -50,6 +51,7 @@ class ReasonCode(enum.StrEnum):
     ENDED = "ended"
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Reason(ByFields):
     """The reason why a vjob is to be in a state: a code for programs, its numbers, and a sentence for people."""

@@ -9,6 +9,7 @@ from functools import cache
 
 from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Rules, admit, anchored_to
 from rmsplugin.model.vjob import VJobState
@@ -42,6 +43,7 @@ class VMState(enum.StrEnum):
         self.holds_memory = word in ("running", "paused")
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Node(ByFields):
     """A physical host for VMs, with the resources that they may take of it."""
@@ -52,6 +54,7 @@ class Node(ByFields):
     platform: str = ""  # its VMs are of this one; empty: the site's own
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VM(ByFields):
     """A virtual machine and its present demand."""
@@ -113,6 +116,7 @@ def held(vm: VM, state: VMState) -> Resources:
     return Resources(0.0, vm.demand.memory_mib) if state is VMState.PAUSED else NOTHING
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VJob(ByFields):
     """A virtualised job: VMs that are scheduled as a unit, with the facts that the decision needs.

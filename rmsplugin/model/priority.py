@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from rmsplugin.model.made_at_once import made_at_once
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -30,6 +32,7 @@ class Parts:
     fixed: bool = False  # its priority was set by hand: no factor counts
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The remembered priority of a vjob, from Slurm's last computation."""

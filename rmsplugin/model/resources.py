@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rmsplugin.model.by_fields import ByFields
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.wording import counted
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Resources(ByFields):
     """An amount of the two dimensions: CPUs, and memory in MiB."""

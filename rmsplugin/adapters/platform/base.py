@@ -21,6 +21,7 @@ from typing import Literal, Protocol
 
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.epochs import FIRST_EPOCH
+from rmsplugin.model.made_at_once import made_at_once
 
 #: Called with (bytes done, bytes in total) while data moves; total is 0 when not known yet.
 Progress = Callable[[int, int], None]
@@ -91,6 +92,7 @@ class VMSpec:
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, if there is one
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VMInfo:
     """One VM as observed on a node."""
@@ -102,6 +104,7 @@ class VMInfo:
     job_running: bool  # a save or a migration of it is under way in the hypervisor
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VMStatistics:
     """Counters of one VM since its process started, as the hypervisor has them; None where it has none."""

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rmsplugin.adapters.rms.power_saving import PowerSaving
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.priority import Parts, Weights
 
 #: Name of every room's job.
@@ -41,6 +42,7 @@ class JobState(enum.StrEnum):
     ENDED = "ENDED"  # COMPLETED, CANCELLED, FAILED, TIMEOUT, NODE_FAIL, ...; the exact word is in RmsJob.detail
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class RmsJob:
     """One job, or one element of a job array, as the RMS has it."""
@@ -114,6 +116,7 @@ class NodePower(enum.StrEnum):
     COMING_ON = "coming on"  # it was asked to power the node up, by a job too, or waits until the node registers
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class RmsNode:
     """One node as the RMS has it."""

@@ -18,6 +18,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Allowed, Observation
 from rmsplugin.engine.observe.rooms import hosts_of
 from rmsplugin.model.elements import VM
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing, confined_to
 from rmsplugin.model.vjob import Geometry, VJobState
@@ -25,6 +26,7 @@ from rmsplugin.model.wording import counted
 from rmsplugin.settings import Settings
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A vjob that may run now: its job in the RMS, and facts from the ledger.

@@ -32,6 +32,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.ledger.samples import Sample
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
@@ -43,6 +44,7 @@ _RECORDED_AT_ONCE = 500
 _PAGE_KIB = 4
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class _Run:
     """A run of a VM, and its demand as far as it is known."""

@@ -14,6 +14,7 @@ from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.vjob import VJobState
 
 #: The ledger is told of a longer wait, or of another amount that is free, when the wait has grown by a tenth, and by so
@@ -34,6 +35,7 @@ class Wait(enum.StrEnum):
     NOT_DECIDED = "not-decided"  # its sentence says why
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Told:
     """Why a vjob waits: a code for listings, and a sentence for its owner."""

@@ -6,12 +6,14 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.operation import OperationKind as OperationKind  # a part of many rows
 from rmsplugin.model.priority import Standing
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class VJobRow:
     """One vjob. Times are seconds since the epoch."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsNode, RmsReservation, RmsSnapshot
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.settings import Settings
 from rmsplugin.settings.slurm import Hosts
 
@@ -39,6 +40,7 @@ class RoomState(enum.StrEnum):
     LEAVING = "leaving"  # held, but the node has to be given back
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Room:
     """One room. Times are seconds since the epoch."""
@@ -158,6 +160,7 @@ def _reservation_ahead(settings: Settings, rms: RmsSnapshot, node: str, now: flo
     return f"reservation {soon[0]} needs it" if soon else ""
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class HostUse:
     """The facts about one VM host that a decision about rooms needs."""
