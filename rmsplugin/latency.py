@@ -22,9 +22,9 @@ def switch_threads_often() -> None:
 
 
 class _Thread(threading.local):
-    """Whether this thread answers requests."""
+    """Whether this thread goes first where several wait for the same."""
 
-    answers = False
+    is_first = False
 
 
 _thread = _Thread()
@@ -32,12 +32,22 @@ _thread = _Thread()
 
 def answer_requests() -> None:
     """From now on this thread answers requests: it goes first where several wait for the same."""
-    _thread.answers = True
+    _thread.is_first = True
 
 
-def answers_requests() -> bool:
-    """Whether this thread answers requests."""
-    return _thread.answers
+@contextmanager
+def going_first() -> Iterator[None]:
+    """This thread goes first meanwhile, like those that answer requests: many wait for what it does."""
+    before, _thread.is_first = _thread.is_first, True
+    try:
+        yield
+    finally:
+        _thread.is_first = before
+
+
+def goes_first() -> bool:
+    """Whether this thread goes first where several wait for the same."""
+    return _thread.is_first
 
 
 def keep_for_good() -> None:

@@ -47,7 +47,7 @@ from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
 from rmsplugin.engine.upkeep.user_notes import UserNotes
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
-from rmsplugin.latency import Sparing
+from rmsplugin.latency import Sparing, going_first
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.node_action import NodeActionKind
 from rmsplugin.model.vjob import VJobState
@@ -141,7 +141,7 @@ class Cycle:
 
     def run(self) -> CycleReport:
         """Run one cycle. Faults are in the report; the next cycle tries again."""
-        with self.lock, self._sparing.meanwhile(self._is_large):
+        with self.lock, going_first(), self._sparing.meanwhile(self._is_large):
             return self._run_reported()
 
     def _is_large(self) -> bool:
@@ -308,7 +308,7 @@ class Cycle:
             RefusedError: the next cycle would decide nothing.
             UnavailableError: the RMS does not answer, or the engine ends.
         """
-        with self.lock, self._sparing.meanwhile(self._is_large), self._ledger.only_reading():
+        with self.lock, going_first(), self._sparing.meanwhile(self._is_large), self._ledger.only_reading():
             seen = self._cap.obeyed(self._observer.observe())
             if slices := site.time_slices(seen.rms):
                 raise RefusedError(f"{slices}; the engine only observes, and decides nothing")

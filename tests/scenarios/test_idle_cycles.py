@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from scenarios.world import CPUS, World
 
+from rmsplugin.latency import goes_first
 from rmsplugin.model.vjob import VJobState
 
 
@@ -42,3 +43,13 @@ def test_with_nothing_changed_slurm_is_looked_at_once(running: int, waiting: int
         world.tick(3)
     assert world.states(*jobs) == [*running * [VJobState.RUNNING], *waiting * [VJobState.WAITING]]
     assert world.rms.calls == 5 * [("snapshot", "")]
+
+
+def test_a_cycle_goes_first_where_threads_wait_for_the_ledger(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/unit/engine/test_fair_lock.py shows what comes of it."""
+    found: list[bool] = []
+    snapshot = world.context.rms.snapshot
+    monkeypatch.setattr(world.context.rms, "snapshot", lambda: found.append(goes_first()) or snapshot())
+    world.tick()
+    assert found == [True]
+    assert not goes_first()

@@ -1,30 +1,31 @@
-"""Fair lock: a lock that a thread may take several times, and that who answers a request gets before all others.
+"""Fair lock: a lock that a thread may take several times, and that some threads get before all others.
 
 A lock of Python goes to whoever is there: a thread that has just given it back mostly has it again before one that
-waits has woken. Where ten threads start and stop vjobs, a request waited for 400 ms while they had it in turns.
+waits has woken. Where ten threads start and stop vjobs, a request waited for 400 ms while they had it in turns. So a
+thread that answers a request goes first, and the one of the cycle.
 """
 
 from __future__ import annotations
 
 import threading
 
-from rmsplugin.latency import answers_requests
+from rmsplugin.latency import goes_first
 
 
 class FairLock:
-    """Of the threads that answer requests, none waits for more than two others of the rest."""
+    """Of the threads that go first, none waits for more than two of the rest."""
 
     def __init__(self) -> None:
         """Nobody has it."""
         self._lock = threading.Lock()
-        self._first = threading.Lock()  # held by a thread that answers a request and waits
+        self._first = threading.Lock()  # held by a thread that goes first and waits
         self._next = threading.Lock()  # held by the one of all others that waits
         self._owner, self._times = 0, 0
 
     def __enter__(self) -> None:
         me = threading.get_ident()
         if self._owner != me:  # another thread's name may be there, but never this one's
-            if answers_requests():
+            if goes_first():
                 with self._first:
                     self._lock.acquire()
             else:

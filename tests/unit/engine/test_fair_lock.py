@@ -1,4 +1,4 @@
-"""The lock of the ledger: one thread at a time, several times over; who answers a request does not wait for many."""
+"""The lock of the ledger: one thread at a time, several times over; a thread that goes first does not wait for many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.engine.ledger.fair_lock import FairLock
-from rmsplugin.latency import answer_requests
+from rmsplugin.latency import answer_requests, goes_first, going_first
 
 
 def started(work: Callable[[], None]) -> threading.Thread:
@@ -49,25 +49,40 @@ def test_what_fails_inside_gives_it_back() -> None:
     assert lock._lock.locked()
 
 
-def test_who_answers_a_request_goes_before_those_that_wait() -> None:
+def a_request(work: Callable[[], None]) -> None:
+    answer_requests()
+    work()
+
+
+def a_cycle(work: Callable[[], None]) -> None:
+    with going_first():
+        work()
+
+
+@pytest.mark.parametrize("as_one", [a_request, a_cycle])
+def test_a_request_and_the_cycle_go_before_those_that_wait(as_one: Callable[[Callable[[], None]], None]) -> None:
     lock, order = FairLock(), list[str]()
 
     def take(name: str) -> None:
         with lock:
             order.append(name)
 
-    def answer() -> None:
-        answer_requests()
-        take("request")
-
     with lock:
         others = [started(lambda: take("other")) for _ in range(8)]
         while not lock._next.locked():
             pass
-        request = started(answer)
+        first = started(lambda: as_one(lambda: take("first")))
         while not lock._first.locked():
             pass
-    for thread in (request, *others):
+    for thread in (first, *others):
         thread.join(PATIENCE_S)
-    assert order.index("request") <= 1  # behind the one that had waited for the lock itself, if at all
+    assert order.index("first") <= 1  # behind the one that had waited for the lock itself, if at all
     assert len(order) == 9
+
+
+def test_a_thread_goes_first_for_a_time() -> None:
+    with going_first():
+        with going_first():
+            assert goes_first()
+        assert goes_first()
+    assert not goes_first()
