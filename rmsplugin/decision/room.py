@@ -124,7 +124,7 @@ class Site:
         """A key by which vjobs of equal VMs are alike: their number, the demand of each, and their allowed nodes."""
         if vjob.name not in self._shapes:
             first = vjob.vms[0].demand
-            alike = all(vm.demand is first or vm.demand == first for vm in vjob.vms)
+            alike = len(vjob.vms) == 1 or all(vm.demand is first or vm.demand == first for vm in vjob.vms)
             which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.rules)
             self._shapes[vjob.name] = which if alike and not vjob.anchored else vjob.name
         return self._shapes[vjob.name]
@@ -155,7 +155,7 @@ class Site:
 
 def _demand(vjob: VJob) -> Resources:
     first = vjob.vms[0].demand
-    if all(vm.demand is first for vm in vjob.vms):  # equal VMs are counted
+    if len(vjob.vms) == 1 or all(vm.demand is first for vm in vjob.vms):  # equal VMs are counted
         return Resources(first.centi_cpus * len(vjob.vms) / 100, first.memory_mib * len(vjob.vms))
     return Resources(sum(vm.demand.centi_cpus for vm in vjob.vms) / 100, sum(vm.demand.memory_mib for vm in vjob.vms))
 

@@ -95,7 +95,11 @@ def _highest_unprotected(configuration: Configuration, parameters: Parameters) -
         runs = state is VJobState.RUNNING and vjob.preemptible
         return state in ready or (runs and exempt_for_s(vjob, parameters) <= 0)
 
-    return max((vjob.priority for vjob in configuration.vjobs if may_be(vjob)), default=-math.inf)
+    highest = -math.inf
+    for vjob in configuration.vjobs:
+        if vjob.priority > highest and may_be(vjob):
+            highest = vjob.priority
+    return highest
 
 
 def _pressed(configuration: Configuration) -> frozenset[str]:

@@ -34,8 +34,9 @@ def exempt_for_s(vjob: VJob, parameters: Parameters) -> float:
     exempt_s = parameters.exempt_s
     if parameters.exempt_switches and vjob.priority >= parameters.exempt_tier and vjob.name not in parameters.pressed:
         durations = parameters.durations
-        least_s = parameters.exempt_switches * durations.least_away_s(vjob)
-        exempt_s = max(exempt_s, least_s, SHARED_SWITCHES * durations.away_s(vjob))
+        away_s = durations.away_s(vjob)
+        least_s = durations.least_away_s(vjob) if vjob.together_mib else away_s
+        exempt_s = max(exempt_s, parameters.exempt_switches * least_s, SHARED_SWITCHES * away_s)
     return max(0.0, exempt_s - vjob.state_s)
 
 

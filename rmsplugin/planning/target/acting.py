@@ -14,6 +14,9 @@ from rmsplugin.model.elements import Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 
+#: By the state of a vjob, that of its VMs.
+_VM_STATES = {VJobState(state): state for state in VMState}
+
 
 def acting(source: Configuration, states: Mapping[str, VJobState]) -> Configuration | None:
     """The vjobs whose state changes, and the nodes on which they are or might go, with the others' demand subtracted.
@@ -50,14 +53,20 @@ def are_alike(source: Configuration, nodes: Collection[str]) -> bool:
 
 def _may_stay(source: Configuration, vjob: VJob) -> bool:
     """Whether all VMs of a vjob are in its state already, and may stay where they are."""
-    places = {id(at): at for at in (source.locations[vm.name] for vm in vjob.vms)}.values()
-    state = VMState(source.state(vjob))
-    if any(at.state is not state for at in places):
+    state, locations = _VM_STATES[source.state(vjob)], source.locations
+    if len(vjob.vms) == 1:
+        return _is_kept(source, vjob, state, locations[vjob.vms[0].name])
+    places = {id(at): at for at in (locations[vm.name] for vm in vjob.vms)}.values()
+    return all(_is_kept(source, vjob, state, at) for at in places)
+
+
+def _is_kept(source: Configuration, vjob: VJob, state: VMState, at: Location) -> bool:
+    """Whether a VM is in the state of its vjob, and may stay where it is."""
+    if at.state is not state:
         return False
-    return state is not VMState.RUNNING or all(
-        at.node is not None and source.node_by_name[at.node].state is NodeState.UP and vjob.allows(at.node)
-        for at in places
-    )
+    if state is not VMState.RUNNING:
+        return True
+    return at.node is not None and source.node_by_name[at.node].state is NodeState.UP and vjob.allows(at.node)
 
 
 def _nodes(source: Configuration, acts: Sequence[VJob], locations: Mapping[str, Location]) -> list[Node]:
