@@ -202,6 +202,12 @@ class Ledger:
         self._subscribers.append(tell)
 
     @contextmanager
+    def asked_at_once(self) -> Iterator[None]:
+        """Several questions are asked inside, and wait for other threads once: for a request, which asks for little."""
+        with self._lock:
+            yield
+
+    @contextmanager
     def transaction(self) -> Iterator[None]:
         """All changes made inside are made together, or not at all."""
         with self._write():

@@ -258,8 +258,9 @@ class Requests:
         if vjob.state is not VJobState.RUNNING:
             raise RefusedError(f"vjob {display_id} is {vjob.state}, not running")
         if not vjob.script_started:
-            self._ledger.update_vjob(vjob.job_id, script_started=True)
-            self._ledger.event("script-started", "its script starts", vjob=vjob.display_id)
+            with self._ledger.transaction():
+                self._ledger.update_vjob(vjob.job_id, script_started=True)
+                self._ledger.event("script-started", "its script starts", vjob=vjob.display_id)
         return {"ok": True}
 
     def attached(self, uid: int, entry: Entry) -> dict[str, Any]:

@@ -562,8 +562,9 @@ class Routes:
         report, quiet = self._cycle.report, self._cycle.deciding.quiet()
 
         def read_pause_and_plan() -> Reply:
-            pause, last = (self._ledger.plans.pause, plan_views.last_plan_view(self._ledger, self._clock))
-            power = views.power_sentence(self._ledger, self._cycle.seen)
+            with self._ledger.asked_at_once():
+                pause, last = (self._ledger.plans.pause, plan_views.last_plan_view(self._ledger, self._clock))
+                power = views.power_sentence(self._ledger, self._cycle.seen)
             return {"paused": plan_views.pause_view(pause), "last_plan": last, "power": power}
 
         return {

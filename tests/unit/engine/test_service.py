@@ -107,6 +107,29 @@ def test_status_counts_the_cycles_of_this_engine(served: Served) -> None:
     assert (cycles["number"], cycles["seconds"]) == (before + 2, served.world.cycle.seconds)
 
 
+@pytest.mark.parametrize(("method", "path", "most"), [("GET", "/v1/status", 1), ("POST", "/v1/jobs/12/started", 3)])
+def test_a_request_waits_for_the_ledger_a_few_times(
+    method: str, path: str, most: int, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each wait may be for two of the threads that start and stop vjobs."""
+    served.add_vjob(12, ME, S.RUNNING)
+    served.world.cycle.run()
+    lock, waits = served.ledger._lock, list[str]()
+
+    class Counted:
+        def __enter__(self) -> None:
+            if lock._owner != threading.get_ident() and threading.current_thread().name.startswith("service"):
+                waits.append(path)
+            lock.__enter__()
+
+        def __exit__(self, *_: object) -> None:
+            lock.__exit__()
+
+    monkeypatch.setattr(served.ledger, "_lock", Counted())
+    assert served.ask(method, path)[0] == 200
+    assert 1 <= len(waits) <= most
+
+
 def test_what_does_not_exist_is_404(served: Served) -> None:
     for path in ("/v1/jobs/99/access", "/v1/operations/99", "/v2/jobs", "/", "/v1/jobs/12"):
         status, answer = served.ask("GET", path)
