@@ -201,6 +201,7 @@ local function wrapper_line(job_desc, geometry, image, config)
     line = string.format("%s,small_cpus=%s,small_memory=%s", line, integer(geometry.small.cpus),
       integer(geometry.small.memory))
   end
+  line = line .. options.wishes(job_desc)
   if #line > MAX_WRAPPER_LINE then
     error("the path of the wrapper is too long: " .. config.wrapper)
   end
@@ -263,6 +264,9 @@ local function wrap(job_desc, geometry, image, config)
   job_desc.min_mem_per_node = geometry.total_memory
   -- These were for each node, and all is on one node now.
   job_desc.ntasks_per_node = slurm.NO_VAL16
+  if options.wishes(job_desc):find("exclusive", 1, true) then
+    job_desc.shared = slurm.NO_VAL16 -- other users' wrappers may be on its front
+  end
   job_desc.pn_min_cpus = slurm.NO_VAL16
   -- These name nodes that host VMs; the wrapper's node is another.
   for _, field in ipairs({ "features", "req_nodes", "exc_nodes" }) do

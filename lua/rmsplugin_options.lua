@@ -160,8 +160,10 @@ local THREADS = "VMs have CPUs alone, no sockets, cores and threads to choose: l
 local PER_CORE = "VMs have CPUs alone, no sockets and cores: leave out --ntasks-per-core and --ntasks-per-socket, and ask"
   .. " for --ntasks-per-node"
 local CPU_SPEED = "VMs have no say in their node's frequency or power: leave out --cpu-freq and --power"
+local EXCLUSIVE_USER = 2
 local function exclusive(value)
-  return given16(value) and value ~= 1 -- 1 is --oversubscribe: a leave to share, as VMs do
+  -- 1 is --oversubscribe: a leave to share, as VMs do. --exclusive=user is a wish that the engine keeps.
+  return given16(value) and value ~= 1 and value ~= EXCLUSIVE_USER
 end
 local function yes(value)
   return value == true or value == 1
@@ -190,8 +192,6 @@ local REFUSED = {
     .. " --nodelist" },
   { "req_switch", above32, "--switches is about the network of nodes, and VMs move: leave it out, or name nodes with"
     .. " --nodelist" },
-  { "spread", spread, "--spread-job is not for VMs, whose nodes the plugin chooses: leave it out, or name nodes with"
-    .. " --nodelist", "bitflags" },
   { "core_spec", given16, "--core-spec and --thread-spec are about a node's own CPUs, and VMs have their own: leave them"
     .. " out" },
   { "segment_size", above16, "--segment is about the network of nodes, and VMs move: leave it out, or name nodes with"
@@ -222,11 +222,16 @@ function options.check(job_desc)
       .. " and srun inside the script starts tasks in its VMs")
   end
   for _, entry in ipairs(REFUSED) do
-    local field, asked, sentence, read = entry[1], entry[2], entry[3], entry[4]
-    if asked(job_desc[read or field]) then
+    local field, asked, sentence = entry[1], entry[2], entry[3]
+    if asked(job_desc[field]) then
       refuse("%s", sentence)
     end
   end
+end
+
+-- What the engine has to know of VMs beside each other, as pairs for the wrapper's line.
+function options.wishes(job_desc)
+  return (spread(job_desc.bitflags) and ",spread=1" or "") .. (job_desc.shared == EXCLUSIVE_USER and ",exclusive=user" or "")
 end
 
 options.given16, options.given32, options.given64 = given16, given32, given64

@@ -163,11 +163,12 @@ class Gather(Joint):
 
 @dataclass(frozen=True, slots=True)
 class Lonely(Joint):
-    """No VM but these is on their nodes."""
+    """No VM but these, and their friends, is on their nodes. Friends may be with others elsewhere."""
 
     vms: frozenset[str]
     discrete: bool = False
     label: str = ""
+    friends: frozenset[str] = frozenset()
 
     @property
     def words(self) -> str:
@@ -180,22 +181,28 @@ class Lonely(Joint):
         return None
 
     def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes of all the others, for one of them; their nodes, for another VM."""
+        """The nodes of strangers, for one of them; their nodes, for a stranger."""
+        if vm in self.friends:
+            return None
         if vm not in self.vms:
             return Bars(never={node for lonely in self.vms for node in standing.nodes_of(lonely)})
-        return Bars(never=[node for node in standing.nodes() if not self.vms.issuperset(standing.vms_on(node))])
+        known = self.vms | self.friends
+        return Bars(never=[node for node in standing.nodes() if not known.issuperset(standing.vms_on(node))])
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
-        """The reason if one of them and another VM are on one node, and one has come there."""
-        at = _by_node(held)
+        """The reason if one of them and a stranger are on one node, and one has come there."""
+        at = _by_node((vm, node) for vm, node in held if vm not in self.friends)
         for vm, node in came:
+            if vm in self.friends:
+                continue
             others = {other for other in at.get(node, ()) if (other in self.vms) is not (vm in self.vms)}
             if others:
                 return f"{vm} may not be on {node}, where {min(others)} is ({self.title})"
         return None
 
     def __str__(self) -> str:
-        return f"lonely {_all(self.vms)}{_when(self)}"
+        beside = f" but {_all(self.friends)}" if self.friends else ""
+        return f"lonely {_all(self.vms)}{beside}{_when(self)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +215,9 @@ class Split(Joint):
 
     @property
     def words(self) -> str:
-        """Names a few VMs of each group."""
+        """Names a few VMs of each of a few groups."""
+        if len(self.groups) > _NAMED:
+            return f"split of {counted(sum(map(len, self.groups)), 'VM')} in {len(self.groups)} groups"
         return f"split of {' from '.join(_few(group, 'VM') for group in self.groups)}"
 
     @property

@@ -120,6 +120,8 @@ _SMALL_KEYS = {
 }
 #: Keys of the user's wishes about nodes, present if he gave any; `;` stands for a comma in their values.
 _CONSTRAINTS = ("features", "nodes", "exclude")
+#: Keys of the user's wishes about VMs beside each other, present if he gave any, with their only values.
+_WISHES = {"spread": "1", "exclusive": "user"}
 _VALUES = {**_KEYS, **_SMALL_KEYS}
 #: The beginning of keys that a release ignores if it does not know them.
 _OPTIONAL = "x_"
@@ -151,6 +153,7 @@ class Geometry:
         vms: their number; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
         small_cpus: the CPUs of each VM that has one task less than the first ones; 0: all are of one size. Then
             ``small_memory_mib`` is 0, too.
+        wishes: about VMs beside each other: ``spread`` (--spread-job), ``exclusive`` (--exclusive=user).
     """
 
     vms: int
@@ -162,6 +165,7 @@ class Geometry:
     constraints: Constraints = field(default_factory=Constraints)
     small_cpus: int = 0
     small_memory_mib: int = 0
+    wishes: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes of VMs.
@@ -224,13 +228,16 @@ class Geometry:
                 if not pattern.fullmatch(value):
                     raise ValueError(f"not a vjob geometry: {text!r}: {key} cannot be {value!r}")
                 values[field] = int(value) if pattern is not _IMAGE else value
-            elif key not in _CONSTRAINTS and not key.startswith(_OPTIONAL):
+            elif key in _WISHES and value != _WISHES[key]:
+                raise ValueError(f"a vjob geometry made by a newer release: {key} cannot be {value!r} in {text!r}")
+            elif key not in (*_CONSTRAINTS, *_WISHES) and not key.startswith(_OPTIONAL):
                 raise ValueError(f"a vjob geometry made by a newer release: unknown key {key!r} in {text!r}")
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise ValueError(f"not a vjob geometry: {text!r}: it lacks {', '.join(missing)}")
         said = {key: given[key].replace(";", ",") for key in _CONSTRAINTS if key in given}
         values["constraints"] = Constraints.parse(**said)
+        values["wishes"] = frozenset(given.keys() & _WISHES.keys())
         return cls(**values)  # type: ignore[arg-type]  # _KEYS gives each field its type
 
     def __str__(self) -> str:
@@ -240,6 +247,7 @@ class Geometry:
         )
         if self.small_cpus:
             text += f",small_cpus={self.small_cpus},small_memory={self.small_memory_mib}"
+        text += "".join(f",{key}={value}" for key, value in _WISHES.items() if key in self.wishes)
         lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
         said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
         return text + "".join(said)

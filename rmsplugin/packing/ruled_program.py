@@ -177,7 +177,7 @@ class _Program:
 
     @obey.register
     def _lonely(self, rule: Lonely) -> None:
-        self._apart([rule.vms, frozenset(self._all()) - rule.vms])
+        self._apart([rule.vms, frozenset(self._all()) - rule.vms - rule.friends])
 
     @obey.register
     def _split(self, rule: Split) -> None:

@@ -35,13 +35,14 @@ _LICENSE = re.compile(r"[^,;|:*=@\s]+")
 
 
 class Traits(NamedTuple):
-    """All of a vjob's job that rules select by."""
+    """All of a vjob's job that rules select by; and its user's own wishes, see ``Geometry``."""
 
     name: str
     user: str
     account: str
     partition: str
     licenses: frozenset[str]
+    wishes: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=1024)

@@ -224,7 +224,6 @@ def size(cluster: Cluster, job: int) -> dict[str, str]:
 
 REFUSED = [
     ("--exclusive", "--exclusive asks for whole nodes"),
-    ("--exclusive=user", "--exclusive asks for whole nodes"),
     ("--exclusive=mcs", "--exclusive asks for whole nodes"),
     ("--tmp=100", "--tmp asks for room on a node's disk"),
     ("-B 2:2:1", "leave out --extra-node-info"),
@@ -243,7 +242,6 @@ REFUSED = [
     ("-n 99 --mem=9900", "CPUs that there are"),
     ("--contiguous", "--contiguous is about neighbouring nodes"),
     ("--switches=1", "--switches is about the network"),
-    ("--spread-job", "--spread-job is not for VMs"),
     ("--reservation=foo", "leave out --reservation"),
     ("--gpu-bind=none", "VMs have no GPUs"),
     ("--gpu-freq=low", "VMs have no GPUs"),

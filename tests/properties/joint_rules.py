@@ -45,6 +45,8 @@ def joint_rule(draw: st.DrawFn, vms: Sequence[str], nodes: Sequence[str]) -> Joi
         return Online(where, draw(st.integers(0, 2)), discrete)
     if kind is Part:
         return Part(some, draw(st.sampled_from([Fence, Ban]))(where, discrete))
+    if kind is Lonely:
+        return Lonely(some, discrete, friends=frozenset(draw(st.sets(st.sampled_from(vms)))) - some)
     return kind(some, discrete)
 
 
@@ -59,8 +61,8 @@ def holds(rule: Joint, held: Collection[Held], homes: dict[str, str]) -> bool:
         case Gather(vms=vms):
             there = [(vm, node) for vm, node in held if vm in vms]
             return all(a[0] == b[0] or a[1] == b[1] for a, b in combinations(there, 2))
-        case Lonely(vms=vms):
-            return all(here <= vms or not here & vms for here in on.values())
+        case Lonely(vms=vms, friends=friends):
+            return all(here <= vms | friends or not here & vms for here in on.values())
         case Split(groups=groups):
             return all(sum(bool(here & group) for group in groups) <= 1 for here in on.values())
         case Root(vms=vms):

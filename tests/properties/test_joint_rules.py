@@ -151,6 +151,7 @@ A, AB, ABC = frozenset("a"), frozenset("ab"), frozenset("abc")
 ONE, BOTH = frozenset({"1"}), frozenset({"1", "2"})
 EVERY_RULE = (
     *(kind(vms) for kind in (Spread, Gather, Lonely, Root) for vms in (A, AB, ABC)),
+    *(Lonely(A, friends=frozenset(friends)) for friends in ("b", "bc")),
     Split((A, frozenset("b"))),
     Split((A, frozenset("b"), frozenset("c"))),
     Split((AB, frozenset("c"))),

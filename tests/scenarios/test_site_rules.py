@@ -1,4 +1,4 @@
-"""The site's placement rules, on a living cluster: VMs beside each other, and on which nodes they are."""
+"""The site's placement rules, and users' wishes, on a living cluster: VMs beside each other, and on which nodes."""
 
 from __future__ import annotations
 
@@ -267,3 +267,50 @@ def test_a_node_is_borrowed_for_a_vjob_that_has_to_be_alone(elastic: World) -> N
     rule(elastic, kind="lonely", names=["alone"])
     jobs = [elastic.running(), elastic.running(name="alone")]
     assert len(set(hosts(elastic, *jobs))) == 2
+
+
+# -- wishes of users -------------------------------------------------------------------------------------------------
+
+SPREAD, EXCLUSIVE = ("spread",), ("exclusive",)
+
+
+def test_vms_of_a_vjob_are_apart_where_its_user_wishes(world: World) -> None:
+    job = world.running(vms=3, wishes=SPREAD)
+    assert sorted(hosts(world, job)) == sorted(NODES)
+    wide = world.submit(vms=4, wishes=SPREAD)
+    some(world)
+    assert world.state(wide) is S.WAITING
+    world.rms.finish(job)
+    some(world)
+    assert reason(world, wide).endswith("but rule --spread-job: spread of 4 VMs bars it from 3")
+
+
+def test_nobody_elses_vm_comes_beside_those_of_a_user_who_wishes_so(world: World) -> None:
+    mine = world.running(user="ann", wishes=EXCLUSIVE)
+    also_mine = world.running(user="ann")
+    others = world.running(user="bob")
+    assert hosts(world, mine) == hosts(world, also_mine)
+    assert hosts(world, others) != hosts(world, mine)
+
+
+def test_ones_own_vms_without_the_wish_may_be_with_others(world: World) -> None:
+    friends, bob = world.running(user="ann"), world.running(user="bob")
+    assert hosts(world, friends) == hosts(world, bob)
+    alone = world.running(user="ann", wishes=EXCLUSIVE)
+    assert not {*hosts(world, alone)} & {*hosts(world, bob)}
+
+
+def test_an_operator_moves_no_vm_beside_one_that_wishes_to_be_alone(world: World) -> None:
+    alone, other = world.running(user="ann", wishes=EXCLUSIVE), world.running(user="bob")
+    [home], [vm] = hosts(world, alone), world.context.ledger.vms(other)
+    with pytest.raises(RefusedError, match=f"{vm.name}, but rule --exclusive=user: lonely .* bars it from 1"):
+        world.placing.migrate(_seen(world), world.context.ledger.vjob(other), vm.name, home, "asked", "root")
+
+
+def test_elements_of_an_array_wish_before_they_have_rows(world: World) -> None:
+    world.running(user="bob")
+    array = world.submit(vms=1, user="ann", wishes=EXCLUSIVE, array=range(2))
+    some(world, 10)
+    places = {vm.host for vm in world.context.ledger.live_vms() if vm.job_id != 1}
+    assert len(world.context.ledger.live_vms()) == 3, array
+    assert "n1" not in places

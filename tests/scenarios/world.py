@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -483,15 +483,16 @@ class World:
         constraints: dict[str, str] | None = None,
         computing: bool = True,
         small: tuple[int, int] = (0, 0),
+        wishes: Collection[str] = (),
         **options: Any,
     ) -> int:
         """A wrapped job, as lua/rmsplugin.lua leaves it; its VMs want all their CPUs if it is ``computing``.
 
-        ``small``: CPUs and MiB of all VMs but the first one, where they have one task less.
+        ``small``: CPUs and MiB of all VMs but the first one, where they have one task less. ``wishes``: see Geometry.
         """
         said = Constraints.parse(**(constraints or {}))
         ntasks = vms + 1 if any(small) else 1
-        geometry = Geometry(vms, cpus, memory_mib, ntasks, 1, "default", said, *small)
+        geometry = Geometry(vms, cpus, memory_mib, ntasks, 1, "default", said, *small, frozenset(wishes))
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": geometry.total_cpus, "memory_mib": geometry.total_memory_mib}
         job = self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})

@@ -43,7 +43,7 @@ _AT_ONCE = 16
 _ENGINE_S = 5.0
 
 #: The queue, a job a line: id, account, partition, user, licences and name.
-_QUEUE = ["--all", "--noheader", "--format=%i|%a|%P|%u|%W|%j"]
+_QUEUE = ["--all", "--noheader", "--sort=i", "--format=%i|%a|%P|%u|%W|%j"]
 
 #: So many suspends tell how fast memory is saved here.
 _SUSPENDS = 50

@@ -158,7 +158,7 @@ class _Assessor:
         waiting = (each for each in (*queue, *self._promised_beside(queue)) if each.job.display_id in names)
         return self._of(tuple(waiting), [vjob for vjob in self._ledger.vjobs() if vjob.display_id in names])
 
-    def _of(self, queue: Sequence[Waiting], vjobs: Iterable[VJobRow]) -> Assessment:
+    def _of(self, queue: Sequence[Waiting], vjobs: Sequence[VJobRow]) -> Assessment:
         seen, refused = self._seen, {}
         free = free_addresses(self._settings, self._ledger)
         found = []
@@ -184,9 +184,10 @@ class _Assessor:
                 found.append((key, self._hosted(vjob, job, priority)))
         found.sort(key=lambda each: each[0])
         sorted_out = settled(list(self._nodes()), normalised(facts for _, facts in found))
-        if self._settings.rule:
+        wished = any(each.geometry.wishes for each in queue) or any(each.geometry.wishes for each in vjobs)
+        if self._settings.rule or wished:
             traits = {each.display_id: traits_of(seen, each) for each in vjobs}
-            traits |= {each.job.display_id: traits_of_job(each.job) for each in queue}
+            traits |= {each.job.display_id: traits_of_job(each.job, each.geometry) for each in queue}
             by_rules = ruled(self._settings, sorted_out.configuration, traits)
             sorted_out = replace(sorted_out, configuration=by_rules)
         return Assessment(sorted_out, refused)

@@ -111,7 +111,7 @@ def objection(settings: Settings, seen: Observation, waiting: Waiting) -> str:
 
 
 def _allowed_waiting(settings: Settings, seen: Observation, waiting: Waiting) -> Allowed:
-    closing = closing_rules(settings, traits_of_job(waiting.job)) if settings.rule else ()
+    closing = closing_rules(settings, traits_of_job(waiting.job, waiting.geometry)) if settings.rule else ()
     return _allowed(settings, seen, waiting.job.partition, waiting.geometry, closing)
 
 

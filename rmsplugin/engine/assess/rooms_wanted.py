@@ -13,7 +13,7 @@ from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.decision.wanted import Fit, places_beyond
 from rmsplugin.engine.assess.queue import Waiting, candidate, ready_vms
 from rmsplugin.engine.assess.ruled_places import RuledPlaces
-from rmsplugin.engine.assess.site_rules import Member, traits_of_job
+from rmsplugin.engine.assess.site_rules import Member, there_are_rules, traits_of_job
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import can_come_on, comes_on
@@ -93,12 +93,14 @@ def places_ahead(
     return Ahead(kept & beyond.keys(), kept, unplaced, placed, begins, late)
 
 
-def _fit(capacities: Capacities, seen: Observation, waiting: Iterable[Waiting]) -> Fit:
-    """How vjobs are placed: by First Fit Decreasing, and where the site's rules let their VMs come."""
-    if not capacities.settings.rule:
+def _fit(capacities: Capacities, seen: Observation, waiting: Sequence[Waiting]) -> Fit:
+    """How vjobs are placed: by First Fit Decreasing, and where rules let their VMs come."""
+    if not (
+        there_are_rules(capacities.settings, capacities.ledger, seen) or any(each.geometry.wishes for each in waiting)
+    ):
         return first_fit_decreasing
     coming = [
-        Member(each.job.display_id, traits_of_job(each.job), tuple(ready_vms(each, ())))
+        Member(each.job.display_id, traits_of_job(each.job, each.geometry), tuple(ready_vms(each, ())))
         for each in waiting
         if each.sleeping is None
     ]

@@ -1,4 +1,4 @@
-"""Ruled places: the nodes where single VMs may come now, by the site's rules about VMs beside each other.
+"""Ruled places: the nodes where single VMs may come now, by the rules about VMs beside each other.
 
 A context switch is planned by these rules. Here are the moves that no plan has: VMs leave a node, or an operator asks.
 Each step of a plan is looked at once more when it begins. And rooms are requested where VMs may come.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rmsplugin.engine.assess.site_rules import Member, beside, traits_of
+from rmsplugin.engine.assess.site_rules import Member, beside, there_are_rules, traits_of
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import vm_hosts
@@ -29,7 +29,8 @@ class RuledPlaces:
         """``coming``: vjobs that have no VMs in the ledger yet."""
         self._concerning = Concerning(())
         self._standing = Standing({})
-        if not settings.rule:
+        coming = [*coming]
+        if not (there_are_rules(settings, ledger, seen) or any(member.traits.wishes for member in coming)):
             return
         vms = ledger.live_vms_by_job()
         vjobs = ledger.vjobs_among(vms)

@@ -1,21 +1,24 @@
-"""Site rules: the placement rules of the settings, as rules of the vjobs that they select.
+"""Site rules: the placement rules of the settings, and the wishes of users, as rules of vjobs.
 
 A fence or a ban leaves a vjob fewer nodes, wherever its nodes are asked for (``assess.queue.allowed_hosts``). A reserve
-leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here.
+leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here. So
+are those by ``sbatch --spread-job`` and ``--exclusive=user``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from rmsplugin.adapters.rms.base import RmsJob
+from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import About, given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread
+from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.rules import PlacementRule, Traits, license_names
 
@@ -31,15 +34,28 @@ class Member(NamedTuple):
     vms: tuple[str, ...]
 
 
-def traits_of_job(job: RmsJob) -> Traits:
-    """The traits of a vjob by its job."""
-    return Traits(job.name, job.user, job.account, job.partition, license_names(job.licenses))
+def there_are_rules(settings: Settings, ledger: Ledger, seen: Observation) -> bool:
+    """Whether the site has rules, or a vjob wishes; asked once a look."""
+    if settings.rule:
+        return True
+    asked = seen.derived.wished
+    if not asked:
+        asked.append(any(vjob.geometry.wishes for vjob in ledger.vjobs()))
+    return asked[0]
+
+
+def traits_of_job(job: RmsJob, geometry: Geometry) -> Traits:
+    """The traits of a vjob by its job and its request."""
+    licenses = license_names(job.licenses)
+    return Traits(job.name, job.user, job.account, job.partition, licenses, geometry.wishes)
 
 
 def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
     """The traits of a vjob with a row; if its job is not seen any more, its account and licences are not known."""
     job = seen.jobs.get(vjob.job_id)
-    return traits_of_job(job) if job else Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset())
+    if job is not None:
+        return traits_of_job(job, vjob.geometry)
+    return Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset(), vjob.geometry.wishes)
 
 
 def closing_rules(settings: Settings, traits: Traits) -> tuple[str, ...]:
@@ -94,7 +110,26 @@ def beside(rules: Mapping[str, PlacementRule], members: Sequence[Member], nodes:
             least, make = _MADE[rule.kind]
             groups = tuple(group for group in _groups(rule, members).values() if len(group) >= least)
             found += [(make(rule, group, nodes, name), group) for group in groups]
-    return found
+    return found + [(rule, rule.names) for rule in _wished(members)]
+
+
+def _wished(members: Sequence[Member]) -> Iterator[Joint]:
+    """The rules that users wish for their own VMs."""
+    if not any(member.traits.wishes for member in members):
+        return
+    apart: dict[str, list[str]] = {}
+    alone: dict[str, list[str]] = {}
+    friends: dict[str, list[str]] = {}
+    for member in members:
+        wishes, user = member.traits.wishes, member.traits.user
+        if "spread" in wishes:
+            apart.setdefault(member.vjob, []).extend(member.vms)
+        (alone if "exclusive" in wishes else friends).setdefault(user, []).extend(member.vms)
+    for vms in apart.values():
+        if len(vms) > 1:
+            yield Spread(frozenset(vms), label="--spread-job")
+    for user, vms in alone.items():
+        yield Lonely(frozenset(vms), label="--exclusive=user", friends=frozenset(friends.get(user, ())))
 
 
 #: By kind, the fewest VMs about which it says anything, and the rule.

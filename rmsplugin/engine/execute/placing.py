@@ -156,17 +156,18 @@ class Placing:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
 
     def _require_rules(self, seen: Observation, starts: Waiting | None, hosts: Mapping[str, str]) -> None:
-        """Raise RefusedError unless the site's rules let VMs come to these nodes now.
+        """Raise RefusedError unless rules let VMs come to these nodes now.
 
         Args:
             seen: the last look at the cluster.
             starts: the vjob of these VMs, if they are still to be made.
             hosts: by VM.
         """
-        if self._settings.rule and hosts:
+        if hosts:
             coming = []
             if starts is not None:
-                coming = [Member(starts.job.display_id, traits_of_job(starts.job), tuple(hosts))]
+                traits = traits_of_job(starts.job, starts.geometry)
+                coming = [Member(starts.job.display_id, traits, tuple(hosts))]
             RuledPlaces(self._settings, self._ledger, seen, coming).require(hosts)
 
     def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:

@@ -16,6 +16,7 @@ from rmsplugin.decision.outgrown import bearable
 from rmsplugin.engine.assess.assess import Among, Assessment, assess
 from rmsplugin.engine.assess.members import KeptMembers
 from rmsplugin.engine.assess.queue import Waiting
+from rmsplugin.engine.assess.site_rules import there_are_rules
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.context import Context
@@ -129,7 +130,7 @@ class Switch:
         with self._placing.lock, self._lock:
             # From here on no room is given away; room given since the old assessment shows in this new one.
             # Rules about VMs beside each other need all VMs.
-            among = None if self._settings.rule else _looked_at(proposal, steps)
+            among = None if there_are_rules(self._settings, ledger, seen) else _looked_at(proposal, steps)
             now = proposal.decided_about(bearable(self.assess(seen, queue, among).configuration))
             if fingerprint(now, proposal.plan) != proposal.fingerprint:
                 raise StaleError("the cluster has changed since the plan was made")

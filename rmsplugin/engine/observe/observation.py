@@ -42,12 +42,14 @@ class Derived:
         expected: by user, job name and request, the memory in MiB that a new VM is expected to need.
         most_mib: by partition, the most memory that a VM can have on one of its nodes.
         awake: by nodes, and nodes that rest, the ones that do not rest.
+        wished: whether any vjob has a wish about VMs beside each other; empty until that is asked.
     """
 
     allowed: dict[tuple[str, Constraints, tuple[str, ...]], Allowed] = field(default_factory=dict)
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
     most_mib: dict[str, int] = field(default_factory=dict)
     awake: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = field(default_factory=dict)
+    wished: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -57,3 +57,9 @@ def test_the_label_of_a_rule_is_in_its_title() -> None:
     rule = Spread(BOTH)
     assert rule.title == "spread of 'a-0' 'b-0'"
     assert replace(rule, label="db").title == "rule db: spread of 'a-0' 'b-0'"
+
+
+def test_the_title_of_a_split_is_short_however_many_groups_there_are() -> None:
+    groups = tuple(frozenset({f"a{number}", f"b{number}"}) for number in range(50))
+    assert Split(groups[:2]).title == "split of 'a0' 'b0' from 'a1' 'b1'"
+    assert Split(groups).title == "split of 100 VMs in 50 groups"

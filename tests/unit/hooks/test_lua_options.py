@@ -41,7 +41,6 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"ntasks_per_gpu": 1}, "VMs have no GPUs"),
     ({"ntasks_per_tres": 1}, "VMs have no GPUs"),
     ({"shared": 0}, "--exclusive asks for whole nodes, and VMs share them: leave it out, and ask for the CPUs"),
-    ({"shared": 2}, "--exclusive asks for whole nodes"),
     ({"shared": 3}, "--exclusive asks for whole nodes"),
     ({"shared": 4}, "--exclusive asks for whole nodes"),
     ({"pn_min_tmp_disk": 100}, "--tmp asks for room on a node's disk"),
@@ -61,7 +60,6 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"contiguous": 1}, "--contiguous is about neighbouring nodes"),
     ({"req_switch": 1}, "--switches is about the network of nodes"),
     ({"segment_size": 2}, "--segment is about the network of nodes"),
-    ({"bitflags": UNSET["bitflags"] + 256}, "--spread-job is not for VMs"),
     ({"core_spec": 1}, "--core-spec and --thread-spec are about a node's own CPUs"),
     ({"reservation": "foo"}, "leave out --reservation, or take another partition"),
     ({"batch_features": "foo"}, "--batch chooses among a job's nodes"),
@@ -302,3 +300,25 @@ def test_what_lua_writes_python_reads(
     assert type(geometry).parse(str(geometry)) == geometry
     assert int(outcome.written["min_cpus"]) == vms * cpus
     assert int(outcome.written["min_mem_per_node"]) == vms * memory
+
+
+# --- wishes about VMs beside each other ---
+
+
+@pytest.mark.parametrize(
+    ("given", "wishes"),
+    [
+        ({}, set()),
+        ({"bitflags": UNSET["bitflags"] + 256}, {"spread"}),
+        ({"shared": 2}, {"exclusive"}),
+        ({"shared": 2, "bitflags": UNSET["bitflags"] + 256}, {"spread", "exclusive"}),
+        ({"shared": 1}, set()),
+    ],
+)
+def test_wishes_are_told_to_the_engine(lua: Runner, given: dict[str, Any], wishes: set[str]) -> None:
+    assert lua.submit(**given).geometry.wishes == wishes
+
+
+def test_other_users_wrappers_may_be_on_the_front_of_one_that_wishes_to_be_alone(lua: Runner) -> None:
+    assert lua.submit(shared=2).written["shared"] == str(UNSET["shared"])
+    assert "shared" not in lua.submit(shared=1).written

@@ -95,3 +95,19 @@ def test_a_value_that_no_vm_can_have(value: str) -> None:
 def test_a_text_of_another_form(text: str) -> None:
     with pytest.raises(ValueError, match="not a vjob geometry"):
         Geometry.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wishes"), [("spread=1", {"spread"}), ("exclusive=user,spread=1", {"spread", "exclusive"})]
+)
+def test_wishes_are_read_and_written(text: str, wishes: set[str]) -> None:
+    found = Geometry.parse(f"{GEOMETRY},{text}")
+    assert found.wishes == wishes
+    assert Geometry.parse(str(found)) == found
+    assert GEOMETRY.wishes == frozenset()
+
+
+@pytest.mark.parametrize("text", ["spread=2", "exclusive=mcs", "exclusive="])
+def test_a_wish_that_only_a_newer_release_knows_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="made by a newer release"):
+        Geometry.parse(f"{GEOMETRY},{text}")
