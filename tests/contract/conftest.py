@@ -42,7 +42,12 @@ def minicluster() -> Iterator[Path]:
 
 
 @pytest.fixture(
-    params=["simulated", pytest.param("cli", marks=pytest.mark.e2e), pytest.param("pyslurm", marks=pytest.mark.e2e)]
+    params=[
+        "simulated",
+        pytest.param("cli", marks=pytest.mark.e2e),
+        pytest.param("handed", marks=[pytest.mark.e2e, pytest.mark.long]),
+        pytest.param("pyslurm", marks=pytest.mark.e2e),
+    ]
 )
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """A Slurm of each kind."""

@@ -21,7 +21,9 @@ from minicluster_lib.layout import Cluster as Layout
 
 from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_handed import HandedSlurm
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
+from rmsplugin.adapters.rms.slurm_reading import Handed, packed, unpacked
 from rmsplugin.adapters.simulated.rms.slurm import SimulatedRms
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.priority import Weights
@@ -298,7 +300,7 @@ class RealWorld(World):
 
 
 def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | RealWorld:
-    """The world of this kind: "simulated", "cli" or "pyslurm"; skips the test where it cannot be."""
+    """The world of this kind: "simulated", "cli", "handed" or "pyslurm"; skips the test where it cannot be."""
     if kind == "simulated":
         return SimulatedWorld()
     if kind == "pyslurm" and importlib.util.find_spec("pyslurm") is None:
@@ -321,5 +323,21 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
             for to in ("off", "on"):
                 hosts.request(cluster.host(node), op="power", to=to)
 
-    commands = SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
+    def make() -> SlurmCli:
+        return SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
+
+    commands = make()
+    if kind == "handed":
+        return RealWorld(handed_by(make(), commands), as_user, boots)
     return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, boots)
+
+
+def handed_by(leader: SlurmCli, commands: SlurmCli) -> HandedSlurm:
+    """The Rms of a process to which the leader hands down; it never has to read Slurm itself."""
+
+    def note(why: str) -> None:
+        assert not why
+
+    # What a leader tells of the queue is of the partitions of all engines, and not of those that a test asks about.
+    handed = Handed(lambda: None, lambda: unpacked(packed(leader.read()[1])), note)
+    return HandedSlurm(commands, commands, handed)

@@ -9,6 +9,7 @@ from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_commands import Permit
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
+from rmsplugin.adapters.rms.slurm_reading import Handed
 from rmsplugin.errors import RmspluginError, SettingsError
 
 
@@ -21,6 +22,7 @@ def open_rms(
     gate: str = "vjobgate",
     gate_reservation: str = "rmsplugin_gate",
     permit: Permit = nullcontext,
+    handed: Handed | None = None,
 ) -> Rms:
     """Return the Rms of this host.
 
@@ -32,6 +34,7 @@ def open_rms(
         gate: name of the gate's licence.
         gate_reservation: name of the reservation that takes the licence away from all jobs.
         permit: see ``SlurmCommands``.
+        handed: what others read; None: this process reads Slurm itself.
 
     Raises:
         SettingsError: the settings ask for pyslurm, and it cannot be used.
@@ -39,6 +42,16 @@ def open_rms(
     commands = SlurmCli(
         bin_dir, timeout_s, watch_s=watch_s, gate=gate, gate_reservation=gate_reservation, permit=permit
     )
+    own = _best_of(kind, commands)
+    if handed is None:
+        return own
+    from rmsplugin.adapters.rms.slurm_handed import HandedSlurm  # an engine that is alone does without it
+
+    return HandedSlurm(own, commands, handed)
+
+
+def _best_of(kind: Literal["auto", "cli", "pyslurm"], commands: SlurmCli) -> Rms:
+    """The Rms of this kind that fits the running Slurm. Raises SettingsError."""
     # Slurm is not asked for its release in vain: a new leader's slurmctld may have gone with its host.
     if kind == "cli" or (kind == "auto" and not SlurmPyslurm.is_installed()):
         return commands

@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, NodePower, RmsJob, RmsNode, RmsSnapshot
+from rmsplugin.adapters.rms.base import (
+    ROOM_NAME,
+    JobState,
+    NodePower,
+    RmsJob,
+    RmsNode,
+    RmsPriorities,
+    RmsSnapshot,
+)
 from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
 from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.adapters.rms.slurm_queue_feed import QueueFeed
+from rmsplugin.adapters.rms.slurm_reading import SlurmTexts
 from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 
@@ -72,23 +81,47 @@ class SlurmCli:
 
     def snapshot(self) -> RmsSnapshot:
         """See ``Rms.snapshot``."""
-        return self.snapshot_with(lambda: tuple(row.job for row in self._within_limits(self._rows())))
+        return self.read()[0]
+
+    def read(self) -> tuple[RmsSnapshot, SlurmTexts]:
+        """Return a snapshot, and what Slurm has told for it, of which ``snapshot_of`` makes the same."""
+        site = self._all_but_jobs()
+        queue, token = self._told_queue()
+        rows = self._kept_rows.read(queue, token, int(time.time()))
+        limits = self._limits(rows)
+        jobs = _jobs(rows, limits)
+        configuration = slurm_records.configuration(site)
+        told = self._priorities.read(configuration, jobs)
+        snapshot = self._made(site, configuration, jobs, told.priorities)
+        return snapshot, SlurmTexts(site, queue, token, limits, told.parts, told.shares)
+
+    def snapshot_of(self, texts: SlurmTexts) -> RmsSnapshot:
+        """The snapshot that was read elsewhere. Raises ValueError, KeyError if these are no texts of Slurm."""
+        rows = self._kept_rows.read(texts.queue, texts.token, int(time.time()))
+        configuration = slurm_records.configuration(texts.site)
+        priorities = self._priorities.of_texts(configuration, texts.parts, texts.shares)
+        return self._made(texts.site, configuration, _jobs(rows, texts.limits), priorities)
 
     def snapshot_with(self, read_jobs: Callable[[], tuple[RmsJob, ...]]) -> RmsSnapshot:
         """Return a snapshot of the jobs that ``read_jobs`` gives, and of the rest by the commands.
 
         Jobs are read after nodes (``RmsSnapshot``), so the two questions do not run at the same time.
         """
-        told = self._all_but_jobs()
+        site = self._all_but_jobs()
         jobs = read_jobs()
-        configuration = slurm_records.configuration(told)
-        priorities = self._priorities.read(configuration, jobs)
+        configuration = slurm_records.configuration(site)
+        return self._made(site, configuration, jobs, self._priorities.read(configuration, jobs).priorities)
+
+    def _made(
+        self, site: str, configuration: Mapping[str, str], jobs: tuple[RmsJob, ...], priorities: RmsPriorities
+    ) -> RmsSnapshot:
+        """A snapshot of what Slurm has told."""
         self._state_dir = configuration.get("StateSaveLocation", "")
         return RmsSnapshot(
             jobs=jobs,
-            nodes=slurm_records.nodes(told),
-            partitions=slurm_records.partitions(told),
-            reservations=slurm_records.reservations(told),
+            nodes=slurm_records.nodes(site),
+            partitions=slurm_records.partitions(site),
+            reservations=slurm_records.reservations(site),
             licenses=slurm_records.licenses(configuration.get("Licenses", "")),
             preempt_type=slurm_records.preempt_type(configuration),
             preempt_mode=configuration["PreemptMode"],
@@ -124,6 +157,10 @@ class SlurmCli:
         """See ``Rms.pulse``. One squeue tells it again and again, with a line for each array."""
         return self._queue.latest(tuple(partitions))
 
+    def end_pulse(self) -> None:
+        """Have no squeue stay until somebody asks for ``pulse``."""
+        self._queue.end()
+
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""
         row = self._row(job_id)
@@ -135,6 +172,8 @@ class SlurmCli:
 
     def jobs(self, job_ids: Collection[int]) -> dict[int, RmsJob]:
         """See ``Rms.jobs``."""
+        if not job_ids:
+            return {}
         try:
             return {row.job.job_id: row.job for row in self._rows(*job_ids) if row.job.job_id in job_ids}
         except NotFoundError:  # squeue says so only for a single job
@@ -344,23 +383,31 @@ class SlurmCli:
         raise NotFoundError(f"Slurm has no job {display_id}")
 
     def _rows(self, *jobs: int) -> list[JobRow]:
-        """Rows of all jobs, or of some (all elements, if one is an array). Raises NotFoundError, UnavailableError."""
-        which = ("-j", ",".join(map(str, jobs))) if jobs else ()
+        """Rows of some jobs (all elements, if one is an array). Raises NotFoundError, UnavailableError."""
+        text, token = self._told_queue("-j", ",".join(map(str, jobs)))
+        return slurm_text.job_rows(text, token, self._gate, int(time.time()))
+
+    def _told_queue(self, *which: str) -> tuple[str, str]:
+        """What squeue prints of all jobs, or of some, and the token that ends each row."""
         token = secrets.token_hex(16)
         # Without -r squeue has one line for all waiting elements of an array, including those that are split off.
         select = ("-h", "-a", "-r", "--states=all", *which)
-        text = self._run("squeue", *select, "-O", slurm_text.squeue_format(token))
-        if not jobs:
-            return self._kept_rows.read(text, token, int(time.time()))
-        return slurm_text.job_rows(text, token, self._gate, int(time.time()))
+        return self._run("squeue", *select, "-O", slurm_text.squeue_format(token)), token
 
-    def _within_limits(self, rows: list[JobRow], array_id: int | None = None) -> list[JobRow]:
-        """The rows, of all jobs or of one array, as the limits of arrays leave them eligible."""
+    def _within_limits(self, rows: list[JobRow], array_id: int) -> list[JobRow]:
+        """The rows, of one array, as its limit leaves them eligible."""
+        return slurm_text.within_array_limits(rows, self._limits(rows, str(array_id)))
+
+    def _limits(self, rows: list[JobRow], *array_id: str) -> dict[int, int]:
+        """The limits of all arrays, or of one, as far as they decide something."""
         if not slurm_text.limits_matter(rows):
-            return rows
-        which = (str(array_id),) if array_id else ()
-        text = self._run("scontrol", "show", "job", "-o", *which)
-        return slurm_text.within_array_limits(rows, slurm_text.array_limits(text, rows))
+            return {}
+        return slurm_text.array_limits(self._run("scontrol", "show", "job", "-o", *array_id), rows)
+
+
+def _jobs(rows: list[JobRow], limits: Mapping[int, int]) -> tuple[RmsJob, ...]:
+    """The jobs of these rows, as the limits of arrays leave them eligible."""
+    return tuple(row.job for row in (slurm_text.within_array_limits(rows, limits) if limits else rows))
 
 
 def _target(rows: Sequence[JobRow]) -> str:

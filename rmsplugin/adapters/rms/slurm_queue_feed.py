@@ -69,6 +69,12 @@ class QueueFeed:
             return pulse
         raise pulse or UnavailableError("squeue has not answered yet")
 
+    def end(self) -> None:
+        """Have no squeue stay until somebody asks for the pulse."""
+        with self._changed:
+            self._end()
+            self._rests_until, self._pulse = 0.0, None
+
     def _start(self, partitions: tuple[str, ...]) -> None:
         self._partitions, self._pulse = partitions, None
         self._started = self._asks_at = self._monotonic()

@@ -168,7 +168,7 @@ class Slurm:
     def looks(self, *jobs: RmsJob) -> set[str]:
         """The programs that are started for one look at these jobs."""
         self.asked.clear()
-        self.last = self.read(self.configuration, jobs)
+        self.last = self.read(self.configuration, jobs).priorities
         return set(self.asked)
 
 
