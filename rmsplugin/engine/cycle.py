@@ -196,7 +196,7 @@ class Cycle:
         with report.alone("what users are told"):
             self._tell_users()
         report.problems += site.problems(self._settings, seen.rms)
-        report.problems += filter(None, [self._clock.problem()])
+        report.problems += filter(None, [self._clock.problem(), self._own_reading()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
         if gate := self.gate.keep(seen.rms):
             report.problems.append(gate)
@@ -266,6 +266,11 @@ class Cycle:
             self._notes.collect()
             if self._notes.is_due:
                 self._executor.chore(self._notes.send)
+
+    def _own_reading(self) -> str:
+        """Why this engine has to read Slurm itself, where others read it for all groups; empty: it has not."""
+        why = "" if self._territory is None else self._territory.own_reading
+        return f"this engine reads Slurm itself, beside the manager that leads: {why}" if why else ""
 
     def _not_ours_any_more(self) -> list[str]:
         """Sentences about partitions of vjobs that the settings do not have: a typo, or a partition taken away."""

@@ -37,6 +37,8 @@ from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
 from rmsplugin.adapters.power.factory import open_power
 from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.adapters.rms.slurm_reading import Handed
+from rmsplugin.client import EngineClient
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.acts import Acts, only_led
@@ -72,6 +74,8 @@ from rmsplugin.engine.serve.ears import Ears, ways_in
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
+from rmsplugin.engine.territory.leaders_pulse import LeadersPulse
+from rmsplugin.engine.territory.leaders_readings import LeadersReadings
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
@@ -89,6 +93,8 @@ T = TypeVar("T")
 _SUBMISSIONS_S = 0.03
 #: Seconds between two checks whether Slurm has told of a change in its queue.
 _PULSE_S = 0.2
+#: Likewise in the engine of a group, to which the leader hands it: all are to look at the same time.
+_HANDED_PULSE_S = 0.05
 #: Seconds between two checks whether wrappers that are to go on were heard of.
 _WRAPPERS_S = 1.0
 #: Seconds between two checks whether the host's clock was set.
@@ -219,7 +225,7 @@ class Daemon:
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         queue = QueueWatch(self.context.rms, self.context.slurm, watched, self.wake, lambda: self.cycle.report.seconds)
         self._others = (
-            Periodic("watch", queue.ask_slurm, _PULSE_S),
+            Periodic("watch", queue.ask_slurm, _PULSE_S if self.context.territory is None else _HANDED_PULSE_S),
             Periodic(
                 "submissions", queue.ask_slurm_if_submitted, min(_SUBMISSIONS_S, settings.engine.watch_s), most=MOST
             ),
@@ -427,6 +433,8 @@ def open_context(
     def led(adapter: T) -> T:
         return only_led(adapter, acts) if may_lose else adapter
 
+    territory = open_territory(settings)
+    handed = None if territory is None else open_readings(settings, territory)
     rms = led(
         open_rms(
             slurm.adapter,
@@ -436,9 +444,9 @@ def open_context(
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
             permit=acts.one if may_lose else nullcontext,
+            handed=handed,
         )
     )
-    territory = open_territory(settings)
     if territory is not None:
         rms = own_rms(rms, territory, settings)
     shared = shared_ledgers(settings)
@@ -484,6 +492,15 @@ def open_context(
         territory=territory,
         knock=knock,
     )
+
+
+def open_readings(settings: Settings, territory: Territory) -> Handed | None:
+    """What the managers' leader reads of Slurm; None for an engine that no manager has started."""
+    if not os.environ.get(MANAGER):
+        return None
+    manager = EngineClient.unix(settings.managers_socket)
+    readings = LeadersReadings(manager, lambda: territory.version[0])
+    return Handed(LeadersPulse(manager).latest, readings.texts, territory.note_own_reading)
 
 
 def open_territory(settings: Settings) -> Territory | None:

@@ -17,6 +17,8 @@ from rmsplugin.api.routes import ROUTES, Door, Key, Route, Tag, Who
 from rmsplugin.engine.serve import parsing
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import HostNames, read_address
+from rmsplugin.engine.territory.leaders_pulse import PULSE
+from rmsplugin.engine.territory.leaders_readings import READING
 from rmsplugin.errors import (
     ForbiddenError,
     NotFoundError,
@@ -27,8 +29,10 @@ from rmsplugin.errors import (
 from rmsplugin.manager import merging
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import HAND_ON, Handed, Hands, opened
+from rmsplugin.manager.handing_down import HandingDown
 from rmsplugin.manager.numbers import Numbers
 from rmsplugin.manager.placed import Placed
+from rmsplugin.manager.pulse import SharedPulse
 from rmsplugin.manager.where import WHERE, Where
 from rmsplugin.model import job_names
 from rmsplugin.settings import Settings
@@ -59,6 +63,30 @@ _BETWEEN = Route(
     Door.TRUSTED,
     body=tuple(Key(name, _TEXT, name) for name in ("group", "method", "target", "data", "uid", "origin")),
 )
+#: Questions of engines to their manager, and of managers to the one that leads; none of the API either.
+_READING = Route(
+    "slurm_reading",
+    "GET",
+    READING,
+    Ok,
+    "What the leader has read of Slurm.",
+    Who.ENGINE,
+    Tag.MANAGERS,
+    Door.TRUSTED,
+    query=tuple(Key(name, _TEXT, name) for name in ("reading", "part", "handed")),
+    long=True,
+)
+_PULSE = Route(
+    "slurm_pulse",
+    "GET",
+    PULSE,
+    Ok,
+    "Whether Slurm's queue has changed, as the leader sees it.",
+    Who.ENGINE,
+    Tag.MANAGERS,
+    Door.TRUSTED,
+    query=tuple(Key(name, _TEXT, name) for name in ("after", "handed")),
+)
 
 
 class Entry:
@@ -74,6 +102,8 @@ class Entry:
         names: HostNames | None = None,
         *,
         handover: GroupHandover,
+        handing_down: HandingDown,
+        pulse: SharedPulse,
     ) -> None:
         """Answer nobody yet.
 
@@ -85,8 +115,10 @@ class Entry:
             own_status: what the manager says itself, given what engines have answered.
             names: addresses of hosts.
             handover: takes orders about whole groups.
+            handing_down: has what the leader has read of Slurm.
+            pulse: tells when Slurm's queue has changed.
         """
-        self._handover = handover
+        self._handover, self._handing_down, self._pulse = handover, handing_down, pulse
         self._settings, self._placed, self._hands = settings, placed, hands
         self._engine_uids, self._own_status = frozenset(engine_uids), own_status
         self._names = names or HostNames()
@@ -108,9 +140,10 @@ class Entry:
         }
 
     def table(self) -> list[Handled]:
-        """All kinds of requests of the API, and that between managers."""
+        """All kinds of requests of the API, and those between managers."""
         own = [Handled.of(route, partial(self._ways[WHERE[route.name]], route)) for route in ROUTES]
-        return [*own, Handled.of(_BETWEEN, self._between)]
+        between = ((_BETWEEN, self._between), (_READING, self._reading), (_PULSE, self._next_pulse))
+        return [*own, *(Handled.of(route, answer) for route, answer in between)]
 
     async def admitted(self, route: Route, asked: Asked) -> Asked:
         """The request: the engines look at the host that it comes from."""
@@ -118,16 +151,30 @@ class Entry:
 
     # -- between managers ----------------------------------------------------------------------------------------
 
-    async def _between(self, asked: Asked) -> Reply:
+    async def _require_manager(self, asked: Asked, what: str) -> None:
+        """Raise ForbiddenError unless engine.user or root asks, on this host or another controller."""
         origin = asked.origin
         trusted = self._settings.engine.trusted_hosts
         if asked.uid not in self._engine_uids or not (
             origin.here or await asyncio.to_thread(self._names.has, origin, trusted)
         ):
             raise ForbiddenError(
-                f"only managers hand requests on, as {self._settings.engine.user}, and {origin} is no controller; see "
+                f"only managers {what}, as {self._settings.engine.user}, and {origin} is no controller; see "
                 "engine.trusted_hosts in the settings"
             )
+
+    async def _reading(self, asked: Asked) -> Reply:
+        await self._require_manager(asked, "are told what the leader has read")
+        number, part = asked.query.number("reading", 0), asked.query.number("part", 0)
+        return await self._handing_down.answer(number, part, asks_on=not asked.query.flag("handed"))
+
+    async def _next_pulse(self, asked: Asked) -> Reply:
+        await self._require_manager(asked, "are told what the leader sees")
+        return await self._pulse.answer(asked.query.text("after"), asks_on=not asked.query.flag("handed"))
+
+    async def _between(self, asked: Asked) -> Reply:
+        await self._require_manager(asked, "hand requests on")
+        origin = asked.origin
         try:
             group, request = opened(asked.data)
             if request.origin:

@@ -94,14 +94,23 @@ class Hands:
             raise UnreachableError(f"group {group} has no manager now; try again in a moment")
         if assignment.manager == self._site.name:
             return await self.ask_here(group, request, wait_s=wait_s)
-        member = self._site.members.get(assignment.manager)
+        handed = Handed("POST", HAND_ON, _envelope(group, request))
+        who = f"{assignment.manager} of group {group}"
+        return await self._ask_manager(assignment.manager, who, handed, orders=request.method != "GET", wait_s=wait_s)
+
+    async def ask_manager(self, name: str, request: Handed) -> Reply:
+        """The answer of another manager to a question; errors as of ``ask``."""
+        return await self._ask_manager(name, name or "that leads", request, orders=False)
+
+    async def _ask_manager(self, name: str, who: str, request: Handed, *, orders: bool, wait_s: float = 0.0) -> Reply:
+        """Ask a manager as this one; ``orders``: whether the request may have something done."""
+        member = self._site.members.get(name)
         if member is None or not member.about.get("url"):
-            raise UnreachableError(f"the manager {assignment.manager} of group {group} is not there; try again later")
+            raise UnreachableError(f"the manager {who} is not there; try again later")
         client = EngineClient.tcp(member.about["url"], self._engine_uid, munge_socket=self._munge_socket)
-        message, nonce = await asyncio.to_thread(client.prepare, "POST", HAND_ON, _envelope(group, request))
-        way, who = client.address, f"the manager {assignment.manager} of group {group}"
-        received = await self._exchange(str(client), way, who, request, message, wait_s)
-        return await asyncio.to_thread(client.read, received, nonce)
+        message, nonce = await asyncio.to_thread(client.prepare, request.method, request.target, request.data)
+        exchanged = self._exchange(str(client), client.address, f"the manager {who}", message, wait_s, orders=orders)
+        return await asyncio.to_thread(client.read, await exchanged, nonce)
 
     async def ask_here(self, group: str, request: Handed, *, wait_s: float = 0.0) -> Reply:
         """The answer of the engine of a group that this manager has; errors as of ``ask``."""
@@ -113,22 +122,23 @@ class Hands:
         message, _ = client.prepare(request.method, request.target, request.data, headers)
         where = f"of group {group}"
         try:
-            received = await self._exchange(where, path, f"the engine {where}", request, message, wait_s)
+            orders = request.method != "GET"
+            received = await self._exchange(where, path, f"the engine {where}", message, wait_s, orders=orders)
         except UnreachableError as error:
             if why := self._why_ended(group):
                 raise UnreachableError(f"the engine of group {group} {why}; it is started again") from error
             raise
         return client.read(received, "")
 
-    async def _exchange(self, where: str, way: Way, who: str, request: Handed, message: bytes, wait_s: float) -> bytes:
+    async def _exchange(self, where: str, way: Way, who: str, message: bytes, wait_s: float, *, orders: bool) -> bytes:
         """As ``_exchange``; an order is given only to a process that has answered a look just now."""
-        if request.method == "GET":
-            self._liveness.refuse_silent(way, who)
-        else:
+        if orders:
             await self._liveness.require(way, who)
+        else:
+            self._liveness.refuse_silent(way, who)
         connecting = asyncio.open_unix_connection(way) if isinstance(way, str) else asyncio.open_connection(*way)
         asking = _exchange(where, connecting, message, wait_s + _ANSWER_S)
-        return await (self._liveness.answer(asking, way, who) if request.method == "GET" else asking)
+        return await (asking if orders else self._liveness.answer(asking, way, who))
 
     async def require_manager(self, member: Member) -> None:
         """Raise UnreachableError unless this manager, another one or this one itself, serves just now."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
 from rmsplugin.adapters.lease.base import Lease
-from rmsplugin.adapters.rms.base import Rms
+from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.engine.decide.grouping import Grouping
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.groups.given import Given, read, text_of
@@ -31,13 +31,21 @@ class Hearing(Protocol):
         ...
 
 
+class Look(Protocol):
+    """Sees Slurm."""
+
+    def snapshot(self) -> RmsSnapshot:
+        """Slurm as it is, as far as it is known. Raises UnavailableError."""
+        ...
+
+
 class Leader:
     """What the manager that leads does for the site. One thread takes turns."""
 
     def __init__(
         self,
         lease: Lease,
-        rms: Rms,
+        look: Look,
         grouping: Grouping,
         queue: SlurmQueue,
         files: EpochFiles,
@@ -50,7 +58,7 @@ class Leader:
 
         Args:
             lease: of the lead.
-            rms: Slurm.
+            look: at Slurm.
             grouping: forms the groups.
             queue: reads vjobs.
             files: where what is given is written.
@@ -59,7 +67,7 @@ class Leader:
             cycle_s: seconds between two cycles of an engine.
             clock: seconds that pass.
         """
-        self._lease, self._rms, self._grouping, self._queue = lease, rms, grouping, queue
+        self._lease, self._look, self._grouping, self._queue = lease, look, grouping, queue
         self._files, self._hear, self._set_groups, self._clock = files, hear, set_groups, clock
         self._patience_s = _CYCLES * cycle_s
         self._patience = Patience(self._patience_s, _FORGET_S)
@@ -94,7 +102,7 @@ class Leader:
         assert given is not None
         if given.groups:
             self._set_groups(given.groups)
-        seen = self._rms.snapshot()
+        seen = self._look.snapshot()
         formed = self._grouping.of(seen)
         hosts = {group.name: group.hosts for group in formed.groups}
         heard = self._heard(given.groups)

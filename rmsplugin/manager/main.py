@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import sdnotify
@@ -25,7 +26,7 @@ from rmsplugin.adapters.coordination.servers import ServerFact, ask_servers
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION
-from rmsplugin.adapters.rms.factory import open_rms
+from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.engine.context.hearing import TEST_PERIOD_S, Hearing
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S
@@ -40,7 +41,7 @@ from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.shared_dir import identity_of
 from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR
-from rmsplugin.errors import RefusedError, RmspluginError, SettingsError
+from rmsplugin.errors import RefusedError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.groups import told
 from rmsplugin.groups.giving import Heard
 from rmsplugin.manager.child import command
@@ -49,9 +50,13 @@ from rmsplugin.manager.deafness import Deafness
 from rmsplugin.manager.entry import Entry
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Handed, Hands
+from rmsplugin.manager.handing_down import HandingDown
 from rmsplugin.manager.leader import Leader
+from rmsplugin.manager.looking import LeadersLook
 from rmsplugin.manager.placed import Placed
+from rmsplugin.manager.pulse import SharedPulse
 from rmsplugin.manager.queue import SlurmQueue
+from rmsplugin.manager.readings import Reading, Readings
 from rmsplugin.manager.site import Site
 from rmsplugin.manager.standing import OwnStatus
 from rmsplugin.manager.watching import GroupTurns
@@ -133,7 +138,15 @@ class Manager:
         self._uids = rights.engine_uids
         self._engine_uid = max(self._uids)
         self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid, why_ended=self._children.why_ended)
-        self._leader = self._make_leader(files)
+        commands = self._open_slurm()
+        self._readings = Readings(commands.read)
+        watched = (*settings.slurm.partitions, *settings.hosts_partitions)
+        tell = partial(commands.pulse, watched)
+        self._look = LeadersLook(
+            self._readings, self._read, tell, lambda: self._site.lease.epoch, settings.engine.cycle_s
+        )
+        self._commands = commands
+        self._leader = self._make_leader(files, commands)
         hearing = Hearing()
         # Its doors are looked at by the engines that it starts.
         ears = Ears(hearing, time.monotonic, (), by_munge=bool(settings.engine.listen))
@@ -144,7 +157,19 @@ class Manager:
         self._turns = Turns("entry")
         names = HostNames()
         handover = GroupHandover(self._site, self._hands, rights, names, settings.engine.trusted_hosts)
-        entry = Entry(settings, self._placed, self._hands, self._uids, status.tell, names, handover=handover)
+        self._pulse = SharedPulse(self._site, self._hands, tell, settings.engine.cycle_s)
+        handing_down = HandingDown(self._site, self._readings, self._hands)
+        entry = Entry(
+            settings,
+            self._placed,
+            self._hands,
+            self._uids,
+            status.tell,
+            names,
+            handover=handover,
+            handing_down=handing_down,
+            pulse=self._pulse,
+        )
         self._front = Front(
             settings.engine,
             self._uids,
@@ -157,28 +182,31 @@ class Manager:
         )
         self._periodic = (
             Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),
-            Periodic("leader", self._leader.turn, _GIVE_S, most=_GIVE_PART),
+            Periodic("leader", self._lead, _GIVE_S, most=_GIVE_PART),
             Periodic("ensemble", self._see_servers, LOOK_S),
             Periodic("hearing", ears.test_hearing, TEST_PERIOD_S),
             Periodic("deafness", deafness.tell, _TELL_S),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _make_leader(self, files: EpochFiles) -> Leader:
-        settings, slurm = self._settings, self._settings.slurm
-        rms = open_rms(
-            slurm.adapter,
-            bin_dir=slurm.bin_dir,
-            timeout_s=slurm.command_timeout_s,
-            watch_s=settings.engine.watch_s,
+    def _open_slurm(self) -> SlurmCli:
+        """Slurm by its commands, whatever ``slurm.adapter`` says: what they print is handed down."""
+        slurm = self._settings.slurm
+        return SlurmCli(
+            slurm.bin_dir,
+            slurm.command_timeout_s,
+            watch_s=self._settings.engine.watch_s,
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
         )
+
+    def _make_leader(self, files: EpochFiles, commands: SlurmCli) -> Leader:
+        settings = self._settings
         return Leader(
             self._site.lease,
-            rms,
-            Grouping(settings, rms.leaf_switches),
-            SlurmQueue(settings, rms),
+            self._look,
+            Grouping(settings, commands.leaf_switches),
+            SlurmQueue(settings, commands),
             files,
             self._hear,
             self._site.set_groups,
@@ -207,6 +235,9 @@ class Manager:
         await asyncio.to_thread(self._site.leave)
         await asyncio.to_thread(self._children.close)
         await self._front.close()
+        await self._pulse.close()
+        await self._readings.close()
+        self._commands.end_pulse()
         await self._hands.close()
         self._turns.close()
         await asyncio.to_thread(self._tree.close)
@@ -218,6 +249,17 @@ class Manager:
         self._watched.note_turns(self._site.assignments)
         self._placed.read()
         self._children.want(self._site.own)
+
+    def _lead(self) -> None:
+        if not self._site.lease.held():
+            self._commands.end_pulse()  # none has to stay here
+        self._leader.turn()
+
+    def _read(self) -> Reading:
+        """A reading of Slurm that is begun now. Raises UnavailableError."""
+        if self._loop is None:
+            raise UnavailableError("this manager has not begun yet")
+        return asyncio.run_coroutine_threadsafe(self._readings.fresh(), self._loop).result()
 
     def _see_servers(self) -> None:
         self._servers = tuple(ask_servers(self._settings.cluster.servers))

@@ -66,6 +66,7 @@ class Settings(Section):
     image: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], Image]
     _territory: str = PrivateAttr("")
     _managers_listen: str = PrivateAttr("")
+    _managers_socket: str = PrivateAttr("")
 
     @model_validator(mode="after")
     def _has_default_image(self) -> Settings:
@@ -122,6 +123,11 @@ class Settings(Section):
         return self._managers_listen or self.engine.listen
 
     @property
+    def managers_socket(self) -> str:
+        """The path of the socket of the manager that has started a group's engine; empty: an engine of all groups."""
+        return self._managers_socket
+
+    @property
     def site_path(self) -> str:
         """The node of the ensemble with all of the site; that of its groups' engines is below."""
         own = f"/{GROUPS_DIR}/{self._territory}"
@@ -165,6 +171,7 @@ class Settings(Section):
             changes["nodes"] = self.nodes.model_copy(update={"shared_store": own_store})
         settings = self.model_copy(update=changes)
         settings._territory, settings._managers_listen = name, self.engine.listen
+        settings._managers_socket = str(self.engine.socket)
         return settings
 
     def hosts_of(self, name: str) -> Hosts:

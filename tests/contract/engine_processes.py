@@ -53,6 +53,7 @@ class EngineProcess:
     """An engine of its own; ``settings``: its file; ``code``: where its release is; ``group``: empty: all."""
 
     COMMAND = "engine"
+    PROGRAM = _PROGRAM
 
     def __init__(self, name: str, settings: Path, code: Path = CODE, *, group: str = "") -> None:
         self.name, self._directory = name, settings.parent
@@ -60,7 +61,7 @@ class EngineProcess:
         of_group = ["--group", group] if group else []
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, self.COMMAND, "--config", str(settings), *of_group],
+                [sys.executable, "-c", self.PROGRAM, self.COMMAND, "--config", str(settings), *of_group],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

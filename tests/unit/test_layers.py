@@ -210,8 +210,8 @@ ORDERS = {
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
-        *("watching", "liveness", "deafness"),
-        *("handing", "group_handover", "entry", "standing", "main"),
+        *("watching", "liveness", "deafness", "readings", "looking"),
+        *("handing", "handing_down", "pulse", "group_handover", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "host_files", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),

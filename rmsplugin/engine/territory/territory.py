@@ -52,6 +52,7 @@ class Territory:
         delay: why vjobs that go to other groups, or come from there, are kept waiting; empty: none is.
         can_go: vjobs that sleep, and that can be handed over to another group.
         elsewhere: nodes of other groups that are up, and whose stores outlive rooms.
+        own_reading: why this engine has read Slurm itself in its last look; empty: it was handed what others read.
     """
 
     def __init__(self, group: str, files: EpochFiles, claims: AddressClaims, parcels: ParcelFiles) -> None:
@@ -65,7 +66,7 @@ class Territory:
         """
         self.group = group
         self.claims, self.parcels = claims, parcels
-        self.delay = ""
+        self.delay = self.own_reading = ""
         self.can_go: frozenset[int] = frozenset()
         self.elsewhere: frozenset[str] = frozenset()
         self._post: Post | None = None
@@ -246,6 +247,10 @@ class Territory:
     def leaving(self) -> list[int]:
         """What is its own, and is to go to another group, by number."""
         return sorted(number for number in self.own if self._given.vjobs[number].to is not None)
+
+    def note_own_reading(self, why: str) -> None:
+        """Note why this engine had to read Slurm itself; empty: it had not."""
+        self.own_reading = why
 
     def gave_up(self, number: int) -> None:
         """Own it no more: the ledger has recorded it."""

@@ -15,6 +15,7 @@ from unit.served import ME, Served, answer_of, request_bytes
 
 from rmsplugin.adapters.coordination.assignments import Assignment
 from rmsplugin.adapters.coordination.members import Member
+from rmsplugin.adapters.rms.slurm_reading import SlurmTexts
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.serve.doors import HostNames
 from rmsplugin.engine.serve.front import Front
@@ -25,6 +26,9 @@ from rmsplugin.groups.given import Given, Place
 from rmsplugin.manager.entry import Entry
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Hands
+from rmsplugin.manager.handing_down import HandingDown
+from rmsplugin.manager.pulse import SharedPulse
+from rmsplugin.manager.readings import Readings
 from rmsplugin.settings.cluster import Cluster
 
 
@@ -64,14 +68,18 @@ class Managed:
             name=name,
             assignments={group: Assignment((), manager) for group, manager in managers.items()},
             members={each: Member(each, {"url": url}) for each, url in urls.items()},
+            lease=SimpleNamespace(held=lambda: self.leads, epoch=7),
+            leader=next(iter(urls), name),
         )
+        self.leads = self.site.leader == name
+        self.readings = 0
         self.placed = SimpleNamespace(
             given=given,
             group_of=lambda array: given.vjobs[array].group if array in given.vjobs else "",
             group_with=lambda node: next((g for g, hosts in given.groups.items() if node in hosts), ""),
             read=lambda: None,
         )
-        hands = Hands(
+        hands = self._hands = Hands(
             settings,
             self.site,  # type: ignore[arg-type]
             lambda group: sockets.get(group, str(directory / "no.sock")),
@@ -82,7 +90,19 @@ class Managed:
         self.site.keep_at = lambda *wish: self.kept.append(wish)
         names = HostNames()
         handover = GroupHandover(self.site, hands, Rights(frozenset({0, ME}), frozenset()), names, trusted)  # type: ignore[arg-type]
-        self.entry = Entry(settings, self.placed, hands, {0, ME}, _own_status, names, handover=handover)  # type: ignore[arg-type]
+        self._shared = Readings(self._read)
+        self._pulse = SharedPulse(self.site, hands, lambda: f"{name}'s jobs", 1e9)  # type: ignore[arg-type]
+        self.entry = Entry(
+            settings,
+            self.placed,  # type: ignore[arg-type]
+            hands,
+            {0, ME},
+            _own_status,
+            names,
+            handover=handover,
+            handing_down=HandingDown(self.site, self._shared, hands),  # type: ignore[arg-type]
+            pulse=self._pulse,
+        )
         self._turns = Turns("entry")
         self.cannot_hear = ""
         self.front = Front(
@@ -98,6 +118,10 @@ class Managed:
         self._thread.start()
         self._run(self.front.open())
 
+    def _read(self) -> tuple[Any, SlurmTexts]:
+        self.readings += 1
+        return None, SlurmTexts("site", f"jobs as {self.site.name} has read them", "token")
+
     def _not_heard(self, why: str) -> None:
         self.cannot_hear = why
 
@@ -106,6 +130,9 @@ class Managed:
 
     def close(self) -> None:
         self._run(self.front.close())
+        self._run(self._pulse.close())
+        self._run(self._shared.close())
+        self._run(self._hands.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_S)
         self._loop.close()

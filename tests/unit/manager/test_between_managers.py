@@ -7,12 +7,16 @@ import functools
 import hashlib
 import http.client
 import json
+import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from contract.zookeeper_ensemble import free_ports
@@ -24,7 +28,10 @@ from unit.served import ME, Served
 from rmsplugin.adapters import munge
 from rmsplugin.client import LOOK, EngineClient
 from rmsplugin.engine.serve import front, sealing
-from rmsplugin.errors import UnavailableError
+from rmsplugin.engine.serve.parsing import BadRequestError
+from rmsplugin.engine.territory.leaders_pulse import PULSE, LeadersPulse
+from rmsplugin.engine.territory.leaders_readings import READING, LeadersReadings
+from rmsplugin.errors import NotFoundError, RmspluginError, UnavailableError
 from rmsplugin.manager import liveness
 from rmsplugin.manager.handing import HAND_ON
 
@@ -75,12 +82,19 @@ def two(tmp_path: Path, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def post(munged: Munged, manager: Managed, uid: int, body: dict[str, object], source: str) -> tuple[int, object]:
     """The answer to what a caller on some host says is a request that is handed on."""
-    data, port = json.dumps(body).encode(), int(manager.front._settings.listen.rpartition(":")[2])
+    return ask(munged, manager, uid, "POST", HAND_ON, json.dumps(body).encode(), source)
+
+
+def ask(
+    munged: Munged, manager: Managed, uid: int, method: str, path: str, data: bytes, source: str
+) -> tuple[int, object]:
+    """The answer to a request of a user on some host."""
+    port = int(manager.front._settings.listen.rpartition(":")[2])
     digest = hashlib.sha256(data).hexdigest()
-    claim = {"method": "POST", "path": HAND_ON, "sha256": digest, "nonce": "0" * 32}
+    claim = {"method": method, "path": path, "sha256": digest, "nonce": "0" * 32}
     credential = munged.encode_as(uid, json.dumps(claim).encode())
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S, source_address=(source, 0))
-    connection.request("POST", HAND_ON, data, {"Authorization": f"Munge {credential}"})
+    connection.request(method, path, data, {"Authorization": f"Munge {credential}"})
     answer = connection.getresponse().read().decode()
     connection.close()
     opened = munged.decode_as(uid, answer) if uid else munge.decode(answer, socket=munged.socket).payload
@@ -220,3 +234,93 @@ def test_what_no_manager_sends_is_refused(
     two: tuple[Managed, Managed, Served], munged: Munged, changes: dict[str, object]
 ) -> None:
     assert post(munged, two[1], 0, handed(**changes), "127.0.0.1")[0] == 400
+
+
+# --- what the leader reads of Slurm ---
+
+
+def readings_of(manager: Managed) -> LeadersReadings:
+    """As an engine on the host of this manager has them."""
+    return LeadersReadings(EngineClient.unix(manager.socket), lambda: 0)
+
+
+def test_an_engine_is_handed_what_the_leader_has_read_by_whichever_manager_it_has(
+    two: tuple[Managed, Managed, Served],
+) -> None:
+    leader, other, _ = two
+    for manager in (leader, other):
+        assert readings_of(manager).texts().queue == "jobs as A has read them"
+    assert (leader.readings, other.readings) == (2, 0)
+
+
+def test_engines_of_all_managers_are_told_the_same_pulse(two: tuple[Managed, Managed, Served]) -> None:
+    told = [LeadersPulse(EngineClient.unix(manager.socket)) for manager in two[:2]]
+    first, second = (each.latest() for each in told)
+    assert first is not None and first == second
+    for each in told:
+        each.close()
+
+
+def test_nobody_hands_down_where_nobody_leads_and_nobody_is_asked_in_a_circle(
+    two: tuple[Managed, Managed, Served],
+) -> None:
+    leader, other, _ = two
+    leader.leads = False
+    leader.site.leader = "B"  # each takes the other one for the leader
+    for manager in (leader, other):
+        with pytest.raises(UnavailableError, match=r"the manager [AB] does not lead"):
+            readings_of(manager).texts()
+    assert (leader.readings, other.readings) == (0, 0)
+
+
+@pytest.mark.parametrize("error", [BadRequestError("it has no such key"), NotFoundError("there is no such request")])
+def test_a_leader_of_an_older_release_is_told_apart(
+    two: tuple[Managed, Managed, Served], monkeypatch: pytest.MonkeyPatch, error: RmspluginError
+) -> None:
+    async def refuses(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(two[0].entry, "_handing_down", SimpleNamespace(answer=refuses))
+    with pytest.raises(UnavailableError, match="the manager A, which leads, is of a release that hands nothing down"):
+        readings_of(two[1]).texts()
+
+
+def test_a_leader_that_stands_still_is_given_up_within_a_second(two: tuple[Managed, Managed, Served]) -> None:
+    leader, other, _ = two
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        url = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+        other.site.members["A"] = type(other.site.members["A"])("A", {"url": url})
+        readings = readings_of(other)
+        with pytest.raises(UnavailableError):
+            readings.texts()
+        assert leader.readings == 0
+    with pytest.raises(UnavailableError):
+        readings.texts()
+
+
+@pytest.mark.parametrize("path", [READING, PULSE])
+def test_only_managers_on_controllers_are_told_what_all_users_have(
+    two: tuple[Managed, Managed, Served], munged: Munged, path: str
+) -> None:
+    leader = two[0]
+    for uid, source in ((65534, "127.0.0.1"), (65534, "127.0.0.3"), (0, "127.0.0.2"), (65534, "127.0.0.2")):
+        status, answer = ask(munged, leader, uid, "GET", path, b"", source)
+        assert (status, "is no controller" in str(answer)) == (403, True)
+    assert leader.readings == 0
+    for source in ("127.0.0.1", "127.0.0.3"):
+        assert ask(munged, leader, 0, "GET", path, b"", source)[0] == 200
+
+
+@pytest.mark.parametrize("path", [READING, PULSE])
+def test_users_of_the_controller_are_not_told_either(two: tuple[Managed, Managed, Served], path: str) -> None:
+    os.chmod(Path(two[0].socket).parent, 0o755)
+    for directory in Path(two[0].socket).parents[1:3]:
+        directory.chmod(0o755)
+    code = (
+        "import socket, sys; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]);"
+        "c.sendall(f'GET {sys.argv[2]} HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'.encode());"
+        "print(c.recv(4096).decode())"
+    )
+    asked = [sys.executable, "-c", code, two[0].socket, path]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True, user=65534)
+    assert done.stdout.startswith("HTTP/1.1 403") and "jobs as" not in done.stdout
