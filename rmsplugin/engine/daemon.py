@@ -74,8 +74,6 @@ from rmsplugin.engine.serve.ears import Ears, ways_in
 from rmsplugin.engine.serve.requests import Requests
 from rmsplugin.engine.serve.service import Service
 from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
-from rmsplugin.engine.territory.leaders_pulse import LeadersPulse
-from rmsplugin.engine.territory.leaders_readings import LeadersReadings
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
@@ -498,6 +496,10 @@ def open_readings(settings: Settings, territory: Territory) -> Handed | None:
     """What the managers' leader reads of Slurm; None for an engine that no manager has started."""
     if not os.environ.get(MANAGER):
         return None
+    # An engine that is alone does without them.
+    from rmsplugin.engine.territory.leaders_pulse import LeadersPulse
+    from rmsplugin.engine.territory.leaders_readings import LeadersReadings
+
     manager = EngineClient.unix(settings.managers_socket)
     readings = LeadersReadings(manager, lambda: territory.version[0])
     return Handed(LeadersPulse(manager).latest, readings.texts, territory.note_own_reading)

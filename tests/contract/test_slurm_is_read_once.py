@@ -49,10 +49,11 @@ def munged() -> Iterator[Munged]:
 
 
 class Window(NamedTuple):
-    """The readings of a while, by process, and the cycles that have ended in it."""
+    """The readings of a while, by process, the cycles that have ended in it, and its seconds."""
 
     readings: Counter[int]
     cycles: int
+    seconds: float
 
 
 class MungedManager(ManagerProcess):
@@ -142,18 +143,19 @@ class Site:
     def has_read(self, seen: Window) -> bool:
         """Whether managers alone have read Slurm, for some cycles at a time."""
         pids = {manager.process.pid for manager in self.managers.values()}
-        # Each engine may have a cycle under way at either end.
-        return seen.readings.keys() <= pids and seen.readings.total() <= seen.cycles + 2 * len(GROUPS)
+        # Each engine may have a cycle under way at either end, and the leader reads for itself once in a cycle's time.
+        most = seen.cycles + 2 * len(GROUPS) + seen.seconds / CYCLE_S + 1
+        return seen.readings.keys() <= pids and seen.readings.total() <= most
 
     def engines(self) -> set[int]:
         return {pid for manager in self.managers.values() for pid in manager.engines()}
 
     def window(self) -> Window:
         """What is read of Slurm while the engines run some cycles from now on."""
-        before, begin = self.slurm.readings(), self.cycles()
+        began, before, begin = time.monotonic(), self.slurm.readings(), self.cycles()
         wait_until(lambda: self.cycles() >= begin + CYCLES, "engines run cycles")
         cycles = self.cycles() - begin
-        return Window(self.slurm.readings() - before, cycles)
+        return Window(self.slurm.readings() - before, cycles, time.monotonic() - began)
 
     def one_reads(self) -> Window:
         """The first one from now on in which no engine has read Slurm itself."""

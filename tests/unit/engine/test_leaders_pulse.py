@@ -49,6 +49,7 @@ class Manager:
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
     monkeypatch.setattr(leaders_pulse, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(leaders_pulse, "_FIRST_S", PATIENCE_S)
     made = Manager()
     yield made
     made.pulse.close()

@@ -32,6 +32,12 @@ def test_the_engine_loads_nothing_that_its_libraries_take_for_what_it_does_not_d
     assert _told(code) == ["True", "True", "False", "False", "False"]
 
 
+def test_an_engine_that_is_alone_loads_nothing_of_what_groups_are_handed() -> None:
+    names = ("adapters.rms.slurm_handed", "engine.territory.leaders_pulse", "engine.territory.leaders_readings")
+    code = f"import sys, rmsplugin.engine.daemon; print(*('rmsplugin.' + name in sys.modules for name in {names}))"
+    assert _told(code) == ["False", "False", "False"]
+
+
 def test_the_engine_reads_no_certificates() -> None:
     code = """
 import ssl

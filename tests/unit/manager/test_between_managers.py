@@ -29,10 +29,11 @@ from rmsplugin.adapters import munge
 from rmsplugin.client import LOOK, EngineClient
 from rmsplugin.engine.serve import front, sealing
 from rmsplugin.engine.serve.parsing import BadRequestError
+from rmsplugin.engine.territory import leaders_pulse, leaders_readings
 from rmsplugin.engine.territory.leaders_pulse import PULSE, LeadersPulse
 from rmsplugin.engine.territory.leaders_readings import READING, LeadersReadings
 from rmsplugin.errors import NotFoundError, RmspluginError, UnavailableError
-from rmsplugin.manager import liveness
+from rmsplugin.manager import handing_down, liveness, pulse
 from rmsplugin.manager.handing import HAND_ON
 
 pytestmark = pytest.mark.skipif(shutil.which("munged") is None, reason="munged is not installed")
@@ -239,11 +240,27 @@ def test_what_no_manager_sends_is_refused(
 # --- what the leader reads of Slurm ---
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody counts as silent because this machine is busy."""
+    for module, name in (
+        (liveness, "LOOK_S"),
+        (handing_down, "_LEADER_S"),
+        (leaders_readings, "_SILENT_S"),
+        (leaders_pulse, "_FIRST_S"),
+        (leaders_pulse, "_SILENT_S"),
+        (pulse, "_LEADER_S"),
+        (pulse, "_GOOD_S"),
+    ):
+        monkeypatch.setattr(module, name, PATIENCE_S)
+
+
 def readings_of(manager: Managed) -> LeadersReadings:
     """As an engine on the host of this manager has them."""
     return LeadersReadings(EngineClient.unix(manager.socket), lambda: 0)
 
 
+@pytest.mark.usefixtures("patient")
 def test_an_engine_is_handed_what_the_leader_has_read_by_whichever_manager_it_has(
     two: tuple[Managed, Managed, Served],
 ) -> None:
@@ -253,6 +270,7 @@ def test_an_engine_is_handed_what_the_leader_has_read_by_whichever_manager_it_ha
     assert (leader.readings, other.readings) == (2, 0)
 
 
+@pytest.mark.usefixtures("patient")
 def test_engines_of_all_managers_are_told_the_same_pulse(two: tuple[Managed, Managed, Served]) -> None:
     told = [LeadersPulse(EngineClient.unix(manager.socket)) for manager in two[:2]]
     first, second = (each.latest() for each in told)
@@ -261,6 +279,7 @@ def test_engines_of_all_managers_are_told_the_same_pulse(two: tuple[Managed, Man
         each.close()
 
 
+@pytest.mark.usefixtures("patient")
 def test_nobody_hands_down_where_nobody_leads_and_nobody_is_asked_in_a_circle(
     two: tuple[Managed, Managed, Served],
 ) -> None:
@@ -273,6 +292,7 @@ def test_nobody_hands_down_where_nobody_leads_and_nobody_is_asked_in_a_circle(
     assert (leader.readings, other.readings) == (0, 0)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("error", [BadRequestError("it has no such key"), NotFoundError("there is no such request")])
 def test_a_leader_of_an_older_release_is_told_apart(
     two: tuple[Managed, Managed, Served], monkeypatch: pytest.MonkeyPatch, error: RmspluginError
@@ -300,8 +320,9 @@ def test_a_leader_that_stands_still_is_given_up_within_a_second(two: tuple[Manag
 
 @pytest.mark.parametrize("path", [READING, PULSE])
 def test_only_managers_on_controllers_are_told_what_all_users_have(
-    two: tuple[Managed, Managed, Served], munged: Munged, path: str
+    two: tuple[Managed, Managed, Served], munged: Munged, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pulse, "_HOLD_S", PATIENCE_S)
     leader = two[0]
     for uid, source in ((65534, "127.0.0.1"), (65534, "127.0.0.3"), (0, "127.0.0.2"), (65534, "127.0.0.2")):
         status, answer = ask(munged, leader, uid, "GET", path, b"", source)

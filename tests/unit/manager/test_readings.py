@@ -111,6 +111,7 @@ def test_a_reading_that_takes_long_is_asked_for_again_and_again(monkeypatch: pyt
 
 def test_a_large_reading_has_several_parts_and_is_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readings, "_PART", 16)
+    monkeypatch.setattr(readings, "_WAIT_S", PATIENCE_S)
 
     async def ask() -> None:
         slurm = Slurm()
