@@ -85,7 +85,7 @@ class Site:
                 if known is None:
                     raise NotFoundError(f"there is no group {group} any more")
                 try:
-                    self._store.write(group, replace(known, kept=manager, kept_by=by))
+                    self._store.write(group, known.kept_at(manager, by))
                     return
                 except ChangedError:
                     continue  # the leader has written meanwhile
@@ -160,7 +160,7 @@ class Site:
             known = before.get(name, Assignment((), ""))
             wanted = replace(known, hosts=tuple(hosts), manager=managers.get(name, ""))
             if name not in kept:
-                wanted = replace(wanted, kept="", kept_by="")  # its manager is gone, and with it the operator's word
+                wanted = wanted.kept_at("", "")  # its manager is gone, and with it the operator's word
             if wanted == known:
                 continue
             if not self.lease.held():

@@ -706,12 +706,23 @@ def test_what_a_newer_release_says_of_a_group_is_there_after_an_older_one_has_wr
 ) -> None:
     tree, groups = trees.open(), f"{folder}/groups"
     make_folder(tree, groups)
-    newer = {"hosts": ["n1"], "manager": "one", "kept": {"to": "one", "by": "alice"}, "wish": {"until": 7}}
-    tree.make(f"{groups}/rack1", json.dumps(newer).encode())
-    store = Assignments(trees.open(), groups)
+    newer: dict[str, object] = {"hosts": ["n1"], "wish": {"until": 7}}
+    kept = {"to": "two", "by": "alice", "until": 8}
+    tree.make(f"{groups}/rack1", json.dumps({**newer, "manager": "one", "kept": kept}).encode())
+    older = trees.open()
+    store = Assignments(older, groups)
     wait_until(lambda: "rack1" in store.all(), "it is seen")
-    store.write("rack1", replace(store.all()["rack1"], manager="two", kept="", kept_by=""))
-    assert json.loads(tree.read(f"{groups}/rack1").data) == {"hosts": ["n1"], "manager": "two", "wish": {"until": 7}}
+
+    def written(assignment: Assignment) -> object:
+        store.write("rack1", assignment)
+        return json.loads(older.read(f"{groups}/rack1").data)
+
+    newer["manager"] = "two"
+    assert written(replace(store.all()["rack1"], manager="two")) == {**newer, "kept": kept}
+    # Another word of an operator's has nothing of the one before.
+    kept = {"to": "one", "by": "bob"}
+    assert written(store.all()["rack1"].kept_at("one", "bob")) == {**newer, "kept": kept}
+    assert written(store.all()["rack1"].kept_at("", "bob")) == newer
 
 
 def test_a_node_that_holds_no_group_is_refused(trees: Trees, folder: str) -> None:

@@ -11,7 +11,7 @@ who may, and the campaign waits until the manager before has ended.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ from rmsplugin.errors import RefusedError
 
 #: What this release says of a group.
 _KNOWN = frozenset({"hosts", "manager", "kept"})
+#: And of an operator's wish.
+_KNOWN_OF_WISHES = frozenset({"to", "by"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,11 @@ class Assignment:
     kept: str = ""  # the manager that is to have it by an operator's word; empty: nobody has said so
     kept_by: str = ""  # that operator
     others: Mapping[str, Any] = field(default_factory=dict)  # what a newer release says besides: it is written again
+    kept_others: Mapping[str, Any] = field(default_factory=dict)  # the same of the operator's word, as long as it holds
+
+    def kept_at(self, manager: str, by: str) -> Assignment:
+        """The group with another operator's word; with none, if it names no manager."""
+        return replace(self, kept=manager, kept_by=by if manager else "", kept_others={})
 
 
 class Assignments:
@@ -68,14 +75,14 @@ class Assignments:
         try:
             said = json.loads(data)
             kept = said.get("kept") or {}
-            others = {key: value for key, value in said.items() if key not in _KNOWN}
             return Assignment(
                 tuple(map(str, said["hosts"])),
                 str(said["manager"]),
                 version,
                 str(kept.get("to", "")),
                 str(kept.get("by", "")),
-                others,
+                _besides(_KNOWN, said),
+                _besides(_KNOWN_OF_WISHES, kept),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError(f"the node {self._folder}/{name} holds no group: {data[:60]!r}") from None
@@ -90,7 +97,7 @@ class Assignments:
         path = f"{self._folder}/{name}"
         said: dict[str, Any] = {**assignment.others, "hosts": assignment.hosts, "manager": assignment.manager}
         if assignment.kept:
-            said["kept"] = {"to": assignment.kept, "by": assignment.kept_by}
+            said["kept"] = {**assignment.kept_others, "to": assignment.kept, "by": assignment.kept_by}
         data = json.dumps(said).encode()
         if assignment.version < 0:
             make_folder(self._tree, self._folder)
@@ -106,3 +113,7 @@ class Assignments:
     def remove(self, name: str) -> None:
         """Remove a group, if it is there. Raises UnavailableError."""
         self._tree.remove(f"{self._folder}/{name}")
+
+
+def _besides(known: Collection[str], said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if key not in known}
