@@ -11,3 +11,5 @@ PROLOG_WAIT_S = 120.0
 STORE = "/var/lib/rmsplugin/store"
 PLATFORM = "libvirt"
 GROUPS_DIR = "groups"
+#: In the environment of the process with which a room ends, and of no other.
+ROOM_MARK = "RMSPLUGIN_ROOM=1"

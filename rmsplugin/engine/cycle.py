@@ -105,7 +105,9 @@ class Cycle:
         self._unentered = Unentered(context.ledger)
         self._priorities = Priorities(context.ledger)
         self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
-        self._borrowing = Borrowing(context.settings, context.ledger, context.clock, context.rms, placing)
+        self._borrowing = Borrowing(
+            context.settings, context.ledger, context.clock, context.rms, context.nodes, placing
+        )
         self.powering = Powering(context.settings, context.ledger, context.clock, context.rms, context.power, placing)
         self._cap = PowerCap(context.settings, context.ledger, self.powering.classes)
         self.sensing = Sensing(context.power, context.sensed)

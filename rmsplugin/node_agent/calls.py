@@ -274,6 +274,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ),
     ("list", 0): lambda agent, rest, options: agent.list_files(options.shared),
     ("space", 0): lambda agent, rest, options: agent.space(options.shared),
+    ("end-room", 1): lambda agent, rest, options: agent.end_room(int(_matching(_NUMBER, rest[0], "the id of a job"))),
     ("bound-memory", 1): lambda agent, rest, options: _bound_memory(agent, rest),
     ("use-template", 6): lambda agent, rest, options: _use_template(agent, rest, options.guard),
     ("await-guest", 4): lambda agent, rest, options: _template(agent, *rest[1:3]).await_guest(

@@ -38,6 +38,7 @@ class AgentConfig(NamedTuple):
     templates_number: int
     filters_path: str
     platform: str = defaults.PLATFORM
+    engine_user: str = defaults.USER  # owner of the rooms' jobs
     lets_through: bool = False  # engines reach the platform through the agent
     group: str = ""  # the group whose engine asks about the shared store; empty: an engine of all groups
 
@@ -124,6 +125,7 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         templates_number=int(start.get("template_number", 16)),
         filters_path=_absolute(network.get("filter_dir", "/run/rmsplugin-filters")),
         platform=str(document.get("hypervisor", {}).get("platform", defaults.PLATFORM)),
+        engine_user=str(document.get("engine", {}).get("user", defaults.USER)),
         lets_through=_lets_through(document),
     )
 

@@ -86,6 +86,18 @@ def obeyed(path: str, epoch: int) -> Iterator[bool]:
 
 
 @contextmanager
+def one_act(path: str, epoch: int) -> Iterator[None]:
+    """Do an act of this epoch, all of it before a higher one begins to be obeyed. Raises AgentError ``deposed``."""
+    with obeyed(path, epoch) as still:
+        if not still:
+            raise AgentError(
+                "deposed",
+                f"the turn of this engine (epoch {epoch}) is over: an engine of a higher epoch has acted here",
+            )
+        yield
+
+
+@contextmanager
 def _locked(path: str, how: int) -> Iterator[int]:
     """The open file, locked: with a lock, a client of NFS asks the server for what others have written."""
     flags = os.O_RDWR | os.O_CREAT if how == fcntl.LOCK_EX else os.O_RDONLY

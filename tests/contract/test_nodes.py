@@ -283,6 +283,7 @@ def acts(nodes: Nodes, digest: Digest) -> list[Callable[[], object]]:
         lambda: nodes.keep_disk(NODE, VM, template),
         lambda: nodes.settle_template(NODE, VM, template),
         lambda: nodes.refuse_template(NODE, VM, template),
+        lambda: nodes.end_room(NODE, 12),
         lambda: nodes.obey(NODE),
     ]
 

@@ -85,6 +85,14 @@ def wait_held(cluster: Cluster, *nodes: str, timeout_s: float = 120) -> dict[str
     return cluster.wait(f"rooms on {sorted(wanted)}", there, timeout_s, lambda: explain(cluster))
 
 
+def end_room(cluster: Cluster, node: str, room: int, *options: str) -> dict[str, Any]:
+    """The answer of the node's agent to an engine that has it end a room."""
+    key = ("-i", "/etc/rmsplugin/agent_key", "-o", "UserKnownHostsFile=/etc/rmsplugin/known_hosts")
+    told = cluster.run("ssh", *key, f"root@{node}", "end-room", str(room), *options, user="slurm")
+    answer: dict[str, Any] = json.loads(told.out)
+    return answer
+
+
 def explain(cluster: Cluster) -> str:
     """All that helps to understand rooms that are not as they should be."""
     parts = [

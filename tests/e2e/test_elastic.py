@@ -14,6 +14,7 @@ from e2e.rooms import (
     Machine,
     Watch,
     count,
+    end_room,
     engine_killed,
     engine_pid,
     explain,
@@ -23,6 +24,7 @@ from e2e.rooms import (
     ledger,
     native,
     native_runs,
+    room_reports,
     rooms,
     wait_held,
     wait_number,
@@ -140,12 +142,31 @@ def test_the_engine_is_killed_at_each_step_of_acquiring_and_giving_back(cluster:
     wait_number(cluster, job)
     cluster.ok("scancel", str(taken), user="bob")
 
-    victim = engine_pid(cluster)
-    finish(cluster, job)
+    [last] = rooms(cluster).values()
+    victim, completed = engine_pid(cluster), rf"_job_complete: JobId={last.job_id} WEXITSTATUS 0"
     log = Log(cluster, "slurmctld")
-    with engine_killed(cluster, victim, "a room to be given back", lambda: log.search("REQUEST_KILL_JOB")):
+    finish(cluster, job)
+    with engine_killed(cluster, victim, "a room to be given back", lambda: log.search(completed)):
         pass
     wait_held(cluster)
+
+
+def test_a_room_is_ended_by_its_node_and_by_nobody_while_a_vm_is_there(cluster: Cluster) -> None:
+    wait_held(cluster)
+    job = count(cluster)
+    wait_number(cluster, job)
+    home = host_of(cluster, job)
+    room = rooms(cluster)[home].job_id
+    assert end_room(cluster, home, room) == {"vms": [f"vjob{job}-0"], "ended": False}
+    wait_number(cluster, job, 2)
+    assert rooms(cluster)[home].job_id == room
+    finish(cluster, job)
+    wait_held(cluster)
+    [ended] = cluster.accounted(room, "ExitCode")
+    assert (ended["State"], ended["ExitCode"]) == ("COMPLETED", "0:0")
+    assert f"room {room} on {home}: nothing runs there" in cluster.plugin("events", "-n", "30").out
+    epilog = {"node": home, "hook": "epilog", "problem": "", "ended": []}
+    cluster.wait("the epilog", lambda: epilog in room_reports(cluster, room), PATIENCE_S, lambda: explain(cluster))
 
 
 @pytest.mark.long

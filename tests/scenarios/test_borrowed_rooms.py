@@ -10,10 +10,11 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import GRACE_S, NODES, World, spread
 
+from rmsplugin.adapters.nodes.base import RoomEnd
 from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsReservation
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S = VJobState
@@ -79,6 +80,65 @@ def test_an_elastic_partition_borrows_what_vjobs_need_and_gives_it_back(elastic:
     elastic.until(job, S.TERMINATED)
     assert len(rooms(elastic)) == 1, "for a while another vjob may use it"
     tick_until(elastic, lambda: rooms(elastic) == {})
+
+
+def idle_room(world: World) -> RmsJob:
+    """A room that nobody needs any more, and that is still held."""
+    job = world.running()
+    [room] = rooms(world).values()
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    assert rooms(world) == {room.nodes[0]: room}
+    return room
+
+
+def given_back(world: World) -> list[str]:
+    return [event.message for event in world.context.ledger.events() if event.kind == "room-given-back"]
+
+
+def test_a_room_is_ended_by_its_node_and_has_completed(elastic: World) -> None:
+    room = idle_room(elastic)
+    tick_until(elastic, lambda: rooms(elastic) == {})
+    assert elastic.rms.job(room.job_id).detail == "COMPLETED"
+    assert given_back(elastic) == [f"room {room.job_id} on {room.nodes[0]}: nothing runs there"]
+
+
+@pytest.mark.parametrize("error", [OperationFailedError("not a command"), UnavailableError("silent")])
+def test_a_room_whose_node_cannot_end_it_is_ended_by_slurm(elastic: World, error: RmspluginError) -> None:
+    room = idle_room(elastic)
+    elastic.nodes.fail_next("end_room", error)
+    tick_until(elastic, lambda: rooms(elastic) == {})
+    assert elastic.rms.job(room.job_id).detail == "CANCELLED"
+    assert given_back(elastic) == [f"room {room.job_id} on {room.nodes[0]}: nothing runs there (by scancel: {error})"]
+
+
+def test_a_room_of_an_older_release_is_ended_by_slurm(elastic: World) -> None:
+    room = idle_room(elastic)
+    elastic.nodes.end_script = lambda job_id: False
+    tick_until(elastic, lambda: rooms(elastic) == {})
+    assert elastic.rms.job(room.job_id).detail == "CANCELLED"
+
+
+def test_an_engine_whose_turn_is_over_ends_no_room_in_any_way(elastic: World) -> None:
+    room = idle_room(elastic)
+    elastic.nodes.of_epoch(7).obey(room.nodes[0])
+    tick_until(elastic, lambda: ("end_room", room.nodes[0], str(room.job_id)) in elastic.nodes.calls)
+    for _ in range(3):
+        elastic.tick()
+    assert rooms(elastic) == {room.nodes[0]: room} and given_back(elastic) == []
+
+
+def test_a_room_where_its_node_sees_a_vm_is_ended_in_no_way(elastic: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    room, asked = idle_room(elastic), list[int]()
+
+    def end_room(node: str, job_id: int) -> RoomEnd:
+        asked.append(job_id)
+        return RoomEnd(False, ("vjob9-0",))
+
+    monkeypatch.setattr(elastic.nodes, "end_room", end_room)
+    tick_until(elastic, lambda: asked == [room.job_id])
+    assert rooms(elastic) == {room.nodes[0]: room} and given_back(elastic) == []
+    assert f"room {room.job_id} on {room.nodes[0]} is not given back: vjob9-0 is there" in elastic.cycle.report.begun
 
 
 @pytest.mark.parametrize(("pending_s", "boot_s"), [(0.1, 40.0), (40.0, 0.0), (20.0, 20.0)])

@@ -294,6 +294,7 @@ class World:
         )
         self.rms.preempt_type = "preempt/partition_prio"
         self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
+        self.nodes.end_script = self.rms.end_script
         self.guests = AnsweringGuests()
         self.power = SimulatedPower(self.sizes, clock=self.wall, when_off=self._lost_power, when_booted=self._booted)
         self.neighbours = Neighbours(self.hypervisor, lambda: self.time)

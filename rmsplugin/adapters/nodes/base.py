@@ -85,6 +85,14 @@ class NodeCheck:
     epoch: int | None = None  # it obeys no engine of a lower one; None: an older release
 
 
+@dataclass(frozen=True, slots=True)
+class RoomEnd:
+    """What a node did when it was told to end a room."""
+
+    ended: bool  # the process with which the room ends was there, and was ended
+    vms: tuple[str, ...] = ()  # our VMs there, for which nothing was done
+
+
 class TemplateUse(enum.StrEnum):
     """The next step of a VM of a template's kind."""
 
@@ -407,8 +415,30 @@ class NodeLooks(Protocol):
         ...
 
 
+class RoomsOnNodes(Protocol):
+    """The rooms on their nodes."""
+
+    def end_room(self, node: str, job_id: int) -> RoomEnd:
+        """End the room of this job, if no VM of ours is on its node; the RMS sees the job complete then.
+
+        A room of an older release, or of another hand, has no process that the node knows. Raises OperationFailedError
+        if the agent is of an older release.
+        """
+        ...
+
+
 class Nodes(
-    VMFiles, SavedStates, GroupStores, AsideStates, StateStores, Templates, MemoryBounds, Turns, NodeLooks, Protocol
+    VMFiles,
+    SavedStates,
+    GroupStores,
+    AsideStates,
+    StateStores,
+    Templates,
+    MemoryBounds,
+    Turns,
+    RoomsOnNodes,
+    NodeLooks,
+    Protocol,
 ):
     """The node agents of all nodes of the cluster."""
 

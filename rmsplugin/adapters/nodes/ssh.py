@@ -17,6 +17,7 @@ from rmsplugin.adapters.nodes.base import (
     NodeFiles,
     PartialFile,
     Reach,
+    RoomEnd,
     StateFiles,
     Template,
     TemplateUse,
@@ -87,6 +88,11 @@ class NodeAgents:
     def obey(self, node: str) -> None:
         """See ``Nodes``."""
         self._call(node, ["obey"])
+
+    def end_room(self, node: str, job_id: int) -> RoomEnd:
+        """See ``Nodes``."""
+        answer = self._call(node, ["end-room", str(job_id)])
+        return RoomEnd(answer["ended"], tuple(answer["vms"]))
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""

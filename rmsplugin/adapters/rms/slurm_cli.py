@@ -23,6 +23,7 @@ from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.adapters.rms.slurm_queue_feed import QueueFeed
 from rmsplugin.adapters.rms.slurm_reading import SlurmTexts
 from rmsplugin.adapters.rms.slurm_text import JobRow
+from rmsplugin.defaults import ROOM_MARK
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
@@ -33,8 +34,9 @@ _RENEW_S = 180 * 86400
 #: Questions that one scontrol is asked, on its standard input: most of a short one's time is the start of a process.
 _QUESTIONS = ("show node", "show config", "show partition", "show reservation")
 
-# `sleep` replaces the shell, so that none is waited for when the room ends. --export=NIL leaves no PATH.
-_ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
+# The node's agent ends the sleep, which it knows by the mark; then the job has completed. Slurm's own end is for all of
+# its processes: the shell has no trap, so it is not waited for. --export=NIL leaves no PATH.
+_ROOM_SCRIPT = f"#!/bin/sh\n{ROOM_MARK} /bin/sleep infinity\nexit 0\n"
 
 
 class SlurmCli:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsPartition
+from rmsplugin.adapters.nodes.base import RoomsOnNodes
+from rmsplugin.adapters.rms.base import JobState, Rms, RmsPartition
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -21,7 +22,7 @@ from rmsplugin.engine.observe.rooms import (
     shortest_room_s,
 )
 from rmsplugin.engine.upkeep.evacuation import unsafe_stores
-from rmsplugin.errors import NotFoundError, RmspluginError
+from rmsplugin.errors import DeposedError, NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.settings import Settings
@@ -45,11 +46,14 @@ class _Rest:
 class Borrowing:
     """Keeps the rooms. Its memory, since when nodes are idle and which of them rest, may be lost."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms, placing: Placing) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, clock: Clock, rms: Rms, nodes: RoomsOnNodes, placing: Placing
+    ) -> None:
         self._settings = settings
         self._ledger = ledger
         self._clock = clock
         self._rms = rms
+        self._nodes = nodes
         self._placing = placing
         self._idle_since: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}
@@ -163,20 +167,42 @@ class Borrowing:
                 node in occupied or node not in seen.vms for node in job.nodes
             ):
                 continue
-            said += self._cancel(job, "the settings know no such room, or it is one too many")
+            why = "the settings know no such room, or it is one too many"
+            said += self._end(seen, job.job_id, job.nodes, job.state is JobState.RUNNING, why)
         return said
 
-    def _cancel(self, job: RmsJob | Room, why: str) -> list[str]:
+    def _end(self, seen: Observation, job_id: int, nodes: Sequence[str], runs: bool, why: str) -> list[str]:
+        """End a room's job: by its node, or by Slurm if it does not run, or the node cannot.
+
+        A node refuses an engine whose turn is over. Slurm knows no turns, and its epilog ends all of our VMs there.
+        """
+        if runs and len(nodes) == 1 and nodes[0] not in seen.unreachable:
+            try:
+                end = self._nodes.end_room(nodes[0], job_id)
+            except DeposedError:
+                raise
+            except RmspluginError as error:
+                return self._cancel(job_id, nodes, f"{why} (by scancel: {error})")
+            if end.vms:
+                return [f"room {job_id} on {nodes[0]} is not given back: {', '.join(end.vms)} is there"]
+            if end.ended:
+                return self._note_end(job_id, nodes, why)
+        return self._cancel(job_id, nodes, why)
+
+    def _cancel(self, job_id: int, nodes: Sequence[str], why: str) -> list[str]:
         try:
-            self._rms.cancel(job.job_id)
+            self._rms.cancel(job_id)
         except NotFoundError:
             return []
         except RmspluginError as error:
-            return [f"room {job.job_id} cannot be ended: {error}"]
-        self._ended.add(job.job_id)
-        self._known = {node: known for node, known in self._known.items() if known != job.job_id}
-        where = job.node if isinstance(job, Room) else ", ".join(job.nodes)
-        self._ledger.event("room-given-back", f"room {job.job_id} on {where}: {why}", node=where)
+            return [f"room {job_id} cannot be ended: {error}"]
+        return self._note_end(job_id, nodes, why)
+
+    def _note_end(self, job_id: int, nodes: Sequence[str], why: str) -> list[str]:
+        self._ended.add(job_id)
+        self._known = {node: known for node, known in self._known.items() if known != job_id}
+        where = ", ".join(nodes)
+        self._ledger.event("room-given-back", f"room {job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
 
     def _request(self, node: str, partition: RmsPartition) -> str:
@@ -197,7 +223,8 @@ class Borrowing:
 
         if not self._placing.close(room.node, occupied):
             return []
-        said = self._cancel(room, why)
+        runs = room.state in (RoomState.HELD, RoomState.LEAVING)
+        said = self._end(seen, room.job_id, (room.node,), runs, why)
         if room.node in seen.faults:
             self._rest(room.node, seen.taken)
         elif room.state is RoomState.LEAVING:

@@ -634,6 +634,7 @@ PEER = ("--peer",)
         "look-at-platform",
         "reach n2",
         "bound-memory 4096",
+        "end-room 12",
         f"use-template vjob12-0 {'0' * 32} default 00000000-0000-4000-8000-000000000000 52:54:00:00:00:00 9",
         f"await-guest vjob12-0 {'0' * 32} default 1",
         f"keep-disk vjob12-0 {'0' * 32} default",
@@ -916,7 +917,7 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
     """A verb that is new is an act, unless it is said to be a look: an engine whose turn is over must not call it."""
     acts = {"put-config", "put-seed", "make-overlay", "drop-config", "seal", "send", "receive", "init-store"}
     acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
-    acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform", "adopt", "lend"}
+    acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform", "adopt", "lend", "end-room"}
     assert {verb for verb, _ in calls._CALLS} == acts | calls._LOOKS
     assert not acts & calls._LOOKS
 

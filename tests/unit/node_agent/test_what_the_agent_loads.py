@@ -27,7 +27,7 @@ print(*sys.modules, file=sys.stderr)
 SLOW = {"asyncio", "ast", "dataclasses", "dis", "hashlib", "inspect", "socket", "ssl", "subprocess", "threading"}
 #: Of ours, what other calls need.
 OTHERS = {f"{AGENT}.{name}" for name in ("control_group", "digests", "guards", "guest_filter", "serving", "templates")}
-OTHERS |= {f"{AGENT}.transfer"}
+OTHERS |= {f"{AGENT}.transfer", f"{AGENT}.room"}
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from rmsplugin.adapters.nodes.base import (
@@ -14,6 +14,7 @@ from rmsplugin.adapters.nodes.base import (
     NodeFiles,
     PartialFile,
     Reach,
+    RoomEnd,
     StateFiles,
     Template,
     TemplateUse,
@@ -63,6 +64,8 @@ class SimulatedNodes:
         self._unreachable: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
+        self.end_script: Callable[[int], bool] = lambda job_id: False  # of a room's job; whether its process was there
+        self._machines = machines
         self._epoch = FIRST_EPOCH
         self._highest = machines.epochs if machines is not None else {}
 
@@ -126,6 +129,12 @@ class SimulatedNodes:
         """See ``Nodes``."""
         self._enter("obey", node)
         self._obey_on_shared("obey")
+
+    def end_room(self, node: str, job_id: int) -> RoomEnd:
+        """See ``Nodes``."""
+        self._enter("end_room", node, str(job_id))
+        vms = tuple(sorted(self._machines.vms.get(node, ()))) if self._machines is not None else ()
+        return RoomEnd(not vms and self.end_script(job_id), vms)
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
         """See ``Nodes``."""

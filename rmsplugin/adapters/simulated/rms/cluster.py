@@ -219,6 +219,15 @@ class SimulatedCluster:
                 raise RefusedError(f"job {job_id} is {each.detail}")
             self._end(each, detail)
 
+    def end_script(self, job_id: int) -> bool:
+        """End the batch script well; returns whether it ran. An unknown job has none."""
+        with self._lock:
+            for each in self._jobs.values():
+                if each.job_id == job_id and each.state is JobState.RUNNING:
+                    self._end(each, "COMPLETED")
+                    return True
+            return False
+
     def forget(self, job_id: int) -> None:
         """Let MinJobAge be over."""
         with self._lock:

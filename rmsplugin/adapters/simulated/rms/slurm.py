@@ -20,7 +20,7 @@ from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
 from rmsplugin.adapters.simulated.rms.job import Hold
 from rmsplugin.errors import NotFoundError, RefusedError
 
-_ROOM_SCRIPT = "#!/bin/sh\nexec /bin/sleep infinity\n"
+_ROOM_SCRIPT = "#!/bin/sh\n/bin/sleep infinity\n"
 
 
 class SimulatedRms(SimulatedCluster):
