@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from contract.newer_release import VERSION, newer_release
 from contract.zookeeper_ensemble import JAR
 from e2e.cluster import PROGRAM, SHARED, Cluster
 from e2e.conftest import minicluster
-from e2e.rooms import Machine, count, finish, have, wait_number
+from e2e.rooms import Machine, count, end_room, finish, have, host_of, rooms, wait_held, wait_number
 from minicluster_lib import hosts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -275,6 +276,153 @@ def test_vjobs_outlive_slurm_s_controller_and_then_that_of_the_engine(cluster: C
     have(cluster, runs, "suspend", "sleeping")
     have(cluster, runs, "resume", "running")
     finish(cluster, runs, moves, sleeps, begins)
+
+
+class Commands:
+    """Slurm's commands as engines run them. Each is written down; one of the head's stops the engine that began it.
+
+    That one ends when all threads of the engine stand still: the one that waits for it would go on a little before.
+    """
+
+    _COMMAND = """\
+#!/bin/sh
+what="$(hostname) ${0##*/} $*"
+echo "$what" >>/home/commands/begun
+/usr/bin/${0##*/} "$@"
+code=$?
+case "$what" in
+  $(cat /home/commands/stops_at))
+    : >/home/commands/stops_at
+    kill -STOP $PPID
+    while grep -h ^State: /proc/$PPID/task/*/status | grep -qv stopped; do :; done;;
+esac
+exit $code
+"""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._directory = cluster, cluster.directory / "shared" / "home" / "commands"
+        self._directory.mkdir()
+        for name in ("scontrol", "squeue", "scancel", "sbatch", "sacct", "sinfo"):
+            (self._directory / name).write_text(self._COMMAND)
+            (self._directory / name).chmod(0o755)
+        for name in ("begun", "stops_at"):
+            (self._directory / name).touch()
+            (self._directory / name).chmod(0o666)
+
+    def stop_at(self, pattern: str) -> None:
+        """Stop the head's engine once Slurm has done what this command, with its arguments, asks."""
+        (self._directory / "stops_at").write_text(f"head {pattern}")
+
+    def wait_stopped(self) -> int:
+        """The id of the engine, stopped."""
+        machine = Machine(self._cluster)
+
+        def stopped() -> int | None:
+            found = machine.processes("head").items()
+            engines = [pid for pid, words in found if {str(PROGRAM), "engine"} <= {*words}]
+            return next((pid for pid in engines if is_stopped(pid)), None)
+
+        what = "the head's engine to be stopped"
+        return self._cluster.wait(what, stopped, 180, lambda: self.begun()[-20:], every_s=0.05)
+
+    def begun(self, host: str = "head") -> list[str]:
+        """All commands of the engines there."""
+        lines = (self._directory / "begun").read_text().splitlines()
+        return [line.removeprefix(f"{host} ") for line in lines if line.startswith(f"{host} ")]
+
+
+def is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False  # it has just ended
+
+
+@pytest.fixture
+def commands(cluster: Cluster) -> Iterator[Commands]:
+    """Engines that are started from here on run these commands."""
+    own = 'bin_dir = "/home/commands"\n'
+    paths = [cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml") for host in ("head", "front2", *cluster.nodes)]
+
+    def change(old: str, new: str) -> None:
+        for path in paths:
+            if path.exists():
+                path.write_text(path.read_text().replace(old, new))
+
+    change("[slurm]\n", f"[slurm]\n{own}")
+    yield Commands(cluster)
+    change(own, "")
+    cluster.ok("rm", "-r", "/home/commands")
+
+
+def go_on(cluster: Cluster, engine: int, commands: Commands) -> None:
+    """Let the head's engine go on, whose turn is over; it ends, and begins nothing at Slurm any more."""
+    before = commands.begun()
+    os.kill(engine, signal.SIGCONT)
+    cluster.wait("the engine to end", lambda: not Path(f"/proc/{engine}").exists(), 120)
+    assert commands.begun() == before
+
+
+def test_an_engine_that_is_stopped_in_a_requeue_begins_nothing_more_of_it(
+    cluster: Cluster, commands: Commands, controller: Controller
+) -> None:
+    wait_leader(cluster, "head")
+    job = count(cluster)
+    wait_number(cluster, job)
+    commands.stop_at(f"scontrol update JobId={job} Licenses=*")
+    room = rooms(cluster)[host_of(cluster, job)].job_id
+    cluster.ok("scancel", str(room), user="slurm")  # the VM is lost: the job has to begin again
+    engine = commands.wait_stopped()
+    controller.wait(cluster, "is up", 120)
+    go_on(cluster, engine, commands)
+    assert not [line for line in commands.begun() if line.startswith(f"scontrol requeue {job}")]
+
+    wait_leader(cluster, "front2")
+    starts = cluster.home() / f"started.{job}"
+    cluster.wait("a second start", lambda: starts.read_text() == "started\n" * 2, 240, lambda: cluster.describe(job))
+    assert f"scontrol requeue {job}" in commands.begun("front2"), "the next engine has done the rest"
+    wait_number(cluster, job)
+    cluster.start("head", "engine")
+    cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
+    assert cluster.wait_job(job, timeout_s=240)["JobState"] == "COMPLETED"
+
+
+def test_an_engine_that_is_stopped_in_the_end_of_a_room_does_not_end_it_by_slurm_nor_by_its_node(
+    cluster: Cluster, commands: Commands, controller: Controller
+) -> None:
+    wait_leader(cluster, "head")
+    epoch = leading_epoch(cluster)
+    settings = cluster.host_path("n1", "/etc/rmsplugin/rmsplugin.toml")
+    whole = settings.read_text()
+    room = wait_held(cluster, *cluster.nodes)["n1"].job_id
+    # The node finds no process of such a user's, so the engine asks Slurm.
+    settings.write_text(whole.replace("[engine]\n", '[engine]\nuser = "nobody"\n'))
+    commands.stop_at(f"squeue * -j {room} *")
+    cluster.ok("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=test")
+    engine = commands.wait_stopped()
+    settings.write_text(whole)
+    cluster.ok("scontrol", "update", "NodeName=n1", "State=RESUME")
+    controller.wait(cluster, "is up", 120)
+
+    job = count(cluster, "-w", "n1")
+    wait_number(cluster, job)
+    go_on(cluster, engine, commands)
+    assert not [line for line in commands.begun() if line.startswith("scancel")]
+    told = end_room(cluster, "n1", room, "--epoch", str(epoch))
+    assert told["kind"] == "deposed" and f"(epoch {epoch}) is over" in told["error"]
+    now = str(leading_epoch(cluster))
+    assert end_room(cluster, "n1", room, "--epoch", now) == {"vms": [f"vjob{job}-0"], "ended": False}
+    wait_number(cluster, job, 2)
+    assert rooms(cluster)["n1"].job_id == room
+    cluster.start("head", "engine")
+    finish(cluster, job)
+
+
+def leading_epoch(cluster: Cluster) -> int:
+    """The epoch of the engine that leads."""
+    found = re.search(r"leads with epoch (\d+)", cluster.plugin("status").out)
+    assert found
+    return int(found[1])
 
 
 def hand_over(cluster: Cluster, to: str) -> float:
