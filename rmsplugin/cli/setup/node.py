@@ -15,6 +15,8 @@ from rmsplugin.errors import RefusedError
 from rmsplugin.settings import Settings
 
 _AUTHORIZED_KEYS = Path("/root/.ssh/authorized_keys")
+_UNITS = (Path("/usr/lib/systemd/system"), Path("/etc/systemd/system"))
+_ENGINES = ("rmsplugin-engine.service", "rmsplugin-manager.service")
 _MADE = Path("/var/lib/rmsplugin-node/made")
 #: Marks what was added to the platform's files, for the package's purge.
 BEGIN, END = "# rmsplugin setup: begin", "# rmsplugin setup: end"
@@ -44,6 +46,7 @@ def prepare(settings: Settings, writer: Writer, parcel: Parcel | None) -> None:
     if parcel is not None:
         _unpack(settings, writer, files, parcel)
     writer.remember(_MADE)
+    _keep_apart(settings, writer)
     if parcel is None:
         writer.later("say `rmsplugin setup node --from FILE` with the file that `rmsplugin setup controller` has made")
     writer.later("have sshd let the node agent's keys in: `PermitRootLogin prohibit-password`, or forced-commands-only")
@@ -74,6 +77,22 @@ def _unpack(settings: Settings, writer: Writer, files: HostFiles, parcel: Parcel
         writer.lines(_AUTHORIZED_KEYS, lines, "who may call the node agent", mode=0o600)
     else:
         writer.later(f"let {settings.nodes.agent_user} have the lines of `tar -xO authorized_keys -f FILE` in its own")
+
+
+def _keep_apart(settings: Settings, writer: Writer) -> None:
+    """Tell of directories of VMs that the engine's service on this host would take and close."""
+    engines = settings.engine.state_dir
+    named = {
+        "nodes.vm_dir": settings.nodes.vm_dir,
+        "nodes.store": settings.nodes.store,
+        "start.template_dir": settings.start.template_dir,
+    }
+    below = [name for name, path in named.items() if path.is_relative_to(engines)]
+    if below and any(writer.at(place / unit).is_file() for place in _UNITS for unit in _ENGINES):
+        writer.later(
+            f"this host has an engine, too, whose service keeps {engines} and all below it to itself, so no VM would "
+            f"start: put {', '.join(below)} elsewhere in the settings of all hosts, and run this again"
+        )
 
 
 def _has_group(name: str) -> bool:

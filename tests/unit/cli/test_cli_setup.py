@@ -174,6 +174,23 @@ def test_what_an_administrator_has_set_in_libvirt_stays(settings: Settings, host
     assert all(line.startswith("in order") for line in again.told)
 
 
+@pytest.mark.parametrize(
+    "unit", ["usr/lib/systemd/system/rmsplugin-engine.service", "etc/systemd/system/rmsplugin-manager.service"]
+)
+def test_where_an_engine_is_too_the_directories_of_vms_belong_elsewhere(
+    unit: str, settings: Settings, host: Path
+) -> None:
+    alone = Writer(dry_run=True, root=host)
+    node.prepare(settings, alone, None)
+    assert not [line for line in alone.to_do if "nodes.vm_dir" in line]
+    (host / unit).parent.mkdir(parents=True, exist_ok=True)
+    (host / unit).write_text("")
+    both = Writer(dry_run=True, root=host)
+    node.prepare(settings, both, None)
+    (told,) = [line for line in both.to_do if "keeps /var/lib/rmsplugin and all below it" in line]
+    assert "put nodes.vm_dir, nodes.store, start.template_dir elsewhere" in told
+
+
 def test_a_site_with_an_authority_of_its_own_keeps_it(settings: Settings, host: Path) -> None:
     own = host / "etc/rmsplugin/pki"
     own.mkdir(parents=True)

@@ -25,6 +25,7 @@ NAMES = [
     "faults",
     "managers",
     "packages",
+    "site",
     "live",
     "fuzz",
 ]

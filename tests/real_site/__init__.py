@@ -1,0 +1,1 @@
+"""A site in small: Debian machines with systemd and AppArmor, on which an administrator installs the packages."""

@@ -1,0 +1,43 @@
+"""contrib/run-campaign site: what it makes of this repository's own files. The machines themselves are the campaign's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from real_site import disk, files
+from real_site.machine import StepError
+from real_site.steps import STEPS, wait_for
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "contrib/slurm.conf.example"
+
+
+def test_slurm_conf_is_the_example_with_the_names_of_the_site() -> None:
+    text = files.slurm_conf(with_plugin=True)
+    keys = {line.partition("=")[0] for line in text.splitlines()}
+    wanted = {line.partition("=")[0] for line in EXAMPLE.read_text().splitlines() if line and line[0] != "#"}
+    assert wanted <= keys
+    assert "front[" not in text and "n[0" not in text
+    assert "PartitionName=vmhosts Nodes=n1,n2 " in text
+
+
+def test_before_the_plugin_slurm_knows_nothing_of_it() -> None:
+    text = files.slurm_conf(with_plugin=False)
+    assert "rmsplugin" not in text and "JobSubmitPlugins" not in text and "vjobgate" not in text
+
+
+def test_the_disk_has_what_our_packages_need_and_none_of_ours() -> None:
+    clauses = disk.dependencies().split(", ")
+    assert {"libssh2-1t64 | libssh2-1", "libvirt-daemon-system", "libc6 (>= 2.36)", "munge"} <= set(clauses)
+    assert not [clause for clause in clauses if "$" in clause or "rmsplugin" in clause]
+
+
+def test_what_is_not_seen_in_time_is_a_failed_step() -> None:
+    assert wait_for("a room", 1, lambda: "seen") == "seen"
+    with pytest.raises(StepError, match="a room: not after 0 s"):
+        wait_for("a room", 0, lambda: None)
+
+
+def test_each_step_says_what_it_is_about_and_has_a_bound() -> None:
+    assert all(step.what and step.bound_s > 0 for step in STEPS)
+    assert len({step.name for step in STEPS}) == len(STEPS)
