@@ -1,4 +1,4 @@
-"""contrib/run-campaign site: what it makes of this repository's own files. The machines themselves are the campaign's."""
+"""contrib/run-campaign site: what it makes of our own files. The machines themselves are the campaign's."""
 
 from __future__ import annotations
 
