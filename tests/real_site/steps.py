@@ -166,7 +166,7 @@ def set_up(site: Site) -> str:
     return "\n".join(["as said by setup:", *(f"    {line}" for line in said.splitlines())])
 
 
-#: Section 5 of the operator guide: hosts' ports are closed to VMs.
+#: As docs/operator/networks.md has it: hosts' ports are closed to VMs.
 _CLOSE_PORTS = f"""\
 mkdir -p /etc/nftables.d
 sed 's/^define rmsplugin_guests = .*/define rmsplugin_guests = {POOL}/' \\
