@@ -270,6 +270,7 @@ def test_an_engine_killed_before_it_asked_the_bmc_tells_slurm_nothing(world: Wor
 def test_no_order_is_given_while_slurm_has_a_job_on_the_node(world: World) -> None:
     """A room that cannot be ended is such a job."""
     for _ in range(15):
+        world.nodes.fail_next("end_room", UnavailableError("it is silent"))
         world.rms.fail_next("cancel", UnavailableError("slurmctld does not answer"))
     tick_until(world, lambda: ("power_down", "n3") in world.rms.calls)
     for _ in range(3):
