@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
 from rmsplugin.adapters.rms.base import RmsJob
@@ -20,14 +20,16 @@ from rmsplugin.engine.capacity.priorities import Priorities
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.cycle_report import CycleReport, Phase
 from rmsplugin.engine.context.outages import Neighbour, Outages
+from rmsplugin.engine.context.overseers import KnownOverseers
 from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
 from rmsplugin.engine.decide.planned_power import PlannedPower
-from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.executor import Chore, Executor
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.dead_nodes import clear_left_behind
 from rmsplugin.engine.observe.observation import Observation, Observer
+from rmsplugin.engine.observe.rooms import RoomState
 from rmsplugin.engine.observe.strays import stop_strays
 from rmsplugin.engine.observe.unentered import Unentered
 from rmsplugin.engine.power.cap import PowerCap
@@ -45,6 +47,8 @@ from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
+from rmsplugin.engine.upkeep.user_mails import UserMails
+from rmsplugin.engine.upkeep.user_news import UserNews
 from rmsplugin.engine.upkeep.user_notes import UserNotes
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError
 from rmsplugin.latency import Sparing, going_first
@@ -134,7 +138,11 @@ class Cycle:
                 context.settings, context.ledger, context.clock, context.nodes, context.stores, territory, executor
             )
             self._giving_up = GivingUp(context.ledger, territory, self._handing)
-        self._notes = UserNotes(context.ledger, context.rms, context.clock.now)
+        slurm = context.settings.slurm
+        self._news = UserNews(context.ledger)
+        self._notes = UserNotes(context.rms, context.clock.now)
+        self._mails = UserMails(context.rms, context.clock.now, slurm.mail_every_s)
+        self.overseers = KnownOverseers(context.rms, context.clock.now)
         self._outages = Outages(context.ledger, context.clock.now)
         self.report = CycleReport()
         self.number, self.seconds = 0, 0.0  # of all cycles of this engine
@@ -194,9 +202,12 @@ class Cycle:
         silent = {node: why for node, why in seen.unreachable.items() if node not in switched}
         report.problems += [f"{node} is unreachable: {why}" for node, why in silent.items()]
         with report.alone("outages"):
-            self._note_outages(silent)
+            held = {node for node, room in seen.rooms.by_node.items() if room.state is RoomState.HELD}
+            self._note_outages(silent, held - switched.keys())
         with report.alone("what users are told"):
-            self._tell_users()
+            self._tell_users(seen)
+        if seen.rms.private and self.overseers.is_due:
+            self._executor.chore(Chore.OVERSEERS, self.overseers.read)
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem(), self._own_reading()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()
@@ -252,22 +263,38 @@ class Cycle:
             self._outages.note(Neighbour.SLURMCTLD, {"": str(error)})
             raise
 
-    def _note_outages(self, silent: Mapping[str, str]) -> None:
-        """Record which neighbours have begun, or ended, not to answer; the look has shown that slurmctld does."""
-        accounting = self._following.silent_accounting()
+    def _note_outages(self, silent: Mapping[str, str], held: Set[str]) -> None:
+        """Record which neighbours have begun, or ended, not to answer; the look has shown that slurmctld does.
+
+        Args:
+            silent: by node whose platform does not answer, why.
+            held: nodes whose rooms are held.
+        """
+        accounting = self._following.accounting
         self._outages.note(Neighbour.SLURMCTLD, {})
         self._outages.note(Neighbour.NODE, silent)
-        self._outages.note(Neighbour.SLURMDBD, {"": accounting} if accounting else {})
+        self._outages.note(Neighbour.SLURMDBD, {"": accounting.silent} if accounting.silent else {})
         self._outages.note(Neighbour.STORE, self._stores.missing)
-        if doubted := self._stores.doubted - silent.keys():
-            # A store may hang, and no cycle waits for it.
-            self._executor.chore(lambda: self._stores.look_again(doubted))
+        # Accounting and stores may hang, and no cycle waits for them.
+        if accounting.is_due:
+            self._executor.chore(Chore.ACCOUNTING, accounting.look_at_it)
+        if nodes := self._stores.to_look_at(held, silent, self._clock.now()):
+            self._executor.chore(Chore.STORES, lambda: self._stores.look_again(nodes))
 
-    def _tell_users(self) -> None:
-        if self._settings.slurm.admin_comment:
-            self._notes.collect()
+    def _tell_users(self, seen: Observation) -> None:
+        slurm = self._settings.slurm
+        if not (slurm.admin_comment or slurm.mail):
+            return
+        news = self._news.collect()
+        if slurm.admin_comment:
+            self._notes.take(news)
             if self._notes.is_due:
-                self._executor.chore(self._notes.send)
+                self._executor.chore(Chore.NOTES, self._notes.send)
+        if slurm.mail:
+            self._mails.take(news)
+            if self._mails.is_due:
+                program = slurm.mail_program or seen.rms.mail_program
+                self._executor.chore(Chore.MAILS, lambda: self._mails.send(program))
 
     def _own_reading(self) -> str:
         """Why this engine has to read Slurm itself, where others read it for all groups; empty: it has not."""

@@ -40,6 +40,22 @@ class Slurm(Section):
         description="tell users in AdminComment of their jobs (`scontrol show job`) that a vjob was suspended, "
         "resumed, moved, lost, or went back to a checkpoint, and when; it takes the place of what a site writes there",
     )
+    mail: bool = Field(
+        False,
+        description="mail users whose jobs have `--mail-type=ALL` (elements of arrays: `ALL,ARRAY_TASKS`) that a vjob "
+        "was suspended, resumed, moved, lost, or went back to a checkpoint, by Slurm's MailProg",
+    )
+    mail_every_s: float = Field(
+        1800.0,
+        ge=60,
+        le=86400 * 7,
+        description="seconds between two mails about one vjob, at least; the second has what happened in between",
+    )
+    mail_program: str = Field(
+        "",
+        pattern=r"^(/.*)?$",
+        description="path of a program that is called as MailProg is, in its place; empty: MailProg",
+    )
     gate_reservation: str = Field(
         "rmsplugin_gate",
         pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$",

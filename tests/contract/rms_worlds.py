@@ -19,7 +19,7 @@ import pytest
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 
-from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob, RmsNode, RmsPartition
+from rmsplugin.adapters.rms.base import JobState, Overseers, Rms, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_handed import HandedSlurm
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
@@ -36,6 +36,16 @@ SCRIPT = "#!/bin/sh\nexec sleep 600\n"
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n"
 GATE, GATE_RESERVATION = "vjobgate", "rmsplugin_gate"
 GRACE_S = 30
+#: `--mail-type=ALL`, as Slurm prints it.
+MAIL_ALL = frozenset({"INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"})
+#: Options of sbatch that are fields of a request as they are.
+_FIELDS = {
+    "--job-name": "name",
+    "--licenses": "licenses",
+    "--nodelist": "node",
+    "--ntasks": "cpus",
+    "--mail-user": "mail_user",
+}
 
 
 class World(Protocol):
@@ -54,6 +64,9 @@ class World(Protocol):
 
     def comment_of(self, job_id: int) -> str:
         """The text beside a job that alice reads."""
+
+    def oversee(self, operator: str, coordinator: str) -> None:
+        """As an admin: one user is an operator, the other a coordinator of the account of users' jobs."""
 
     def hold_as_user(self, job_id: int) -> None:
         """As alice."""
@@ -162,13 +175,20 @@ class SimulatedWorld(World):
                 given["held"] = True
             elif name == "--no-requeue":
                 given["requeue"] = False
+            elif name == "--mail-type":
+                told = frozenset(value.split(","))
+                given["mail_kinds"] = MAIL_ALL | (told - {"ALL"}) if "ALL" in told else told
             else:
-                key = {"--job-name": "name", "--licenses": "licenses", "--nodelist": "node", "--ntasks": "cpus"}[name]
+                key = _FIELDS[name]
                 given[key] = int(value) if key == "cpus" else value
         return self.simulated.submit(**given)
 
     def comment_of(self, job_id: int) -> str:
         return self.simulated.comments.get(job_id, "")
+
+    def oversee(self, operator: str, coordinator: str) -> None:
+        coordinators = {"users": frozenset({coordinator})}
+        self.simulated.known_overseers = Overseers(frozenset({operator}), coordinators)
 
     def hold_as_user(self, job_id: int) -> None:
         self.simulated.user_hold(job_id)
@@ -216,6 +236,7 @@ class RealWorld(World):
         self._jobs: list[int] = []
         self._reservations: list[str] = []
         self._drained: list[str] = []
+        self._overseers: tuple[str, ...] = ()
         rms.reserve_gate()
 
     def now(self) -> float:
@@ -247,6 +268,11 @@ class RealWorld(World):
     def comment_of(self, job_id: int) -> str:
         lines = self.run("scontrol", "show", "job", str(job_id), user="alice").splitlines()
         return next((line.strip().partition("=")[2] for line in lines if "AdminComment=" in line), "")
+
+    def oversee(self, operator: str, coordinator: str) -> None:
+        self.run("sacctmgr", "-i", "modify", "user", operator, "set", "adminlevel=operator", user="root")
+        self.run("sacctmgr", "-i", "add", "coordinator", "account=users", f"names={coordinator}", user="root")
+        self._overseers = (operator, coordinator)
 
     def hold_as_user(self, job_id: int) -> None:
         self.run("scontrol", "hold", str(job_id), user="alice")
@@ -295,6 +321,10 @@ class RealWorld(World):
             self.wait("all jobs to be gone", lambda: not self.run("squeue", "-h", "-a", "-j", jobs))
         for name in self._reservations:
             self.run("scontrol", "delete", f"ReservationName={name}")
+        if self._overseers:
+            operator, coordinator = self._overseers
+            self.run("sacctmgr", "-i", "modify", "user", operator, "set", "adminlevel=none", user="root")
+            self.run("sacctmgr", "-i", "delete", "coordinator", "account=users", f"names={coordinator}", user="root")
         for node in self._drained:
             self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 

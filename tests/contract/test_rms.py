@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract.rms_worlds import GATE, GATE_RESERVATION, SCRIPT, STUBBORN, World
+from contract.rms_worlds import GATE, GATE_RESERVATION, MAIL_ALL, SCRIPT, STUBBORN, World
 
 from rmsplugin.adapters.rms import slurm_pyslurm
-from rmsplugin.adapters.rms.base import JobState, Rms, RmsJob
+from rmsplugin.adapters.rms.base import JobState, MailWish, Rms, RmsJob
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
@@ -314,6 +314,31 @@ def test_a_job_that_has_ended_takes_no_comment(world: World) -> None:
     world.wait_for(job_id, JobState.ENDED)
     with pytest.raises((RefusedError, NotFoundError)):
         world.rms.comment(job_id, "too late")
+
+
+@pytest.mark.parametrize("name", ["job", "a\nJobId=1 JobName=b c=d"])
+def test_the_mail_that_a_job_asks_for(world: World, name: str) -> None:
+    all_kinds = world.submit(f"--job-name={name}", "--mail-type=ALL", "--mail-user=alice@example.org")
+    few, none = world.submit("--mail-type=END,FAIL"), world.submit()
+    array = world.submit("--array=1-2", "--mail-type=ALL,ARRAY_TASKS")
+    uid = world.rms.job(none).uid
+    assert world.rms.mail_wish(all_kinds) == MailWish(uid, "alice@example.org", MAIL_ALL)
+    assert world.rms.mail_wish(few) == MailWish(uid, "alice", frozenset({"END", "FAIL"}))
+    assert world.rms.mail_wish(none) is None
+    assert world.rms.mail_wish(array) == MailWish(uid, "alice", MAIL_ALL | {"ARRAY_TASKS"})
+    with pytest.raises(NotFoundError):
+        world.rms.mail_wish(NO_JOB)
+
+
+def test_the_program_that_sends_mail(world: World) -> None:
+    assert world.rms.snapshot().mail_program.endswith("/mail")
+
+
+def test_who_may_know_of_jobs_of_others(world: World) -> None:
+    world.oversee("alice", "bob")
+    known = world.rms.overseers()
+    assert ("alice" in known.operators, "bob" in known.operators) == (True, False)
+    assert [account for account, names in known.coordinators.items() if "bob" in names] == ["users"]
 
 
 # --- the end ---

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from patience import PATIENCE_S
@@ -82,9 +85,99 @@ def test_accounting_is_asked_again_until_it_answers(world: World) -> None:
     world.rms.fail_next("ended", UnavailableError("slurmdbd: connection refused"))
     ticks(world, 2)
     assert world.events("slurmdbd-silent") == ["slurmdbd does not answer: slurmdbd: connection refused"]
-    ticks(world, 3, 20.0)
-    [ended] = world.events("slurmdbd-answers")
-    assert ended.startswith("slurmdbd answers again, after ")
+    world.pass_time(30)
+    assert event_of(world, "slurmdbd-answers").message.startswith("slurmdbd answers again, after ")
+
+
+def test_accounting_that_nobody_needs_is_looked_at_now_and_then(world: World) -> None:
+    world.tick()
+    world.rms.fail_next("ended", UnavailableError("slurmdbd: connection refused"))
+    ticks(world, 5)
+    assert ("ended", "") not in world.rms.calls, "not at once"
+    world.pass_time(300)
+    told = event_of(world, "slurmdbd-silent").message
+    assert told == "slurmdbd does not answer: slurmdbd: connection refused"
+    world.pass_time(30)
+    event_of(world, "slurmdbd-answers")
+    asked = world.rms.calls.count(("ended", ""))
+    ticks(world, 5)
+    assert world.rms.calls.count(("ended", "")) == asked, "now and then"
+
+
+def test_a_site_without_accounting_has_no_outage_of_it(world: World) -> None:
+    world.rms.accounting = False
+    world.tick()
+    world.pass_time(300)
+    deadline = time.monotonic() + PATIENCE_S
+    while ("ended", "") not in world.rms.calls:
+        assert time.monotonic() < deadline
+        world.tick()
+        time.sleep(0.01)
+    ticks(world, 2)
+    assert world.events("slurmdbd-silent") == []
+
+
+def nodes_of(world: World, kind: str, wanted: set[str]) -> None:
+    """Wait until these nodes have events of this kind, and no others have."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := {each.node for each in world.context.ledger.events() if each.kind == kind}) != wanted:
+        assert time.monotonic() < deadline and found <= wanted, world.events()[-5:]
+        world.tick()
+        time.sleep(0.01)
+
+
+def test_a_store_that_nobody_uses_is_looked_at_now_and_then(directory: Path) -> None:
+    world = World(directory, shared=True)
+    world.sleeping()
+    for node in NODES:
+        world.files.mount(node, False)
+    ticks(world, 3)
+    assert world.events("store-missing") == [], "not at once"
+    world.pass_time(600)
+    nodes_of(world, "store-missing", {*NODES})
+    for node in NODES:
+        world.files.mount(node, True)
+    nodes_of(world, "store-back", {*NODES})
+
+
+def test_a_store_that_was_never_used_is_not_set_up_by_a_look(world: World) -> None:
+    job = world.sleeping()
+    [node] = {vm.image_node for vm in world.context.ledger.vms(job)}
+    asked: list[str] = []
+    stores = world.context.stores
+    require = stores.require
+    stores.require = lambda node: (asked.append(node), require(node))[1]  # type: ignore[method-assign]
+    world.pass_time(600)
+    deadline = time.monotonic() + PATIENCE_S
+    while not asked:
+        assert time.monotonic() < deadline
+        world.tick()
+        time.sleep(0.01)
+    ticks(world, 3)
+    assert asked == [node], "each has a store of its own, and the others have none yet"
+
+
+def test_a_store_that_hangs_keeps_no_cycle_waiting(directory: Path) -> None:
+    world = World(directory, shared=True)
+    world.sleeping()
+    hangs, goes_on = threading.Event(), threading.Event()
+    marker = world.context.nodes.marker
+
+    def hang(*words: Any, **options: Any) -> str | None:
+        hangs.set()
+        goes_on.wait(PATIENCE_S)
+        return marker(*words, **options)
+
+    world.context.stores._nodes = SimpleNamespace(marker=hang)  # type: ignore[assignment]
+    world.pass_time(600)
+    deadline = time.monotonic() + PATIENCE_S
+    while not hangs.is_set():
+        assert time.monotonic() < deadline
+        world.tick()
+    before = world.cycle.number
+    ticks(world, 3)
+    assert world.cycle.number == before + 3
+    goes_on.set()
 
 
 def test_a_store_is_missing_from_the_first_save_that_failed_until_it_is_seen_again(directory: Path) -> None:

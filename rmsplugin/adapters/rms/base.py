@@ -91,6 +91,23 @@ class RmsJob:
 
 
 @dataclass(frozen=True, slots=True)
+class MailWish:
+    """To whom, and of what, a job has the RMS send mail."""
+
+    uid: int  # of the job's user
+    address: str  # an address, or several with commas; any text that a user gives
+    kinds: frozenset[str]  # as the RMS prints them, such as "END"
+
+
+@dataclass(frozen=True, slots=True)
+class Overseers:
+    """Users who may know of others' jobs, whatever the RMS keeps private."""
+
+    operators: frozenset[str] = frozenset()  # of all
+    coordinators: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by account, of its jobs
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """What the RMS's daemon last measured on a node; None: the RMS, or the node, does not measure it.
 
@@ -220,6 +237,8 @@ class RmsSnapshot:
     power_saving: PowerSaving = field(default_factory=PowerSaving)
     #: PrivateData of slurm.conf: what users are not told of each other, such as *jobs*.
     private: frozenset[str] = frozenset()
+    #: MailProg of slurm.conf: the program by which the RMS sends mail; empty: it cannot be read.
+    mail_program: str = ""
 
     def kept_on(self, name: str) -> str:
         """Why this node, which exists, has to stay on by the RMS's own settings, in a sentence; empty: it need not."""
@@ -267,6 +286,19 @@ class Rms(Protocol):
         """The jobs among these that have ended by accounting, with its word for the end; one question for all.
 
         A job that is missing in the answer may be under way, unknown, or not written down yet.
+
+        Raises:
+            RefusedError: there is no accounting.
+            UnavailableError: accounting does not answer.
+        """
+        ...
+
+    def mail_wish(self, job_id: int) -> MailWish | None:
+        """The mail that a job asks for; None: none. Raises NotFoundError, UnavailableError."""
+        ...
+
+    def overseers(self) -> Overseers:
+        """Operators and administrators by accounting, and coordinators of accounts.
 
         Raises:
             RefusedError: there is no accounting.

@@ -12,7 +12,9 @@ from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import (
     ROOM_NAME,
     JobState,
+    MailWish,
     NodePower,
+    Overseers,
     RmsJob,
     RmsNode,
     RmsPriorities,
@@ -137,6 +139,7 @@ class SlurmCli:
             priorities=priorities,
             power_saving=slurm_records.power_saving(configuration),
             private=slurm_records.private_data(configuration),
+            mail_program=slurm_records.program(configuration.get("MailProg", "")),
         )
 
     def _all_but_jobs(self) -> str:
@@ -188,6 +191,16 @@ class SlurmCli:
         jobs = ",".join(map(str, sorted(job_ids)))
         text = self._run("sacct", "-n", "-P", "-X", "-a", "-j", jobs, "-o", "JobIDRaw,State")
         return slurm_text.ended_jobs(text, job_ids)
+
+    def mail_wish(self, job_id: int) -> MailWish | None:
+        """See ``Rms.mail_wish``. No other job is in the answer, which some users' free texts could feign else."""
+        return slurm_records.mail_wish(self._run("scontrol", "show", "job", str(job_id)))
+
+    def overseers(self) -> Overseers:
+        """See ``Rms.overseers``."""
+        users = self._run("sacctmgr", "-n", "-P", "show", "user", "format=User,AdminLevel")
+        accounts = self._run("sacctmgr", "-n", "-P", "show", "account", "withcoord", "format=Account,Coordinators")
+        return slurm_records.overseers(users, accounts)
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``. Beside slurmctld it is read from Slurm's state, which costs no process."""

@@ -35,6 +35,8 @@ class HandedSlurm:
         self.leaf_switches = own.leaf_switches
         self.jobs = own.jobs
         self.ended = own.ended
+        self.mail_wish = own.mail_wish
+        self.overseers = own.overseers
         self.reserve_gate = own.reserve_gate
         self.split = own.split
         self.open_gate = own.open_gate

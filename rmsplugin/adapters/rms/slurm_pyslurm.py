@@ -53,6 +53,8 @@ class SlurmPyslurm:
         self.leaf_switches = commands.leaf_switches
         self.jobs = commands.jobs
         self.ended = commands.ended
+        self.mail_wish = commands.mail_wish
+        self.overseers = commands.overseers
         self.reserve_gate = commands.reserve_gate
         self.split = commands.split
         self.open_gate = commands.open_gate

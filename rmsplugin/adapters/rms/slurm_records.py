@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 
-from rmsplugin.adapters.rms.base import NodePower, Readings, RmsNode, RmsPartition, RmsReservation
+from rmsplugin.adapters.rms.base import MailWish, NodePower, Overseers, Readings, RmsNode, RmsPartition, RmsReservation
 from rmsplugin.adapters.rms.power_saving import KeptOn, PowerSaving
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.hostlist import expand
@@ -297,6 +297,26 @@ def private_data(configuration: Mapping[str, str]) -> frozenset[str]:
     """PrivateData of slurm.conf, such as ``jobs,usage``; ``none`` is nothing."""
     words = configuration.get("PrivateData", "").lower().split(",")
     return frozenset(word.strip() for word in words) - {"", "none", "(null)"}
+
+
+def overseers(users: str, accounts: str) -> Overseers:
+    """Read users with their AdminLevel, and accounts with their coordinators, as ``sacctmgr -P`` prints them."""
+    levels = (line.partition("|") for line in users.splitlines())
+    coordinated = (line.partition("|") for line in accounts.splitlines())
+    return Overseers(
+        operators=frozenset(user for user, _, level in levels if level in ("Operator", "Administrator")),
+        coordinators={account: frozenset(words(names)) for account, _, names in coordinated if names},
+    )
+
+
+def mail_wish(text: str) -> MailWish | None:
+    """Read whom and of what a job has mailed, as ``scontrol show job`` prints it; None: nobody of anything.
+
+    Of an array that is not split off each element is printed; they ask for the same.
+    """
+    user = re.search(r"^ +UserId=[^\s()]*\((\d+)\)", text, re.MULTILINE)
+    wish = re.search(r"^ +MailUser=(\S+) MailType=(\S+)$", text, re.MULTILINE)
+    return MailWish(int(user[1]), wish[1], frozenset(wish[2].split(","))) if user and wish else None
 
 
 def requeue_exits(configuration: Mapping[str, str]) -> frozenset[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 
 from rmsplugin.adapters.nodes.base import Nodes
@@ -19,6 +19,9 @@ from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, UnavailableError
+
+#: Seconds from one look at a store that is there to the next, and the most such looks at a time.
+_LOOK_S, _MOST_LOOKS = 600.0, 20
 
 
 class Stores:
@@ -38,6 +41,7 @@ class Stores:
         self._shared, self._is_part = shared, is_part
         self._ready: set[str] = set()  # nodes whose stores were seen in this life of the engine
         self._missing: dict[str, str] = {}  # nodes that did not show their store when it was last looked at, and why
+        self._looked: dict[str, float] = {}  # by node that is used, since when its store was not looked at
         self._doubted: set[str] = set()  # nodes where something has failed since that may be due to their stores
         self._setting_up = threading.Lock()
 
@@ -50,10 +54,21 @@ class Stores:
         """Something has failed on these nodes that may be due to their stores."""
         self._doubted |= {*nodes} - {"", SHARED}
 
-    @property
-    def doubted(self) -> frozenset[str]:
-        """The nodes whose stores have to be looked at: they did not show them, or something has failed there."""
-        return frozenset(self._doubted | self._missing.keys())
+    def to_look_at(self, held: Iterable[str], silent: Container[str], now: float) -> list[str]:
+        """The nodes whose stores are to be looked at now; some of them, where there are many.
+
+        Args:
+            held: nodes that are used. Their stores, if they are known, are looked at now and then.
+            silent: nodes that answer nothing; all others that did not show their stores are looked at, at once.
+            now: seconds.
+        """
+        doubted = sorted(node for node in self._doubted | self._missing.keys() if node not in silent)
+        used = {*held} - {*doubted}
+        self._looked = {node: self._looked.get(node, now) for node in used} | dict.fromkeys(doubted, now)
+        due = sorted((at, node) for node, at in self._looked.items() if now - at >= _LOOK_S and node not in silent)
+        known = [node for _, node in due if self._ledger.markers.of(SHARED if self._shared else node)]
+        self._looked |= dict.fromkeys(known[:_MOST_LOOKS], now)
+        return [*doubted, *known[:_MOST_LOOKS]]
 
     def look_again(self, nodes: Iterable[str]) -> None:
         """Look whether these nodes show their stores."""

@@ -7,6 +7,7 @@ time that the engine waits before it tries the same again.
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 import time
@@ -92,6 +93,17 @@ _ON_THE_WAY = {K.MIGRATE: VMPhase.MIGRATING, K.RELOCATE: VMPhase.MOVING}
 _YIELD_LOOK_S = 0.05
 
 
+class Chore(enum.Enum):
+    """Kinds of what is done in the background; one waits for none of another kind."""
+
+    CHECKPOINTS = enum.auto()
+    STORES = enum.auto()
+    ACCOUNTING = enum.auto()
+    NOTES = enum.auto()
+    MAILS = enum.auto()
+    OVERSEERS = enum.auto()
+
+
 class Executor:
     """Carries out operations; ``on_end`` is called, from a worker thread, whenever an operation has ended."""
 
@@ -106,8 +118,8 @@ class Executor:
             name: ThreadPoolExecutor(workers, thread_name_prefix=name) for name in {_MOVE, *_GROUPS.values()}
         }
         self._aborts = ThreadPoolExecutor(workers, thread_name_prefix="abort")
-        self._chores = ThreadPoolExecutor(1, thread_name_prefix="chore")
-        self._chore: Future[None] | None = None
+        self._chores = ThreadPoolExecutor(len(Chore), thread_name_prefix="chore")
+        self._last_chores: dict[Chore, Future[None]] = {}
         self._tasks: dict[int, Task] = {}
         self._aborting: set[Task] = set()
         self._unrecorded: list[tuple[Task, RmspluginError | None]] = []
@@ -203,10 +215,16 @@ class Executor:
         while job_id in self.yielding() and time.monotonic() < deadline:
             time.sleep(_YIELD_LOOK_S)
 
-    def chore(self, act: Callable[[], None]) -> None:
-        """Do something in the background that nothing waits for, unless the last such chore has not ended yet."""
-        if self._chore is None or self._chore.done():
-            self._chore = self._chores.submit(act)
+    def chore(self, kind: Chore, act: Callable[[], None]) -> None:
+        """Do something in the background that nothing waits for, unless the last one of its kind has not ended yet."""
+        last = self._last_chores.get(kind)
+        if last is None or last.done():
+            self._last_chores[kind] = self._chores.submit(act)
+
+    @property
+    def chores_ended(self) -> bool:
+        """Whether nothing is done in the background."""
+        return all(last.done() for last in self._last_chores.values())
 
     def cancel(self, job_id: int, reason: str) -> None:
         """Cancel the operation on the vjob as pointless, for ``reason``, unless it ends the vjob. Waits for nothing."""

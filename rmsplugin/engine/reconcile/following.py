@@ -70,7 +70,7 @@ class Following:
         self._placing = placing
         self._first_sight = first_sight
         self._identity = identity
-        self._accounting = Accounting(context.rms, context.clock.now)
+        self.accounting = Accounting(context.rms, context.clock.now)
         self._missing = MissingVMs(context.ledger, context.hypervisor, context.sightings)
         self.brake = brake.Brake()
         self._started = context.clock.now()
@@ -78,10 +78,6 @@ class Following:
         self._changed: set[int] = set()
         self._overdue: dict[str, tuple[str, int]] = {}  # fronts of wrappers that are overdue
         self._unclear: dict[int, str] = {}  # by job id: a VM was not seen, which proves nothing yet
-
-    def silent_accounting(self) -> str:
-        """Why Slurm's accounting does not answer; empty: it did when it was last asked."""
-        return self._accounting.silent()
 
     def follow_jobs(self, seen: Observation, ours: list[RmsJob], busy: set[int], report: CycleReport) -> Followed:
         """Adapt the vjobs that disagree with their jobs or VMs."""
@@ -92,7 +88,7 @@ class Following:
         self._signs.retain(vjobs)
         self._suspensions.retain(vjobs)
         record_requeue_exits(self._ledger, seen.rms.requeue_exits, vjobs.values())
-        jobs = find_jobs(self._rms, self._accounting, seen, vjobs.values(), self._identity.others)
+        jobs = find_jobs(self._rms, self.accounting, seen, vjobs.values(), self._identity.others)
         self._missing.begin()
         self._states = StateFinder(self._settings, self._ledger, self._nodes, seen)
         self._unclear = {}

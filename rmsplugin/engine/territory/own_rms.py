@@ -28,6 +28,7 @@ _ACTS = frozenset(
         "comment",
         "extend_room",
         "batch_script",
+        "mail_wish",
     }
 )
 #: Acts on the node whose name is the first argument.

@@ -11,7 +11,7 @@ from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.machines import has_disk
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.checkpoint_rules import COPIES, Covered, due
-from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.executor import Chore, Executor
 from rmsplugin.engine.execute.old_checkpoints import drop_old
 from rmsplugin.engine.ledger.checkpoints import Checkpoint, CheckpointState, CheckpointVM
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -70,7 +70,7 @@ class Checkpointing:
         ledger = self._ledger
         if ledger.checkpoints.in_state(CheckpointState.OLD):
             self._executor.chore(
-                lambda: drop_old(self._settings, self._ledger, self._nodes, self._stores)
+                Chore.CHECKPOINTS, lambda: drop_old(self._settings, self._ledger, self._nodes, self._stores)
             )  # in the background: a silent node delays nothing here
         rows = ledger.live_vms_by_job()
         planned = {step.vjob for step in ledger.plans.open_steps()}

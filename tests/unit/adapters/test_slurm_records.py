@@ -7,7 +7,7 @@ import math
 import pytest
 
 from rmsplugin.adapters.rms import slurm_records
-from rmsplugin.adapters.rms.base import Readings
+from rmsplugin.adapters.rms.base import MailWish, Overseers, Readings
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=2 CPULoad=0.41 AvailableFeatures=big,ib "
@@ -223,6 +223,31 @@ def test_what_slurm_keeps_private(told: str, kept: set[str]) -> None:
     found = slurm_records.configuration(f"PrivateData             = {told}\n")
     assert slurm_records.private_data(found) == kept
     assert slurm_records.private_data({}) == set()
+
+
+JOB = """JobId=12 JobName=a MailUser=eve MailType=ALL
+   UserId=alice(2001) GroupId=users(100) MCS_label=N/A
+   Comment=MailUser=eve MailType=ALL
+{said}   Power=
+"""
+
+
+def test_the_mail_that_a_job_asks_for() -> None:
+    said = "   MailUser=alice@example.org MailType=BEGIN,END\n"
+    kinds = frozenset({"BEGIN", "END"})
+    assert slurm_records.mail_wish(JOB.format(said=said)) == MailWish(2001, "alice@example.org", kinds)
+    assert slurm_records.mail_wish(JOB.format(said="")) is None
+    assert slurm_records.mail_wish("") is None
+
+
+def test_who_may_know_of_jobs_of_others() -> None:
+    users = "alice|None\nroot|Administrator\nolga|Operator\n"
+    found = slurm_records.overseers(users, "physics|carol,dave\nroot|\nusers|carol\n")
+    assert found == Overseers(
+        operators=frozenset({"root", "olga"}),
+        coordinators={"physics": frozenset({"carol", "dave"}), "users": frozenset({"carol"})},
+    )
+    assert slurm_records.overseers("", "") == Overseers()
 
 
 def test_answers_to_questions_from_a_pipe_have_no_prompts() -> None:

@@ -12,6 +12,7 @@ from rmsplugin.adapters.rms.base import (
     ROOM_NAME,
     JobState,
     NodePower,
+    Overseers,
     RmsJob,
     RmsNode,
     RmsPartition,
@@ -32,7 +33,8 @@ class SimulatedCluster:
 
     Public attributes may be changed by tests: nodes (``set_node``), partitions, reservations, licenses, preempt_type,
     preempt_mode, preempt_exempt_s, kill_wait_s, requeue_exits, spool_dir, state_dir, accounting (whether there is any),
-    priorities, switches, powering, private.
+    priorities, switches, powering, private, mail_program,
+    known_overseers.
 
     Args:
         clock: seconds since the epoch; jobs move on when it does.
@@ -75,6 +77,8 @@ class SimulatedCluster:
         self.switches: tuple[tuple[str, ...], ...] = ()
         self.kill_wait_s = 30
         self.private: frozenset[str] = frozenset()
+        self.mail_program = "/bin/mail"
+        self.known_overseers = Overseers()
         self.requeue_exits: frozenset[int] = frozenset()
         self.spool_dir = "/var/spool/slurmd"
         self.state_dir = "/var/spool/slurm/ctld"

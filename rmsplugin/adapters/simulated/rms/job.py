@@ -42,6 +42,8 @@ class Request:
     time_min_s: float = math.inf  # infinite: it takes no less than its limit
     requeue: bool = True
     account: str = "users"
+    mail_user: str = ""  # empty: its user
+    mail_kinds: frozenset[str] = frozenset()
 
 
 @dataclass

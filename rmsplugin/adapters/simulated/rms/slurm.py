@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, MailWish, Overseers, RmsJob, RmsSnapshot
 from rmsplugin.adapters.rms.slurm_records import needs_repair
 from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
 from rmsplugin.adapters.simulated.rms.job import Hold
@@ -49,6 +49,7 @@ class SimulatedRms(SimulatedCluster):
                 priorities=self.priorities.said(self._jobs.values(), self._clock()),
                 power_saving=self.powering.saving,
                 private=self.private,
+                mail_program=self.mail_program,
             )
 
     def leaf_switches(self) -> tuple[tuple[str, ...], ...]:
@@ -85,6 +86,21 @@ class SimulatedRms(SimulatedCluster):
             if not self.accounting:
                 raise RefusedError("Slurm accounting storage is disabled")
             return {job_id: self._recorded[job_id] for job_id in job_ids if job_id in self._recorded}
+
+    def mail_wish(self, job_id: int) -> MailWish | None:
+        """See ``Rms.mail_wish``."""
+        with self._lock:
+            self._called("mail_wish", job_id)
+            asked = self._find(job_id).request
+            return MailWish(asked.uid, asked.mail_user or asked.user, asked.mail_kinds) if asked.mail_kinds else None
+
+    def overseers(self) -> Overseers:
+        """See ``Rms.overseers``."""
+        with self._lock:
+            self._called("overseers", "")
+            if not self.accounting:
+                raise RefusedError("Slurm accounting storage is disabled")
+            return self.known_overseers
 
     def batch_script(self, job_id: int) -> str:
         """See ``Rms.batch_script``."""
