@@ -124,6 +124,8 @@ def _node(node: Node) -> str:
 
 
 def _of_nodes(scene: Scene) -> str:
+    if not scene.nodes and scene.nodes_private:
+        return "<p>Slurm tells you of no nodes (PrivateData).</p>"
     if not scene.nodes:
         return "<p>No VM host was seen yet.</p>"
     scale = '<p class="facts">Upper bar: CPUs. Lower bar: memory. Both are drawn to the scale of their node.</p>'

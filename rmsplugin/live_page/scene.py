@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rmsplugin.model.veil import veiled
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -127,6 +129,7 @@ class Scene:
         notices: what is not as it should be, and what is paused, each a sentence.
         energy: sentences about watts, and nodes that are off.
         private: whether Slurm tells users of their own jobs only.
+        nodes_private: whether Slurm tells users of no nodes.
         hidden: how many vjobs of other users are left out.
     """
 
@@ -147,23 +150,27 @@ class Scene:
     sleeping: tuple[Row, ...] = ()
     switches: tuple[Switch, ...] = ()
     private: bool = False
+    nodes_private: bool = False
     hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks; ``sees_all``: root, the engine's user, or an operator."""
+    """Who looks; ``sees_all``: whether Slurm tells all of all jobs to whoever this is, as it does to operators."""
 
     user: str = ""
     sees_all: bool = True
+    sees_nodes: bool = True
 
 
 def seen_by(scene: Scene, viewer: Viewer) -> Scene:
     """The scene as this viewer may see it.
 
     Where Slurm's PrivateData has *jobs*, other users' VMs are drawn without a name, and nothing else of them is told:
-    no row, and no sentence that might name them.
+    no row, and no sentence that might name them. Where it has *nodes*, no node is told.
     """
+    if scene.nodes_private and not viewer.sees_nodes:
+        scene = replace(scene, nodes=(), energy=(), notices=(), cycle="")
     if viewer.sees_all or not scene.private:
         return scene
     queue, paused, sleeping = (_own(rows, viewer) for rows in (scene.queue, scene.paused, scene.sleeping))
@@ -183,7 +190,8 @@ def seen_by(scene: Scene, viewer: Viewer) -> Scene:
 
 
 def _own(rows: tuple[Row, ...], viewer: Viewer) -> tuple[Row, ...]:
-    return tuple(row for row in rows if row.user == viewer.user)
+    own = (row for row in rows if row.user == viewer.user)
+    return tuple(replace(row, reason=veiled(row.reason, (row.vjob,))) for row in own)
 
 
 def _veiled(node: Node, viewer: Viewer) -> Node:

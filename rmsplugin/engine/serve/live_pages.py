@@ -71,7 +71,7 @@ class LivePages:
     def document(self, viewer: Viewer, node: str) -> tuple[int, str]:
         """Number and document of the newest scene, for this viewer. Errors as of ``renew``."""
         scene = self._newest()
-        if not scene.private:
+        if not (scene.private or scene.nodes_private):
             viewer = Viewer()
         with self._lock:
             if scene is self._scene and (viewer, node) in self._documents:

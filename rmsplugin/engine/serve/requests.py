@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.accounts import Account
+from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.job_identity import why_other
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.cycle import Cycle
@@ -22,9 +23,11 @@ from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.dead_nodes import require_answers
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.reconcile.requeues import Requeue, record_requeue, why_not_attached
+from rmsplugin.engine.serve import veiled_views
 from rmsplugin.engine.serve.naming import Named, named, the_one
 from rmsplugin.engine.serve.orders import Orders, seen_by
 from rmsplugin.engine.serve.preferring import prefer
+from rmsplugin.engine.serve.privacy import Privacy, Sight
 from rmsplugin.engine.serve.put_aside import PutAside
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.engine.serve.standings import Standings
@@ -75,6 +78,7 @@ class Requests:
         self._cycle = cycle
         self._wake = wake
         self.vjob_cache = VJobCache(context.ledger)
+        self._privacy = Privacy(cycle)
         self._grant(Rights.of_site(context.settings.engine))
         self.standings = Standings(context.settings, context.ledger, cycle)
         self._lock = threading.Lock()
@@ -102,8 +106,41 @@ class Requests:
         vjob = self._ledger.find_vjob(display_id)
         allowed = uid == vjob.uid or self.rights.is_engine(uid) or (operators and self.rights.is_operator(uid))
         if not allowed:
+            if not self.sight(uid).sees(vjob):
+                raise NotFoundError(f"no vjob {display_id}")
             raise ForbiddenError(f"vjob {display_id} belongs to {vjob.user}")
         return vjob
+
+    @property
+    def keeps_private(self) -> bool:
+        """Whether there is anything that some callers are not told."""
+        return bool(self._privacy.private)
+
+    def sight(self, uid: int) -> Sight:
+        """What the caller is told of jobs and nodes."""
+        return self._privacy.sight(uid, self.rights)
+
+    def _named(self, uid: int, name: str) -> Named:
+        """The vjobs with this name, if the caller is told of all of them. Raises NotFoundError."""
+        found, sight = named(self._settings, self._ledger, self._cycle.seen, name), self.sight(uid)
+        if not all(map(sight.sees, found.rows)) or not all(self._sees_waiting(sight, each) for each in found.waiting):
+            raise NotFoundError(f"no vjob {name}")
+        return found
+
+    def _sees_waiting(self, sight: Sight, display_id: str) -> bool:
+        """Whether the caller is told of a job that the ledger does not know."""
+        if sight.all_jobs:
+            return True
+        jobs = sight.seen.rms.jobs if sight.seen else ()
+        return any(sight.sees_job(job) for job in jobs if job.display_id == display_id)
+
+    def sees(self, uid: int, name: str) -> bool:
+        """Whether the caller is told of the vjob with this name."""
+        try:
+            self._named(uid, name)
+        except NotFoundError:
+            return False
+        return True
 
     def owned(self, uid: int, name: str, *, wrapper: bool) -> int:
         """The job id of the caller's own vjob."""
@@ -111,6 +148,7 @@ class Requests:
 
     def _one(self, uid: int, name: str) -> VJobRow:
         """The caller's one vjob with this name. Raises RefusedError if there are several."""
+        self._named(uid, name)
         return self._owned(uid, the_one(self._settings, self._ledger, self._cycle.seen, name).display_id)
 
     def _meant(self, uid: int, name: str, chosen: Sequence[str] = ()) -> VJobRow | Several:
@@ -121,7 +159,7 @@ class Requests:
             name: of the vjob, or of elements of an array.
             chosen: arguments that are valid for a single vjob. With any, several vjobs raise RefusedError.
         """
-        found = named(self._settings, self._ledger, self._cycle.seen, name).alive
+        found = self._named(uid, name).alive
         for row in found.rows:
             self._owned(uid, row.display_id, operators=True)
         if len(found.names) == 1 or any(chosen):
@@ -130,12 +168,16 @@ class Requests:
             )
         return Several(found)
 
-    def require(self, name: str) -> None:
-        """Raise NotFoundError unless there is a vjob with this name."""
+    def require(self, uid: int, name: str) -> None:
+        """Raise NotFoundError unless there is a vjob with this name, of which the caller is told."""
         try:
-            named(self._settings, self._ledger, self._cycle.seen, name)
+            self._named(uid, name)
         except NotFoundError:
-            find_unmet(self._settings, self._jobs, self._cycle.seen, name)
+            self._find_unmet(uid, name)
+
+    def _find_unmet(self, uid: int, name: str) -> RmsJob:
+        """See ``find_unmet``."""
+        return find_unmet(self._settings, self._jobs, self._cycle.seen, name, self.sight(uid).sees_job)
 
     def _wrapped(self, uid: int, display_id: str) -> VJobRow:
         """The vjob that a wrapper asks for.
@@ -209,14 +251,16 @@ class Requests:
             "nearly_up": self._executor.nearly_up(job_id),
         }
 
-    def vjob(self, display_id: str) -> dict[str, Any]:
+    def vjob(self, uid: int, display_id: str) -> dict[str, Any]:
         """One vjob, also one that Slurm has and the engine has not met yet. Raises NotFoundError, UnavailableError."""
+        sight = self.sight(uid)
         try:
+            self._named(uid, display_id)
             found = the_one(self._settings, self._ledger, self._cycle.seen, display_id)
         except NotFoundError:
-            job = find_unmet(self._settings, self._jobs, self._cycle.seen, display_id)
-            return {**unmet_view(self.standings, job, display_id), "elements": 1}
-        return one_vjob_view(self._ledger, self._clock, found, self.standings.of)
+            job = self._find_unmet(uid, display_id)
+            return veiled_views.vjob({**unmet_view(self.standings, job, display_id), "elements": 1}, sight)
+        return veiled_views.vjob(one_vjob_view(self._ledger, self._clock, found, self.standings.of), sight)
 
     # -- the wrapper ---------------------------------------------------------------------------------------------
 
@@ -315,7 +359,7 @@ class Requests:
             ForbiddenError: the vjob is another user's.
         """
         ledger = self._ledger
-        vjobs = named(self._settings, self._ledger, self._cycle.seen, display_id).rows
+        vjobs = self._named(uid, display_id).rows
         for vjob in vjobs:
             self._owned(uid, vjob.display_id, operators=True)
         running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
@@ -375,7 +419,7 @@ class Requests:
     def prefer(self, uid: int, name: str, state: str) -> dict[str, Any]:
         """Prefer that vjobs run, or that they do not, or take that back."""
         self.rights.require_operator(uid, "prefer what vjobs do")
-        self.require(name)
+        self.require(uid, name)
         done = prefer(self._settings, self._ledger, self._seen(), user_name(uid), name, state)
         self._wake()
         return done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
@@ -21,7 +21,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Operation, RoomReport
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy
 from rmsplugin.engine.schedule.timetable import Timetable
-from rmsplugin.engine.serve import parsing, plan_views, views, wanted_vjobs
+from rmsplugin.engine.serve import parsing, plan_views, veiled_views, views, wanted_vjobs
 from rmsplugin.engine.serve.asked import Asked, Handled, Reply
 from rmsplugin.engine.serve.doors import Doors
 from rmsplugin.engine.serve.group_views import group_views
@@ -29,6 +29,7 @@ from rmsplugin.engine.serve.ills import ills
 from rmsplugin.engine.serve.live_pages import SUBJECT, LivePages
 from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
+from rmsplugin.engine.serve.privacy import Sight
 from rmsplugin.engine.serve.requests import Requests, Several
 from rmsplugin.engine.serve.rights import user_name
 from rmsplugin.engine.serve.scenes import Scenes
@@ -181,6 +182,10 @@ class Routes:
         # Only root may call as a node's hook, and the host of this request was checked.
         hooks = door in (Door.ROOM, Door.FRONT)
         return replace(asked, powers=hooks or doors.trusts(origin))
+
+    def _sight(self, asked: Asked) -> Sight:
+        # Not in the event loop: the name of an account may come from afar.
+        return self._for(asked).sight(asked.uid)
 
     def _for(self, asked: Asked) -> Requests:
         return self._requests if asked.powers else self._plain_requests
@@ -383,26 +388,38 @@ class Routes:
 
         def show() -> Reply:
             pause = self._ledger.plans.pause
-            return plan_views.preview_view(preview.found, preview.time, pause, dot=dot, starts=starts)
+            view = plan_views.preview_view(preview.found, preview.time, pause, dot=dot, starts=starts)
+            return veiled_views.preview(view, self._sees(asked), self._sight(asked))
 
         return await self._do(asked, show)
 
     async def _cycles(self, asked: Asked) -> Reply:
         limit = asked.query.number("limit", 1000, parsing.MAX_EVENTS)
-        return {"cycles": await self._do(asked, lambda: plan_views.cycles_view(self._ledger, self._clock, limit))}
+
+        def read() -> list[plan_views.View]:
+            found, sight = plan_views.cycles_view(self._ledger, self._clock, limit), self._sight(asked)
+            return [veiled_views.cycle(view, sight) for view in found]
+
+        return {"cycles": await self._do(asked, read)}
 
     async def _one_cycle(self, asked: Asked) -> Reply:
         number = parsing.cycle_number(asked.path["number"])
-        return await self._do(asked, lambda: plan_views.cycle_view(self._ledger, self._clock, number))
+
+        def read() -> Reply:
+            view, sight = plan_views.cycle_view(self._ledger, self._clock, number), self._sight(asked)
+            steps = veiled_views.steps(view["steps"], self._sees(asked), sight)
+            return {"cycle": veiled_views.cycle(view["cycle"], sight), "steps": steps}
+
+        return await self._do(asked, read)
 
     async def _decisions(self, asked: Asked) -> Reply:
         name = asked.vjobs
 
         def read() -> list[plan_views.View]:
-            decisions = plan_views.decision_views(self._ledger, name)
-            if not decisions:
-                self._requests.require(name)
-            return decisions
+            decisions, sight = plan_views.decision_views(self._ledger, name), self._sight(asked)
+            if not (decisions and sight.all_jobs):
+                self._for(asked).require(asked.uid, name)
+            return veiled_views.decisions(decisions, sight)
 
         return {"decisions": await self._do(asked, read)}
 
@@ -448,48 +465,60 @@ class Routes:
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
         before, at_us = asked.query.number("before", 0), asked.query.number("at", 0)
         wanted, standing = _wanted(asked), self._requests.standings.of
-        if name:
-            return await self._do(
-                asked,
-                lambda: views.named_vjob_views(self._ledger, self._clock, name, after=after, standing=standing),
-            )
-        if before:
-            return await self._do(
-                asked,
-                lambda: views.ended_vjob_views(self._ledger, self._clock, limit=limit, before=before, at_us=at_us),
+        ledger, clock = self._ledger, self._clock
+
+        def find(sees: views.Sees) -> Reply:
+            if name:
+                return views.named_vjob_views(ledger, clock, name, after=after, standing=standing, sees=sees)
+            if before:
+                return views.ended_vjob_views(ledger, clock, limit=limit, before=before, at_us=at_us, sees=sees)
+            return views.vjob_views(
+                ledger, clock, ended=ended, limit=limit, after=after, wanted=wanted, standing=standing, sees=sees
             )
 
         def read() -> Reply:
-            ledger, clock = self._ledger, self._clock
-            return views.vjob_views(
-                ledger, clock, ended=ended, limit=limit, after=after, wanted=wanted, standing=standing
-            )
+            sight = self._sight(asked)
+            return veiled_views.vjobs(find(sight.sees), sight)
 
         return await self._do(asked, read)
 
     async def _unmet(self, asked: Asked) -> Reply:
         after, name, wanted = asked.query.number("after", 0), asked.query.job_name("vjob"), _wanted(asked)
         standings = self._requests.standings
-        return await self._do(asked, lambda: unmet_views(standings, wanted, name, after=after, most=views.MOST_AT_ONCE))
+
+        def read() -> Reply:
+            sight = self._sight(asked)
+            page = unmet_views(standings, wanted, name, after=after, most=views.MOST_AT_ONCE, sees=sight.sees_job)
+            return veiled_views.vjobs(page, sight)
+
+        return await self._do(asked, read)
 
     async def _vjob(self, asked: Asked) -> Reply:
         name = asked.vjobs
-        return {"vjob": await self._do(asked, lambda: self._requests.vjob(name))}
+        return {"vjob": await self._do(asked, lambda: self._for(asked).vjob(asked.uid, name))}
 
     async def _vms(self, asked: Asked) -> Reply:
         after, name = asked.query.number("after", 0), asked.query.job_name("vjob")
-        return await self._do(
-            asked, lambda: views.vm_views(self._ledger, after=after, name=own_name(self._ledger, name))
-        )
+
+        def read() -> Reply:
+            sees = self._sight(asked).sees
+            return views.vm_views(self._ledger, after=after, name=own_name(self._ledger, name), sees=sees)
+
+        return await self._do(asked, read)
 
     async def _nodes(self, asked: Asked) -> Reply:
         def read_nodes() -> list[dict[str, Any]]:
-            return views.node_views(self._ledger, self._capacities, self._cycle.seen, self._cycle.memory_care.pressed)
+            pressed = self._cycle.memory_care.pressed
+            found = views.node_views(self._ledger, self._capacities, self._cycle.seen, pressed)
+            return veiled_views.nodes(found, self._sight(asked))
 
         return {"nodes": await self._do(asked, read_nodes)}
 
     async def _groups(self, asked: Asked) -> Reply:
-        return {"groups": await self._do(asked, lambda: group_views(self._cycle.deciding.groups))}
+        def read() -> list[dict[str, Any]]:
+            return group_views(self._cycle.deciding.groups) if self._sight(asked).nodes else []
+
+        return {"groups": await self._do(asked, read)}
 
     async def _summary(self, asked: Asked) -> Reply:
         decided = self._cycle.deciding.groups
@@ -502,13 +531,20 @@ class Routes:
         nodes, users, kinds = (asked.query.words(key) for key in ("node", "user", "kind"))
 
         def read() -> list[dict[str, Any]]:
-            name = own_name(self._ledger, vjob)
+            name, sight, whose = own_name(self._ledger, vjob), self._sight(asked), users
+            if not sight.all_jobs and vjob:
+                self._for(asked).require(asked.uid, vjob)
+            elif not sight.all_jobs:
+                whose = frozenset({user_name(asked.uid)})
+                if users and users.isdisjoint(whose):
+                    return []
             events = self._ledger.events(
-                since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=users, kinds=kinds
+                since=since, vjob=name, limit=limit, begin=begin, nodes=nodes, users=whose, kinds=kinds
             )
             if vjob and not events:
-                self._requests.require(vjob)  # a vjob that does not exist is an error
-            return [asdict(event) for event in events]
+                self._for(asked).require(asked.uid, vjob)  # a vjob that does not exist is an error
+            told = events if sight.events_of_nodes else [event for event in events if event.vjob]
+            return veiled_views.events(told, sight)
 
         return {"events": await self._do(asked, read)}
 
@@ -519,11 +555,12 @@ class Routes:
         return {"schedule": await self._do(asked, read_schedule)}
 
     async def _page(self, asked: Asked) -> Reply:
-        node, rights = asked.query.host("node"), self._for(asked).rights
+        node = asked.query.host("node")
         self._require_own_group(asked)
 
         def write() -> Reply:
-            viewer = Viewer(user_name(asked.uid), rights.is_operator(asked.uid))
+            sight = self._sight(asked)
+            viewer = Viewer(user_name(asked.uid), sees_all=sight.all_jobs, sees_nodes=sight.nodes)
             number, text = self.pages.document(viewer, node)
             return {"number": number, "html": text}
 
@@ -567,7 +604,7 @@ class Routes:
                 power = views.power_sentence(self._ledger, self._cycle.seen)
             return {"paused": plan_views.pause_view(pause), "last_plan": last, "power": power}
 
-        return {
+        reply = {
             "version": __version__,
             "started": self._started,
             "host": socket.gethostname(),
@@ -581,6 +618,18 @@ class Routes:
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._within(_LEDGER_S, self._do(asked, read_pause_and_plan)),
         }
+        if not self._requests.keeps_private:
+            return reply
+
+        def veil() -> Reply:
+            return veiled_views.status(reply, self._sees(asked), self._sight(asked))
+
+        return await self._within(_LEDGER_S, self._do(asked, veil))
+
+    def _sees(self, asked: Asked) -> Callable[[str], bool]:
+        """Whether the caller is told of the vjob with a certain name."""
+        requests = self._for(asked)
+        return lambda name: requests.sees(asked.uid, name)
 
     async def _within(self, seconds: float, reading: Awaitable[Reply]) -> Reply:
         """What is read, or UnavailableError with the reason as far as it is known: a file server may hang."""

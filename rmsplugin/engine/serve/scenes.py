@@ -18,6 +18,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.serve import plan_views, views
 from rmsplugin.engine.serve.ills import ills
+from rmsplugin.engine.serve.privacy import JOBS, NODES
 from rmsplugin.engine.serve.standings import Standings
 from rmsplugin.engine.serve.unmet import unmet_views
 from rmsplugin.engine.serve.wanted_vjobs import ALL
@@ -29,8 +30,6 @@ from rmsplugin.model.vjob import VJobState
 _SWITCHES = 10
 #: The most jobs that the ledger does not know yet, of all that Slurm has.
 _UNMET = 1000
-#: Slurm's word for jobs that users do not see of each other.
-_PRIVATE = "jobs"
 
 
 class Scenes:
@@ -80,7 +79,8 @@ class Scenes:
             sleeping=_in_order(row for row in rows if row.state == VJobState.SLEEPING),
             switches=tuple(self._switches()),
             # Before the first look nobody knows what Slurm keeps private.
-            private=seen is None or _PRIVATE in seen.rms.private,
+            private=seen is None or JOBS in seen.rms.private,
+            nodes_private=seen is None or NODES in seen.rms.private,
         )
 
     # -- the engine ----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -16,11 +16,15 @@ from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 
 
-def find_unmet(settings: Settings, jobs: JobReader, seen: Observation | None, display_id: str) -> RmsJob:
+def find_unmet(
+    settings: Settings, jobs: JobReader, seen: Observation | None, display_id: str, sees: Callable[[RmsJob], bool]
+) -> RmsJob:
     """The job with this name, which the ledger does not know; Slurm is asked unless the newest look has the job.
 
+    ``sees``: whether the caller is told of a job.
+
     Raises:
-        NotFoundError: Slurm has no such job, or the job is in no vjob partition.
+        NotFoundError: Slurm has no such job for the caller, or the job is in no vjob partition.
         UnavailableError: Slurm does not answer.
     """
     listed = seen.rms.jobs if seen else ()
@@ -31,6 +35,8 @@ def find_unmet(settings: Settings, jobs: JobReader, seen: Observation | None, di
         job = job or jobs.read(int(display_id))
     except NotFoundError:
         raise NotFoundError(f"no vjob {display_id}") from None
+    if not sees(job):
+        raise NotFoundError(f"no vjob {display_id}")
     if job.partition not in settings.slurm.partitions:
         raise NotFoundError(f"no vjob {display_id}: this job is in partition {job.partition}, which has no vjobs")
     return job
@@ -54,7 +60,15 @@ def unmet_view(standings: Standings, job: RmsJob, display_id: str) -> dict[str, 
     }
 
 
-def unmet_views(standings: Standings, wanted: WantedVJobs, name: str, *, after: int, most: int) -> dict[str, Any]:
+def unmet_views(
+    standings: Standings,
+    wanted: WantedVJobs,
+    name: str,
+    *,
+    after: int,
+    most: int,
+    sees: Callable[[RmsJob], bool] = lambda job: True,
+) -> dict[str, Any]:
     """A page of the jobs of vjob partitions that the ledger does not know, by job id; elements of an array are folded.
 
     Args:
@@ -63,12 +77,13 @@ def unmet_views(standings: Standings, wanted: WantedVJobs, name: str, *, after: 
         name: of the only jobs that are wanted; empty: all are.
         after: the page begins after this job id.
         most: jobs, and elements, of one page; all elements of an array are on one page.
+        sees: whether the caller is told of a job.
     """
     meant = parse(name).means if name else None
     found = [
         job
         for job in standings.unmet()
-        if job.job_id > after and (meant is None or meant(job.display_id, job.job_id if job.split else 0))
+        if job.job_id > after and sees(job) and (meant is None or meant(job.display_id, job.job_id if job.split else 0))
     ]
     found.sort(key=lambda job: job.job_id)
     following = None

@@ -26,6 +26,8 @@ from rmsplugin.model.job_names import parse
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
+#: Whether a caller is told of a vjob.
+Sees = Callable[[VJobRow], bool]
 #: Tells of a vjob and its VMs what ``standings`` has of them.
 StandingOf = Callable[[VJobRow, Sequence[VMRow]], dict[str, Any]]
 #: The most ended vjobs, or other vjobs, or VMs, or saved states in one answer.
@@ -94,20 +96,24 @@ def vjob_views(
     after: int = 0,
     wanted: WantedVJobs = ALL,
     standing: StandingOf = remembered,
+    sees: Sees = lambda vjob: True,
 ) -> dict[str, Any]:
     """A page of the vjobs that have not ended; with the first page, if wanted, a page of the newest ended ones.
 
     The page has the next vjobs by job id, in order of first submission. ``next``: the next page has the vjobs ``after``
     this job id; None: there is none. ``more``, ``older`` and ``ended`` as of ``ended_vjob_views``. Of vjobs that have
-    not ended only those are told that are ``wanted``.
+    not ended only those are told that are ``wanted``. ``sees``: whether the caller is told of a vjob.
     """
-    old, told = _ended(ledger, limit) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
+    old, told = (
+        _ended(ledger, limit, sees=sees) if ended and not after else ([], {"ended": 0, "older": None, "more": False})
+    )
     found: list[dict[str, Any]] = []
     following: int | None = after
     while following is not None and len(found) < MOST_AT_ONCE:
         page = ledger.vjobs_after(following, MOST_AT_ONCE + 1)
         following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
-        found += filter(wanted.takes, _views(ledger, clock, page[:MOST_AT_ONCE], standing))
+        rows = [*filter(sees, page[:MOST_AT_ONCE])]
+        found += filter(wanted.takes, _views(ledger, clock, rows, standing))
     if len(found) > MOST_AT_ONCE:
         found = found[:MOST_AT_ONCE]
         following = found[-1]["job_id"]
@@ -117,30 +123,48 @@ def vjob_views(
     return {"vjobs": found, **told, "next": following}
 
 
-def ended_vjob_views(ledger: Ledger, clock: Clock, *, limit: int, before: int, at_us: int = 0) -> dict[str, Any]:
+def ended_vjob_views(
+    ledger: Ledger,
+    clock: Clock,
+    *,
+    limit: int,
+    before: int,
+    at_us: int = 0,
+    sees: Sees = lambda vjob: True,
+) -> dict[str, Any]:
     """A page of at most ``limit`` vjobs that have ended, and that were submitted before the vjob ``before``.
 
-    ``at_us``: when that was, in microseconds, where another ledger has it.
+    ``at_us``: when that was, in microseconds, where another ledger has it. ``sees``: whether the caller is told of a
+    vjob; a page has fewer then.
 
     ``ended``: their number on this page. ``more``: there are older ones, ``before`` the vjob called ``older``.
     """
-    rows, told = _ended(ledger, limit, before, at_us)
+    rows, told = _ended(ledger, limit, before, at_us, sees=sees)
     return {"vjobs": _views(ledger, clock, rows), **told, "next": None}
 
 
-def _ended(ledger: Ledger, limit: int, before: int = 0, at_us: int = 0) -> tuple[list[VJobRow], dict[str, Any]]:
+def _ended(
+    ledger: Ledger, limit: int, before: int = 0, at_us: int = 0, *, sees: Sees
+) -> tuple[list[VJobRow], dict[str, Any]]:
     most = min(limit, MOST_AT_ONCE)
     found = ledger.newest_ended(most + 1, before, at_us)
     rows = found[-most:] if most else []
     more = len(found) > most
-    return rows, {"ended": len(rows), "older": rows[0].job_id if more and rows else None, "more": more}
+    told = [*filter(sees, rows)]
+    return told, {"ended": len(told), "older": rows[0].job_id if more and rows else None, "more": more}
 
 
 def named_vjob_views(
-    ledger: Ledger, clock: Clock, name: str, *, after: int = 0, standing: StandingOf = remembered
+    ledger: Ledger,
+    clock: Clock,
+    name: str,
+    *,
+    after: int = 0,
+    standing: StandingOf = remembered,
+    sees: Sees = lambda vjob: True,
 ) -> dict[str, Any]:
     """A page of the vjobs with this name, ended or not: one, or elements of an array. None at all is no error."""
-    rows = sorted(ledger.named(parse(name)), key=lambda row: row.job_id)
+    rows = sorted(filter(sees, ledger.named(parse(name))), key=lambda row: row.job_id)
     page = [row for row in rows if row.job_id > after][: MOST_AT_ONCE + 1]
     following = page[MOST_AT_ONCE - 1].job_id if len(page) > MOST_AT_ONCE else None
     return {"vjobs": _views(ledger, clock, page[:MOST_AT_ONCE], standing), "more": False, "next": following}
@@ -168,8 +192,8 @@ def one_vjob_view(ledger: Ledger, clock: Clock, vjob: VJobRow, standing: Standin
     return vjob_view(ledger, clock, vjob, ledger.vms(vjob.job_id), operation, newest, standing)
 
 
-def vm_views(ledger: Ledger, *, after: int = 0, name: str = "") -> dict[str, Any]:
-    """A page of the VMs of vjobs that have not ended, by job id; ``next`` as of ``vjob_views``.
+def vm_views(ledger: Ledger, *, after: int = 0, name: str = "", sees: Sees = lambda vjob: True) -> dict[str, Any]:
+    """A page of the VMs of vjobs that have not ended, by job id; ``next`` and ``sees`` as of ``vjob_views``.
 
     A vjob's VMs are on one page, which ends with the vjob that fills it. ``name``: only VMs of vjobs of this name.
     """
@@ -178,13 +202,15 @@ def vm_views(ledger: Ledger, *, after: int = 0, name: str = "") -> dict[str, Any
         alive = (vjob for vjob in ledger.named(parse(name)) if vjob.state is not VJobState.TERMINATED)
         page = sorted((vjob for vjob in alive if vjob.job_id > after), key=lambda vjob: vjob.job_id)
     vjobs: dict[int, VJobRow] = {}
-    told = 0
+    told, last = 0, after
     for vjob in page[:MOST_AT_ONCE]:
         if told >= MOST_AT_ONCE:
             break
-        vjobs[vjob.job_id] = vjob
-        told += vjob.geometry.vms
-    following = max(vjobs) if len(page) > len(vjobs) else None
+        last = vjob.job_id
+        if sees(vjob):
+            vjobs[vjob.job_id] = vjob
+            told += vjob.geometry.vms
+    following = last if page and last != page[-1].job_id else None
     vms = ledger.vms_among(vjobs)
     rows = [
         {

@@ -15,7 +15,7 @@ from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.simulated.guests import SimulatedGuests
 from rmsplugin.cli.live.usage import clock, lines_of
 from rmsplugin.engine.serve.requests import Requests
-from rmsplugin.errors import ForbiddenError
+from rmsplugin.errors import ForbiddenError, NotFoundError
 from rmsplugin.model.vjob import VJobState as S
 
 NOBODY = 65534
@@ -93,6 +93,9 @@ def test_what_is_anothers_is_not_told(served: Served) -> None:
     running(served, 12, USED)
     world = served.world
     requests = Requests(served.context, world.executor, world.placing, world.cycle, lambda: None)
+    with pytest.raises(NotFoundError, match="no vjob 12"):
+        requests.usage(NOBODY, "12")  # before the first look nobody knows what Slurm keeps private
+    world.cycle.seen = world.cycle._observe()
     with pytest.raises(ForbiddenError, match="belongs to"):
         requests.usage(NOBODY, "12")
     assert served.ledger.usage.of_vjob(12) == [], "nor is its guest asked"

@@ -209,7 +209,7 @@ def test_an_engine_that_stands_still_is_missing_in_lists_and_is_back_as_soon_as_
 
 def test_an_engine_hears_the_caller_and_not_the_manager(two: tuple[Managed, Managed, Served], munged: Munged) -> None:
     status, answer = post(munged, two[1], 0, handed(), "127.0.0.1")
-    assert (status, answer) == (403, {"error": "vjob 13 belongs to u0"})
+    assert (status, answer) == (404, {"error": "no vjob 13"}), "nobody else is told of it before the first look"
 
 
 def test_a_host_that_is_no_controller_hands_nothing_on_and_no_more_does_a_user(
