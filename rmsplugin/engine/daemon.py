@@ -77,6 +77,7 @@ from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
+from rmsplugin.engine.watchdog import Watchdog
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
@@ -108,6 +109,8 @@ _SHARED_S = 5.0
 #: So long an engine whose lease ran out stands still at most, in seconds. Servers of ZooKeeper that have lost their
 #: leader notice within 10 s by Debian's settings, and have another one some seconds later.
 _STILL_S = 30.0
+#: A cycle that takes longer, in seconds, stands still: no question of one lasts for more than some minutes.
+_LONGEST_CYCLE_S = 1800.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.02
 
@@ -185,7 +188,7 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
     over = threading.Event()
     reaper = threading.Thread(target=_reap, args=(over,), name="reaper", daemon=True)
     reaper.start()
-    leads = leadership.wait(told_to_end, lambda why: notifier.notify(f"STATUS=waiting: {why}"))
+    leads = leadership.wait(told_to_end, lambda why: notifier.notify(f"STATUS=waiting: {why}"), Watchdog().feed)
     over.set()
     reaper.join()
     for number, handler in before.items():
@@ -338,6 +341,7 @@ class Daemon:
         log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
         notifier = sdnotify.SystemdNotifier()
         notifier.notify("READY=1")
+        watchdog = asyncio.create_task(Watchdog().feed_while(self._cycles_go_on))
         await ended.wait()
         notifier.notify("STATUS=handing over" if self.hands_over else "STOPPING=1")
         for periodic in (self._cycles, *self._others):
@@ -354,6 +358,11 @@ class Daemon:
         if self.metrics is not None:
             await self.metrics.listener.close()
         await self.service.close()
+        watchdog.cancel()
+
+    def _cycles_go_on(self) -> bool:
+        """Whether cycles begin and end. Slurm and nodes that do not answer make one last for minutes, not for more."""
+        return self._cycles.still_s < _LONGEST_CYCLE_S + self._settings.engine.cycle_s
 
     async def _let_end(self, told_again: asyncio.Event) -> None:
         """Wait for the operations under way, and begin none. Their jobs, hooks and wrappers are answered meanwhile."""

@@ -35,18 +35,25 @@ class Leadership:
         self._period_s, self._still_s, self._clock = period_s, still_s, clock
         self._closed = threading.Event()
 
-    def wait(self, told_to_end: threading.Event, tell: Callable[[str], object] = lambda why: None) -> bool:
+    def wait(
+        self,
+        told_to_end: threading.Event,
+        tell: Callable[[str], object] = lambda why: None,
+        lives: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Wait until this engine leads, or is told to end. Returns whether it leads.
 
         Args:
             told_to_end: set when it is.
             tell: called with the reason, where it is another one than before.
+            lives: called at each turn.
 
         Raises:
             RefusedError: it can never lead here.
         """
         said = ""
         while not told_to_end.is_set():
+            lives()
             try:
                 self.lease.acquire()
                 return True

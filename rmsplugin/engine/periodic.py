@@ -31,6 +31,12 @@ class Periodic:
         self._rest = 1 / most - 1
         self._woken = threading.Event()
         self._closed = False
+        self._moved = time.monotonic()
+
+    @property
+    def still_s(self) -> float:
+        """For how many seconds no turn has begun or ended."""
+        return time.monotonic() - self._moved
 
     def start(self) -> None:
         """Begin."""
@@ -52,11 +58,12 @@ class Periodic:
     def _take_turns(self) -> None:
         while not self._closed:
             self._woken.clear()
-            began = time.monotonic()
+            began = self._moved = time.monotonic()
             try:
                 self._act()
             except Exception:
                 # A fault in one turn must not end all turns.
                 log.exception("%s failed", self._name)
+            self._moved = time.monotonic()
             if not self._closed:
                 self._woken.wait(max(self._period_s, self._rest * (time.monotonic() - began)))

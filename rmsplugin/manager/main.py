@@ -41,6 +41,7 @@ from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.engine.serve.turns import Turns
 from rmsplugin.engine.shared_dir import identity_of
 from rmsplugin.engine.territory.territory import GIVEN, SITE_DIR
+from rmsplugin.engine.watchdog import Watchdog
 from rmsplugin.errors import RefusedError, RmspluginError, SettingsError, UnavailableError
 from rmsplugin.groups import told
 from rmsplugin.groups.giving import Heard
@@ -226,6 +227,7 @@ class Manager:
             periodic.start()
         notifier = sdnotify.SystemdNotifier()
         notifier.notify("READY=1")
+        watchdog = asyncio.create_task(Watchdog().feed_while(lambda: True))
         log.info("rmsplugin %s manages groups as %s", __version__, self._site.name)
         await ended.wait()
         notifier.notify("STOPPING=1")
@@ -241,6 +243,7 @@ class Manager:
         await self._hands.close()
         self._turns.close()
         await asyncio.to_thread(self._tree.close)
+        watchdog.cancel()
 
     # -- what is done again and again ------------------------------------------------------------------------------
 

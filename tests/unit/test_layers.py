@@ -38,7 +38,7 @@ ALLOWED = {
         *("api", "groups", "accounts", "adapters", "settings", "client", "calibration", "cron", "latency"),
         *("child_process", "presence", "left_out", "energy", "live_page"),
     },
-    "live_page": set(),
+    "live_page": {"model"},
     "manager": {
         *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
     },
@@ -184,7 +184,7 @@ ORDERS = {
             "power",
         ),
         *("schedule", "cycle", "controllers", "serve", "metrics", "periodic", "leadership", "shared_dir", "turn"),
-        *("parted", "daemon"),
+        *("parted", "watchdog", "daemon"),
     ),
     "cli": (
         *(
@@ -206,7 +206,7 @@ ORDERS = {
     ),
     "adapters": (
         *("command", "knock", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
-        *("rms", "power", "simulated"),
+        *("mail_program", "rms", "power", "simulated"),
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
