@@ -706,14 +706,30 @@ class Scheduled(TypedDict):
     result: str
 
 
+class MeasuredValue(TypedDict):
+    """A value that the engine uses in place of that of its settings.
+
+    Attributes:
+        value: what was measured.
+        count: how many times.
+        since: when the engine began to use it.
+    """
+
+    value: float
+    count: int
+    since: float
+
+
 class Config(TypedDict):
     """The settings that the engine read when it started, defaults included. They have no secrets.
 
     Attributes:
         settings: by section, the keys with their values, as docs/settings.md has them.
+        measured: by section and key, as `durations.suspend_s`, what is used in place of the settings.
     """
 
     settings: dict[str, Any]
+    measured: dict[str, MeasuredValue]
 
 
 class ScheduleAnswer(TypedDict):

@@ -169,13 +169,16 @@ class ValueShown(TypedDict):
         key: section and key, as `engine.cycle_s`.
         value: what the engine runs with; null: nothing.
         file: what the file says now; null: nothing.
-        differs: whether these differ: the engine has to be started again to have what the file says.
+        differs: whether the file says otherwise than at the engine's start: it has to be started again to have that.
+        measured: how often the value was measured, and since when it is used in place of the settings; null: it was
+            not, or is not.
     """
 
     key: str
     value: Any
     file: Any
     differs: bool
+    measured: answers.MeasuredValue | None
 
 
 class ConfigShown(TypedDict):

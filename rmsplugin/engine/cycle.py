@@ -43,6 +43,7 @@ from rmsplugin.engine.reconcile.fencing import Fencing
 from rmsplugin.engine.reconcile.following import Following
 from rmsplugin.engine.reconcile.giving_up import GivingUp
 from rmsplugin.engine.reconcile.handing_over import HandingOver
+from rmsplugin.engine.schedule.calibration import Calibrating
 from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
@@ -98,6 +99,7 @@ class Cycle:
             proposes,
             context.rms.leaf_switches,
             Emptier(context.settings, context.ledger, context.clock, context.power, proposes),
+            context.durations,
         )
         self._executor = executor
         self._first_sight = FirstSight(context.settings, context.ledger, context.clock, context.rms)
@@ -108,7 +110,9 @@ class Cycle:
         self.brake = self._following.brake
         self._unentered = Unentered(context.ledger)
         self._priorities = Priorities(context.ledger)
-        self._evacuation = Evacuation(context.settings, context.ledger, context.clock, executor, placing)
+        self._evacuation = Evacuation(
+            context.settings, context.durations, context.ledger, context.clock, executor, placing
+        )
         self._borrowing = Borrowing(
             context.settings, context.ledger, context.clock, context.rms, context.nodes, placing
         )
@@ -142,6 +146,8 @@ class Cycle:
         self._news = UserNews(context.ledger)
         self._notes = UserNotes(context.rms, context.clock.now)
         self._mails = UserMails(context.rms, context.clock.now, slurm.mail_every_s)
+        self.durations = context.durations
+        self._calibrating = Calibrating(context.settings, context.ledger, context.clock.now, context.durations)
         self.overseers = KnownOverseers(context.rms, context.clock.now)
         self._outages = Outages(context.ledger, context.clock.now)
         self.report = CycleReport()
@@ -208,6 +214,8 @@ class Cycle:
             self._tell_users(seen)
         if seen.rms.private and self.overseers.is_due:
             self._executor.chore(Chore.OVERSEERS, self.overseers.read)
+        if self._calibrating.is_due:
+            self._executor.chore(Chore.CALIBRATION, self._calibrating.measure)
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem(), self._own_reading()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()

@@ -417,7 +417,7 @@ class Entry:
             self._document = self._document or dict(await asyncio.to_thread(openapi.document))
             return self._document
         if route.name == "config":
-            return {"settings": self._settings.model_dump(mode="json")}
+            return {"settings": self._settings.model_dump(mode="json"), "measured": {}}
         if route.name == "handover":
             return await self._handover.hand_over(asked)
         raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")

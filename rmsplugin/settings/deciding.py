@@ -118,6 +118,11 @@ class Memory(Section):
 class Planning(Section):
     """How the engine searches for the plan of a context switch."""
 
+    measured_durations: bool = Field(
+        False,
+        description="use what the last 30 days have measured in place of [durations], for each action that was "
+        "measured ten times; `rmsplugin config show durations` tells which, and since when",
+    )
     limit_s: Annotated[float, Field(ge=1, le=3600)] = Field(
         10.0,
         description="the longest time of a proposal: one that takes longer is given up, and one without a "

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine, read_settings
-from rmsplugin.cli.shared.table import Field, Row, add_table_options, columns_of, print_rows, text_of
+from rmsplugin.cli.shared.table import Field, Row, add_table_options, columns_of, local_time, print_rows, text_of
 from rmsplugin.errors import NotFoundError, SettingsError
 
 
@@ -28,10 +28,16 @@ def _otherwise(row: Row) -> str:
     return (_value_of("file")(row) or "none") if row["differs"] else ""
 
 
+def _measured(row: Row) -> str:
+    measured = row["measured"]
+    return f"{measured['count']} times, since {local_time(measured['since'])}" if measured else ""
+
+
 FIELDS = (
     Field("key", "section and key", text_of("key")),
     Field("value", "what the engine runs with", _value_of("value")),
     Field("file", "what the file says now, where that differs", _otherwise),
+    Field("measured", "how often it was measured, and since when that is used in place of the settings", _measured),
 )
 
 
@@ -54,22 +60,25 @@ def add_command(commands: options.Commands) -> None:
         """
         The engine reads its settings when it starts. A key under FILE differs now: it counts once the engine is started
         again. The file is the one of this host (--config), which the engine's host should have, too. Through a manager
-        the settings are the manager's; engines of groups have places of their own below those.
+        the settings are the manager's; engines of groups have places of their own below those. With
+        planning.measured_durations the values of section durations are those that were measured often enough.
 
         examples:
           rmsplugin config show
           rmsplugin config show decision tokens
+          rmsplugin config show durations
           rmsplugin config show --differing
         """,
     )
     show.add_argument("keys", metavar="KEY", nargs="*", help="only these sections or keys: decision, engine.cycle_s")
     show.add_argument("--differing", action="store_true", help="only what the file says otherwise")
-    add_table_options(show, FIELDS, "key,value,file", "the settings, as JSON")
+    add_table_options(show, FIELDS, "key,value,file,measured", "the settings, as JSON")
 
 
 def _show(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    runs = dict(_leaves(find_engine(arguments.config).config()["settings"]))
+    config = find_engine(arguments.config).config()
+    runs, measured = dict(_leaves(config["settings"])), config["measured"]
     warnings = []
     try:
         file: Mapping[str, Any] = dict(_leaves(read_settings(arguments.config).model_dump(mode="json")))
@@ -79,7 +88,13 @@ def _show(arguments: argparse.Namespace) -> int:
         for warning in warnings:
             print(f"rmsplugin config: {warning}", file=sys.stderr)
     rows = [
-        {"key": key, "value": runs.get(key), "file": file.get(key), "differs": runs.get(key) != file.get(key)}
+        {
+            "key": key,
+            "value": measured[key]["value"] if key in measured else runs.get(key),
+            "file": file.get(key),
+            "differs": runs.get(key) != file.get(key),
+            "measured": measured.get(key),
+        }
         for key in dict.fromkeys([*runs, *file])
         if _is_wanted(key, arguments.keys)
     ]

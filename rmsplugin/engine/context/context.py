@@ -15,6 +15,7 @@ from rmsplugin.engine.context.acts import Acts
 from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
+from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.context.fronts import Fronts, Knock
 from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.context.job_reader import JobReader
@@ -60,11 +61,13 @@ class Context:
     sensed: Sensed = field(default_factory=Sensed)  # by BMCs
     knock: Knock | None = None  # whether a front can be reached; None: each one can
     fronts: Fronts = field(init=False)
+    durations: DurationsInUse = field(init=False)
 
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone, and those of other groups, are asked nothing."""
         object.__setattr__(self, "suspensions", Suspensions(self.clock.now(), self.hearing.deaf_until))
         object.__setattr__(self, "fronts", Fronts(self.clock.now, self.knock))
+        object.__setattr__(self, "durations", DurationsInUse(self.settings.durations.model_dump()))
         object.__setattr__(self, "sightings", Sightings(self.ledger))
         object.__setattr__(self, "capabilities", self.hypervisor.capabilities)
         shield = partial(shielded, book=self.ledger.nodes)

@@ -14,6 +14,7 @@ from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.cycle_report import CycleReport
+from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.decide.emptying import ENERGY, Emptied, Empties
 from rmsplugin.engine.decide.grouping import Asking, Grouping, Switches
 from rmsplugin.engine.decide.parameters import proposal_parameters
@@ -111,6 +112,7 @@ class Deciding:
         proposes: Proposes,
         switches: Callable[[], Switches],
         empties: Empties,
+        durations: DurationsInUse,
     ) -> None:
         self._settings = settings
         self._ledger = ledger
@@ -119,7 +121,8 @@ class Deciding:
         self._switch = switch
         self._proposes = proposes
         self._empties = empties
-        self._relief = Relief(settings, ledger, clock, memory_care)
+        self._durations = durations
+        self._relief = Relief(settings, ledger, clock, memory_care, durations)
         self._quiet_hours = QuietHours(settings.schedule)
         self._quiet = ""  # what was last told of them
         self._room_ahead = RoomAhead(settings, ledger, capacities)
@@ -153,7 +156,7 @@ class Deciding:
             lendable: nodes of elastic partitions for which a room would be requested now.
         """
         assessment, left_out = self._assess(seen, queue, lendable)
-        parameters = proposal_parameters(self._settings, seen.rms, self._capabilities)
+        parameters = proposal_parameters(self._settings, seen.rms, self._capabilities, self._durations.values())
         shortage = self._relief.asked(seen)
         parameters = replace(parameters, previous=self._previous or None, shortage=shortage, quiet=self.quiet())
         source = bearable(assessment.configuration)

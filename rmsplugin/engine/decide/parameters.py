@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
@@ -32,14 +33,18 @@ def refuse_unknown_policy(settings: Settings) -> None:
 
 
 def proposal_parameters(
-    settings: Settings, rms: RmsSnapshot, capabilities: Capabilities = EVERYTHING
+    settings: Settings,
+    rms: RmsSnapshot,
+    capabilities: Capabilities = EVERYTHING,
+    durations: Mapping[str, float] | None = None,
 ) -> ProposalParameters:
     """How to decide, to place and to estimate: everything that a proposal depends on besides the configuration.
 
     If slurm.conf has a PreemptExemptTime, a vjob is exempt from suspension for that long. Nothing is planned that is
-    none of the platform's ``capabilities``.
+    none of the platform's ``capabilities``. ``durations``: keys and values of section [durations] that are in
+    use; None: those of the settings.
     """
-    durations = settings.durations.model_dump()
+    durations = settings.durations.model_dump() if durations is None else durations
     default = Parameters()
     limit_s = settings.planning.limit_s
     may_pause = capabilities.pause and not _observes_memory(settings)

@@ -9,6 +9,7 @@ from rmsplugin.decision.unblocking import Prices
 from rmsplugin.engine.capacity.memory_care import MemoryCare
 from rmsplugin.engine.capacity.observed_memory import observing_hosts
 from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.settings import Settings
@@ -26,8 +27,11 @@ EVENTS = {
 class Relief:
     """Reserves nodes for VMs that have outgrown their own, and remembers the reservations in the ledger."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, memory_care: MemoryCare) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, clock: Clock, memory_care: MemoryCare, durations: DurationsInUse
+    ) -> None:
         self._settings = settings
+        self._durations = durations
         self._ledger = ledger
         self._clock = clock
         self._memory_care = memory_care
@@ -41,7 +45,7 @@ class Relief:
         if policy not in RESERVES or not (observing or before.held):
             return None
         real_mib = {name: self._memory_care.bearable_mib(seen, name) for name in observing}
-        prices = Prices.from_values(self._settings.durations.model_dump()) if policy in COMPARES else None
+        prices = Prices.from_values(self._durations.values()) if policy in COMPARES else None
         return Shortage(MemoryFacts(real_mib), before, self._clock.now(), self._limits(), prices)
 
     def remember(self, remedy: Remedy | None) -> None:

@@ -102,6 +102,7 @@ class Chore(enum.Enum):
     NOTES = enum.auto()
     MAILS = enum.auto()
     OVERSEERS = enum.auto()
+    CALIBRATION = enum.auto()
 
 
 class Executor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, Plan, PlanState, VJobRow, VMRow
 from rmsplugin.planning.order.transfers import Duration, Durations
@@ -23,6 +24,7 @@ ENGINE = "engine"
 
 def one_step_plan(
     settings: Settings,
+    in_use: DurationsInUse,
     ledger: Ledger,
     clock: Clock,
     vjob: VJobRow,
@@ -34,7 +36,8 @@ def one_step_plan(
     """The plan of one step.
 
     Args:
-        settings: with how long operations take.
+        settings: of the site.
+        in_use: how long operations take.
         ledger: with its VMs.
         clock: of the engine.
         vjob: the vjob.
@@ -52,7 +55,7 @@ def one_step_plan(
         fallback="",
         cost_mib=0,
         lower_bound_mib=0,
-        estimate_s=expected_s(settings, kind, vjob, vms, hosts),
+        estimate_s=expected_s(settings, in_use, kind, vjob, vms, hosts),
         decided_s=0.0,
         state=PlanState.RUNNING,
         error="",
@@ -66,10 +69,15 @@ def has_one_step(plan: Plan) -> bool:
 
 
 def expected_s(
-    settings: Settings, kind: OperationKind, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]
+    settings: Settings,
+    in_use: DurationsInUse,
+    kind: OperationKind,
+    vjob: VJobRow,
+    vms: Sequence[VMRow],
+    hosts: Mapping[str, str],
 ) -> float:
     """The seconds that this operation on a vjob alone is expected to take; arguments as of ``one_step_plan``."""
-    durations = Durations.from_values(settings.durations.model_dump())
+    durations = Durations.from_values(in_use.values())
     known: dict[OperationKind, Duration] = {
         OperationKind.MIGRATE: durations.migrate,
         OperationKind.SUSPEND: durations.suspend,

@@ -40,6 +40,7 @@ class Placing:
 
     def __init__(self, context: Context, executor: Executor, memory_care: MemoryCare) -> None:
         self._settings = context.settings
+        self._durations = context.durations
         self._ledger = context.ledger
         self._clock = context.clock
         self._rms = context.rms
@@ -369,7 +370,9 @@ class Placing:
         """Begin a plan of one step, at once."""
         plans = self._ledger.plans
         with self._ledger.transaction():
-            plan = one_step_plan(self._settings, self._ledger, self._clock, vjob, kind, hosts, reason, requested_by)
+            plan = one_step_plan(
+                self._settings, self._durations, self._ledger, self._clock, vjob, kind, hosts, reason, requested_by
+            )
             plan_id = plans.add(plan, [PlannedStep(vjob.display_id, kind, hosts)], {vjob.display_id: reason})
             [step] = plans.steps(plan_id)
             operation = self._intend(vjob, step, requested_by, resumes=resumes)

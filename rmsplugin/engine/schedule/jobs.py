@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rmsplugin.cron import Cron, zone_of
 from rmsplugin.engine.context.context import Context
-from rmsplugin.engine.ledger.site_ledgers import SiteLedger, site_ledgers
 from rmsplugin.engine.observe.observation import Observation
-from rmsplugin.engine.schedule.calibration import propose_durations
+from rmsplugin.engine.schedule.calibration import measuring_ledgers, propose_durations
 from rmsplugin.engine.schedule.job import ScheduledJob
 from rmsplugin.engine.schedule.ledger_jobs import back_up, retain
 from rmsplugin.engine.schedule.programs import Programs
@@ -47,9 +46,9 @@ def jobs_of(
         return mail_report(programs, server, sender, to, schedule.timezone)
 
     def calibration() -> str:
-        # The settings have one section of durations for all groups.
-        ledgers = [SiteLedger(path)] if context.territory is None else site_ledgers(settings)
-        return propose_durations(context.ledger, ledgers, clock.now(), settings.durations.model_dump())
+        return propose_durations(
+            context.ledger, measuring_ledgers(settings, context.ledger), clock.now(), context.durations.values()
+        )
 
     def renew() -> str:
         look = seen()

@@ -588,7 +588,13 @@ class Routes:
             raise NotFoundError(f"this is not the engine of group {group}; see `rmsplugin groups`")
 
     async def _config(self, asked: Asked) -> Reply:
-        return {"settings": await self._do(asked, lambda: self._settings.model_dump(mode="json"))}
+        measured = {
+            f"durations.{key}": {"value": value, "count": each.count, "since": each.since}
+            for each in self._cycle.durations.measured.values()
+            for key, value in each.values.items()
+        }
+        settings = await self._do(asked, lambda: self._settings.model_dump(mode="json"))
+        return {"settings": settings, "measured": measured}
 
     async def _openapi(self, asked: Asked) -> Reply:
         # It never changes: made once, when somebody first asks for it.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from rmsplugin.engine.context.clock import Clock
+from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.execute.executor import Executor
 from rmsplugin.engine.execute.one_step_plan import expected_s
 from rmsplugin.engine.execute.placing import Placing
@@ -28,8 +29,17 @@ _SHARE = 0.5
 class Evacuation:
     """Begins the operations that take VMs off the nodes that they must leave."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, clock: Clock, executor: Executor, placing: Placing) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        durations: DurationsInUse,
+        ledger: Ledger,
+        clock: Clock,
+        executor: Executor,
+        placing: Placing,
+    ) -> None:
         self._settings = settings
+        self._durations = durations
         self._ledger = ledger
         self._clock = clock
         self._executor = executor
@@ -117,7 +127,7 @@ class Evacuation:
     def _too_late_to_migrate(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], leaving: Mapping[str, str]
     ) -> bool:
-        need_s = expected_s(self._settings, OperationKind.MIGRATE, vjob, vms, {})
+        need_s = expected_s(self._settings, self._durations, OperationKind.MIGRATE, vjob, vms, {})
         until = min((room.until for node in leaving if (room := seen.rooms.by_node.get(node))), default=None)
         return until is not None and need_s > _SHARE * (until - self._clock.now())
 

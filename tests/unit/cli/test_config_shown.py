@@ -10,6 +10,7 @@ from unit.cli.json_documents import document_of, told
 from unit.served import Served
 
 from rmsplugin.cli.main import main
+from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.settings import load
 
 Says = Callable[..., str]
@@ -70,9 +71,20 @@ def test_what_the_file_says_otherwise_is_beside_it(served: Served, says: Says, f
     assert says("--differing", "--noheader") == ""
     file.write_text(file.read_text().replace("[engine]", "[tokens]\nsaves = 7\n[engine]"))
     was = served.context.settings.tokens.saves
-    assert says("--differing", "--noheader").split() == ["tokens.saves", str(was), "7"]
+    assert says("--differing", "--noheader").split() == ["tokens.saves", str(was), "7", "-"]
     [row] = document_of(says("tokens.saves", "--json"))["config"]
-    assert row == {"key": "tokens.saves", "value": was, "file": 7, "differs": True}
+    assert row == {"key": "tokens.saves", "value": was, "file": 7, "differs": True, "measured": None}
+
+
+def test_what_was_measured_is_shown_with_since_when(served: Served, says: Says) -> None:
+    values = {"suspend_s": 40.0, "suspend_s_per_mib": 0.01}
+    served.context.durations.measured = {"suspend": MeasuredDuration("suspend", values, 16, 1_763_700_000.0)}
+    served.world.context.durations.measured = served.context.durations.measured
+    [row] = document_of(says("durations.suspend_s", "--json"))["config"]
+    assert (row["value"], row["measured"]) == (40.0, {"value": 40.0, "count": 16, "since": 1_763_700_000.0})
+    assert not row["differs"], "the file says what it said"
+    assert "16 times, since 2025-11-2" in says("durations.suspend_s")
+    assert "since" not in says("durations.run_s")
 
 
 def test_sections_are_chosen_and_one_that_there_is_not_is_named(served: Served, says: Says) -> None:
