@@ -223,7 +223,8 @@ echo over
 
 def _lines(site: Site, least: int) -> str | None:
     """The last line of the vjob's output, when it has so many."""
-    lines = site.controller.ask(f"cat /home/alice/slurm-{site.job}.out").stdout.splitlines()
+    done = site.controller.ask(f"cat /home/alice/slurm-{site.job}.out")
+    lines = done.stdout.splitlines() if done.returncode == 0 else []  # else it is not there yet
     return lines[-1] if len(lines) >= least else None
 
 
