@@ -108,12 +108,13 @@ def base(release: str, directory: Path) -> Base:
     """
     key = hashlib.sha256(repr((release, dependencies())).encode() + Path(__file__).read_bytes()).hexdigest()[:16]
     place = roots.Place(directory, release)
-    made = Base(*(directory / f"{name}-{key}" for name in ("disk", "vmlinuz", "initrd")))
+    kept = directory / "machines"
+    made = Base(*(kept / f"{name}-{key}" for name in ("disk", "vmlinuz", "initrd")))
     with place.lock():
         if not made.disk.exists():
-            for old in directory.glob("disk-*"):
-                old.unlink()
             place.make(None)
+            shutil.rmtree(kept, ignore_errors=True)  # of an earlier list
+            kept.mkdir()
             _install(place)
             _make_disk(place.root, made)
     return made
