@@ -108,7 +108,7 @@ def test_elements_that_wait_for_their_turn_are_elements_too(world: World) -> Non
     [
         lambda requests, name: requests.owned(OWNER, name, wrapper=False),
         lambda requests, name: requests.access(OWNER, name, wrapper=False),
-        lambda requests, name: requests.vjob(name),
+        lambda requests, name: requests.vjob(OWNER, name),
         lambda requests, name: requests.resume(OWNER, name, NODES[0]),
         lambda requests, name: requests.migrate(ROOT, name, "", NODES[0]),
         lambda requests, name: requests.migrate(ROOT, name, "vjob1-0", ""),

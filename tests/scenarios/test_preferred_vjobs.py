@@ -38,12 +38,12 @@ def test_a_vjob_that_should_not_run_is_suspended_and_goes_on_when_that_is_taken_
     assert prefer(world, job, "sleeping") == {"vjobs": [str(job)], "refused": {}}
     world.until(job, S.SLEEPING)
     some(world)
-    shown = world.requests().vjob(str(job))
+    shown = world.requests().vjob(ROOT, str(job))
     assert (shown["state"], shown["preference"], shown["position"]) == ("sleeping", "sleeping", None)
     assert shown["reason"].startswith("an administrator prefers that it does not run; it stays so")
     prefer(world, job, "auto")
     world.until(job, S.RUNNING)
-    assert world.requests().vjob(str(job))["preference"] == ""
+    assert world.requests().vjob(ROOT, str(job))["preference"] == ""
     assert world.events("preferred") == [
         "root prefers that it does not run",
         "root leaves it to the policy again",
@@ -59,7 +59,7 @@ def test_a_waiting_vjob_that_should_not_run_waits_beside_nodes_that_are_free_aga
     world.until(jobs[0], S.TERMINATED)
     some(world)
     assert world.state(last) is S.WAITING
-    assert "prefers that it does not run" in world.requests().vjob(str(last))["reason"]
+    assert "prefers that it does not run" in world.requests().vjob(ROOT, str(last))["reason"]
     prefer(world, last, "auto")
     world.until(last, S.RUNNING)
 

@@ -40,7 +40,7 @@ def hosts(world: World, *jobs: int) -> list[str]:
 
 
 def reason(world: World, job: int) -> str:
-    return str(world.requests().vjob(str(job))["reason"])
+    return str(world.requests().vjob(0, str(job))["reason"])
 
 
 def test_vms_of_a_vjob_are_on_nodes_of_their_own_where_the_site_says_so(world: World) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import check_facts
 import pytest
+from unit import check_facts
 
 from rmsplugin.cli.check.facts import SlurmFacts
 from rmsplugin.cli.check.probe import parse_queue
