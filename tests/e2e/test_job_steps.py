@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from pathlib import Path
+
 import pytest
 from e2e.cluster import Cluster
+from e2e.rooms import Machine
 
 pytestmark = pytest.mark.e2e
 
@@ -27,9 +32,25 @@ def steps(cluster: Cluster, job: int) -> list[list[str]]:
     return [line.split("|") for line in lines if "." in line.split("|")[0] and ".batch" not in line]
 
 
+def takes_signals(pid: int, job: int) -> bool:
+    """Whether this process stands for a task of the job's step, and keeps SIGUSR1 until it is asked for."""
+    with contextlib.suppress(OSError):  # it has just ended
+        own = Path("/proc", str(pid))
+        blocked = next(line for line in (own / "status").read_text().splitlines() if line.startswith("SigBlk:"))
+        of_the_job = f"SLURM_JOB_ID={job}".encode() in (own / "environ").read_bytes().split(b"\0")
+        return of_the_job and bool(int(blocked.split()[1], 16) >> (signal.SIGUSR1 - 1) & 1)
+    return False
+
+
 def wait_shown(cluster: Cluster, job: int) -> None:
-    """Wait until Slurm shows the only step of a job."""
+    """Wait until Slurm shows the only step of a job, and its task has begun: to one that begins Slurm sends nothing."""
     cluster.wait("a step", lambda: f"{job}.0" in cluster.ok("squeue", "-hs", "-j", str(job), "-o", "%i"), 60)
+
+    def begun() -> bool:
+        processes = Machine(cluster).processes("head").items()  # where front1 is
+        return any("shadow" in words and takes_signals(pid, job) for pid, words in processes)
+
+    cluster.wait("its task", begun, 60)
 
 
 def test_the_accounting_has_the_steps_with_their_names_and_ends(cluster: Cluster) -> None:
