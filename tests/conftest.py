@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     """What miniclusters of this run had in common goes with the run."""
     common_templates.end_run()
+
+
+@pytest.fixture(autouse=True)
+def pytests_directories_stay_closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test opens them to other users: another would pass after it, and fail alone (tests/others.py)."""
+    yield
+    base = tmp_path_factory.getbasetemp()
+    assert stat.S_IMODE(base.stat().st_mode) == 0o700, f"{base} was opened: see open_directory of tests/others.py"
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,11 @@ import functools
 import os
 import shutil
 import socket
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from others import open_directory
 from security.from_host import ADDRESSES, ADMIN, LOGIN, STRANGER, Host, serve_over_munge
 from unit.munged import Munged
 from unit.served import Served
@@ -31,9 +31,8 @@ ALICE, BOB = 65534, 65533
 
 @pytest.fixture(scope="module")
 def munged() -> Iterator[Munged]:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        daemon = Munged(Path(name))
+    with open_directory() as place:
+        daemon = Munged(place)
         yield daemon
         daemon.stop()
 
@@ -72,9 +71,8 @@ class Site:
 @pytest.fixture
 def site(munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     serve_over_munge(munged, monkeypatch)
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        site = Site(Path(name), munged)
+    with open_directory() as place:
+        site = Site(place, munged)
         yield site
         site.served.close()
 

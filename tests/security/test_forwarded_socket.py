@@ -8,12 +8,12 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from others import open_directory
 from unit.served import ME, PATIENCE_S, Served, until
 
 from rmsplugin.model.vjob import VJobState
@@ -59,9 +59,8 @@ def logged_in(directory: Path, here: str, there: str) -> Iterator[None]:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with open_directory() as place:
+        yield place
 
 
 def test_who_looks_at_the_page_is_the_user_of_the_login(directory: Path) -> None:

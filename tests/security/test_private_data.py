@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from others import open_directory
 from unit.served import Served, until
 
 from rmsplugin.adapters.rms.base import Overseers
@@ -66,9 +65,8 @@ def as_nobody() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        served = Served(Path(name))
+    with open_directory() as place:
+        served = Served(place)
         try:
             yield inhabited(served)
         finally:

@@ -12,12 +12,12 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from others import open_directory
 from patience import PATIENCE_S
 
 from rmsplugin.accounts import Account, Group, Person
@@ -113,7 +113,6 @@ class Guestbox:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.chmod(0o755)
         self.engine_key = generate_keypair()
         self._ssh = SshGuests(self.engine_key.private_openssh)
         self.key = generate_keypair()
@@ -203,9 +202,8 @@ class Guestbox:
 @contextlib.contextmanager
 def opened() -> Iterator[Guestbox]:
     """A box without guests, in a directory of its own; everything ends with it."""
-    # Not pytest's directory: nobody but root may enter that one.
-    with tempfile.TemporaryDirectory() as name:
-        box = Guestbox(Path(name))
+    with open_directory() as place:
+        box = Guestbox(place)
         try:
             yield box
         finally:

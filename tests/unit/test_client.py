@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from others import open_directory
 from patience import PATIENCE_S
 from unit.munged import Munged
 
@@ -43,10 +44,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 
 @pytest.fixture(scope="module")
 def munged() -> Iterator[Munged]:
-    # Not in tmp_path: other users have to reach the socket.
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        daemon = Munged(Path(name))
+    with open_directory() as place:  # other users have to reach the socket
+        daemon = Munged(place)
         yield daemon
         daemon.stop()
 

@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from others import open_directory, runs_commands_as_others
 from patience import PATIENCE_S
 from unit.api_forms import faults_of, route_of
 from unit.hosts import Hosts
@@ -145,12 +145,10 @@ def test_an_error_has_the_engines_sentence_and_its_status(
     assert (found.value.status, "\n" in sentence, " " in sentence) == (status, False, True)  # type: ignore[attr-defined]
 
 
-@as_root
+@runs_commands_as_others
 def test_another_users_vjob_is_refused_to_the_program_of_a_user() -> None:
-    # Not in tmp_path: other users have to reach the socket.
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        served = Served(Path(name))
+    with open_directory() as place:  # other users have to reach the socket
+        served = Served(place)
         try:
             served.world.cycle.run()
             served.add_vjob(12, ME, S.RUNNING)

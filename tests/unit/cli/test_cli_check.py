@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from others import open_directory, runs_commands_as_others
 from unit.check_facts import SLURM, faults, settings
 from unit.cli.json_documents import answer_of
 from unit.served import until
@@ -426,19 +427,16 @@ def test_it_ends_whatever_hangs_and_says_what_it_was_looking_at(tmp_path: Path) 
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in begun), "the end of what hung")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
-def test_who_may_not_look_is_told_so(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.stat().st_mode & 0o001 == 0:  # pytest's own directories, however many they are
-            parent.chmod(0o755)
-    file = tmp_path / "rmsplugin.toml"
-    file.write_text(
-        '[slurm]\npartitions = ["v"]\n[partition.v]\nhosts = "h"\n[engine]\nuser = "daemon"\n'
-        '[network]\npool = "10.0.0.1-10.0.0.9"\n'
-        'prefix_length = 8\n[image.default]\nkind = "kernel"\nkernel = "/k"\ninitrd = "/i"\n'
-    )
-    done = program("--config", str(file), as_nobody=True)
+@runs_commands_as_others
+def test_who_may_not_look_is_told_so() -> None:
+    with open_directory() as place:
+        file = place / "rmsplugin.toml"
+        file.write_text(
+            '[slurm]\npartitions = ["v"]\n[partition.v]\nhosts = "h"\n[engine]\nuser = "daemon"\n'
+            '[network]\npool = "10.0.0.1-10.0.0.9"\n'
+            'prefix_length = 8\n[image.default]\nkind = "kernel"\nkernel = "/k"\ninitrd = "/i"\n'
+        )
+        done = program("--config", str(file), as_nobody=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "rmsplugin check: the check has to be run by daemon, or by root: try sudo rmsplugin check\n"
 

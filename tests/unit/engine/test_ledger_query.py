@@ -6,7 +6,6 @@ import csv
 import io
 import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from others import open_directory
 from sqlite_utils.utils import decode_base64_values
 from unit.cli.json_documents import answer_of
 from unit.reported import Told, write_settings
@@ -353,9 +353,8 @@ def test_private_keys_are_in_no_column_and_their_absence_is_said(query: Query, t
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A directory that everybody can pass, which a test's own is not."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory).chmod(0o755)
-        yield Path(directory)
+    with open_directory() as place:
+        yield place
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

@@ -6,13 +6,12 @@ import http.client
 import os
 import pwd
 import re
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from others import open_directory
 from unit.served import ME, PATIENCE_S, Served
 
 from rmsplugin.adapters.rms.base import Readings
@@ -36,9 +35,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 @pytest.fixture
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     """An engine; a parameter has settings of its page."""
-    with tempfile.TemporaryDirectory() as name:  # other users have to reach the socket
-        Path(name).chmod(0o755)
-        served = Served(Path(name), page=getattr(request, "param", None))
+    with open_directory() as place:  # other users have to reach the socket
+        served = Served(place, page=getattr(request, "param", None))
         yield served
         served.close()
 

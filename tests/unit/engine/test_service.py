@@ -9,12 +9,12 @@ import pwd
 import socket
 import sqlite3
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from others import open_directory
 from unit.served import ME, PATIENCE_S, Served, answer_of, request_bytes, until
 
 from rmsplugin.adapters.rms.base import RmsPartition
@@ -36,10 +36,8 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as ano
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    # Not in tmp_path: other users have to reach the socket, and each pytest that starts closes that to them.
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with open_directory() as place:  # other users have to reach the socket
+        yield place
 
 
 @pytest.fixture

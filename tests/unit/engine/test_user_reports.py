@@ -8,12 +8,12 @@ import os
 import pwd
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from others import open_directory, runs_commands_as_others
 from patience import PATIENCE_S
 from unit.cli.json_documents import answer_of
 from unit.reported import UIDS, Told, write_settings
@@ -27,8 +27,6 @@ from rmsplugin.settings import load
 
 NOBODY = pwd.getpwnam("nobody")
 QUESTION = {"since": None, "until": None, "users": [], "accounts": [], "partitions": [], "jobs": [], "hosts": False}
-
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
 
 
 # -- whose jobs they tell of -------------------------------------------------------------------------------------------
@@ -74,15 +72,13 @@ class Site:
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    # Not in tmp_path: nobody has to reach the socket.
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        site = Site(Path(name), monkeypatch, getattr(request, "param", ()))
+    with open_directory() as place:  # nobody has to reach the socket
+        site = Site(place, monkeypatch, getattr(request, "param", ()))
         yield site
         site.served.close()
 
 
-@as_root
+@runs_commands_as_others
 def test_a_user_is_told_of_their_jobs_and_of_nobody_elses(site: Site) -> None:
     table = site.report("--noheader", "--format", "jobid,user,run")
     assert (table.returncode, [line.split() for line in table.stdout.splitlines()]) == (
@@ -98,7 +94,7 @@ def test_a_user_is_told_of_their_jobs_and_of_nobody_elses(site: Site) -> None:
     assert [line.split(",")[:2] for line in totals.stdout.splitlines()] == [["name", "jobs"], ["vjob", "2"]]
 
 
-@as_root
+@runs_commands_as_others
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -117,7 +113,7 @@ def test_a_user_who_asks_for_more_is_refused_with_a_sentence(site: Site, words: 
     assert sentence in refused.stderr
 
 
-@as_root
+@runs_commands_as_others
 @pytest.mark.parametrize("site", [("nobody",)], indirect=True, ids=["operator"])
 def test_an_operator_is_told_of_all_jobs(site: Site) -> None:
     table = site.report("--noheader", "--format", "jobid")
@@ -125,14 +121,14 @@ def test_an_operator_is_told_of_all_jobs(site: Site) -> None:
     assert site.report("--user", "bob", "--noheader", "--format", "jobid").stdout.split() == ["2"]
 
 
-@as_root
+@runs_commands_as_others
 def test_without_an_engine_a_user_is_told_that_there_is_none(site: Site) -> None:
     (site.settings.parent / "engine.sock").unlink()
     refused = site.report()
     assert (refused.returncode, refused.stdout) == (1, "") and "no engine on this host" in refused.stderr
 
 
-@as_root
+@runs_commands_as_others
 def test_a_report_is_for_who_asked_for_it(site: Site) -> None:
     status, answer = site.served.ask("POST", "/v1/reports", {})
     assert status == 200

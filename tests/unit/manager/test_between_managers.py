@@ -7,12 +7,8 @@ import functools
 import hashlib
 import http.client
 import json
-import os
 import shutil
 import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from contract.zookeeper_ensemble import free_ports
+from others import open_directory, python_as
 from patience import PATIENCE_S
 from unit.manager.managed import Managed, engine, given
 from unit.munged import Munged
@@ -43,25 +40,30 @@ GROUPS = {"a": ("n1",), "b": ("m1",)}
 
 @pytest.fixture(scope="module")
 def munged() -> Iterator[Munged]:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)  # other users make credentials, too
-        daemon = Munged(Path(name))
+    with open_directory() as place:  # other users make credentials, too
+        daemon = Munged(place)
         yield daemon
         daemon.stop()
 
 
 @pytest.fixture
-def two(tmp_path: Path, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Managed, Managed, Served]]:
+def place() -> Iterator[Path]:
+    with open_directory() as directory:  # other users have to reach the managers' sockets
+        yield directory
+
+
+@pytest.fixture
+def two(place: Path, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Managed, Managed, Served]]:
     """Managers A and B, and the engine of group b, which B has."""
     for name in ("verify_request", "seal_response"):
         monkeypatch.setattr(front, name, functools.partial(getattr(sealing, name), munge_socket=munged.socket))
-    engines = {name: engine(tmp_path / name) for name in GROUPS}
+    engines = {name: engine(place / name) for name in GROUPS}
     engines["b"].add_vjob(13, ME)
     ports = dict(zip("AB", free_ports(2), strict=True))
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     made = [
         Managed(
-            tmp_path,
+            place,
             name,
             {group: engines[group].socket},
             {"a": "A", "b": "B"},
@@ -334,14 +336,10 @@ def test_only_managers_on_controllers_are_told_what_all_users_have(
 
 @pytest.mark.parametrize("path", [READING, PULSE])
 def test_users_of_the_controller_are_not_told_either(two: tuple[Managed, Managed, Served], path: str) -> None:
-    os.chmod(Path(two[0].socket).parent, 0o755)
-    for directory in Path(two[0].socket).parents[1:3]:
-        directory.chmod(0o755)
     code = (
-        "import socket, sys; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]);"
+        "import socket; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]);"
         "c.sendall(f'GET {sys.argv[2]} HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'.encode());"
         "print(c.recv(4096).decode())"
     )
-    asked = [sys.executable, "-c", code, two[0].socket, path]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True, user=65534)
-    assert done.stdout.startswith("HTTP/1.1 403") and "jobs as" not in done.stdout
+    answer = python_as(65534, code, two[0].socket, path)
+    assert answer.startswith("HTTP/1.1 403") and "jobs as" not in answer

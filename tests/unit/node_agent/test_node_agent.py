@@ -13,7 +13,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from others import open_directory
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.libvirt.on_node import formats
@@ -428,10 +428,8 @@ def test_check_describes_and_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mode", "passed"), [(0o755, True), (0o711, True), (0o750, False), (0o700, False)])
 def test_check_says_what_keeps_qemus_account_from_vms_files(mode: int, passed: bool) -> None:
-    # Not below tmp_path, which is for nobody else.
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        Path(directory).chmod(0o755)
-        node = Node(Path(directory) / "n1", stores=False)
+    with open_directory() as place:
+        node = Node(place / "n1", stores=False)
         node.vm_dir.mkdir(parents=True)
         node.vm_dir.chmod(0o711)
         node.vm_dir.parent.chmod(mode)

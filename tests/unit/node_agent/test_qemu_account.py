@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import grp
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from others import open_directory
 
 from rmsplugin.adapters.platform.libvirt.on_node.account import configured_account, is_closed, not_passed
 
@@ -20,9 +20,8 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on an
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that everybody may pass: pytest's own are for nobody else."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        Path(directory).chmod(0o755)
-        yield Path(directory)
+    with open_directory() as directory:
+        yield directory
 
 
 def conf(place: Path, *lines: str) -> Path:
