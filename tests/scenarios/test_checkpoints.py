@@ -460,17 +460,7 @@ def test_killed_in_the_middle_of_a_checkpoint_nothing_stands_still(
         raise KilledError
 
     world.hypervisor.hook_next(method, Point.DURING, killed, vm=f"vjob{job}-0")
-    for _ in range(20):
-        world.alive(world.cycle.run)
-        for pool in world.executor.pools:
-            if world.life.dead:
-                break
-            pool.submit(lambda: None).result()
-        if world.life.dead:
-            break
-        world.pass_time(10)
-        world._give_signs_of_life()
-    assert world.life.dead, "the hook was reached"
+    world.until_killed(seconds=10)
     world.hypervisor.settle(f"vjob{job}-0", succeed=succeeds)
     settled(world)
     assert powers(world, job) == {VMPower.RUNNING}

@@ -109,15 +109,7 @@ def test_killed_in_the_middle_of_what_the_hypervisor_does(directory: Path, metho
     world.hypervisor.hook_next(method, Point.DURING, killed, vm=f"vjob{job}-0")
     if method != "boot":
         world.ask(job, {"save": K.SUSPEND, "restore": K.RESUME, "migrate": K.MIGRATE}[method])
-    for _ in range(10):
-        world.alive(world.cycle.run)
-        if world.life.dead:
-            break
-        import time
-
-        time.sleep(0.02)
-        world.pass_time(1)
-    assert world.life.dead, "the hook was reached"
+    world.until_killed()
     world.hypervisor.settle(f"vjob{job}-0", succeed=succeeds)
     if method == "save":
         # A save that failed leaves it running; either way it can be suspended and resumed.

@@ -344,8 +344,7 @@ def test_a_job_that_is_cancelled_while_the_engine_is_dead_leaves_nothing(
 
     monkeypatch.setattr(world.nodes, method, killed)
     job = world.submit(vms=1)
-    while not world.life.dead:
-        world.tick()
+    world.until_killed()
     monkeypatch.undo()
     world.rms.cancel(job)
     world.until(job, S.TERMINATED)

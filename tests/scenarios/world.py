@@ -397,6 +397,17 @@ class World:
         """One cycle, and all that it began; a killed engine is started again, to live on."""
         if self.life.dead:
             self.start_engine()
+        self._live_on(seconds)
+
+    def until_killed(self, ticks: int = 20, seconds: float = 1.0) -> None:
+        """Tick until the engine is dead, which is not started again: what it was doing is as it was then."""
+        for _ in range(ticks):
+            if self.life.dead:
+                return
+            self._live_on(seconds)
+        assert self.life.dead, f"nothing has killed it: {self.cycle.report}"
+
+    def _live_on(self, seconds: float) -> None:
         self.alive(self.cycle.run)
         deadline = time.monotonic() + PATIENCE_S
         while not self.life.dead:
