@@ -25,6 +25,7 @@ from rmsplugin.report.replay import replay
 from rmsplugin.report.samples import Samples, VMs
 from rmsplugin.report.sharing import slowed_s
 from rmsplugin.report.splice import Accounts, nothing, splice
+from rmsplugin.report.stored import stored_states
 from rmsplugin.report.totals import Facts, totals
 from rmsplugin.report.writing import Row, job_json
 
@@ -141,6 +142,7 @@ def build(
     migrations, costs = _count(actions, "migrate", len(jobs)), _costs(actions, chosen)
     tells_energy = _tells_energy(reader, question, site)
     hosts = Hosts(actions, lives, jobs.vms) if question.with_lives or tells_energy else None
+    stored = stored_states(actions, lives)
     del actions  # the replays need the memory
     replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, _taken_mib(jobs, site), tell)
     facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
@@ -157,10 +159,13 @@ def build(
         nodes=tuple(site.nodes),
         totals=totals(facts, chosen),
         utilisation_step_s=float(utilisation.step_s(question.since, question.until)),
-        utilisation=tuple(utilisation.points(facts, told, vms, samples, site.nodes, (question.since, question.until))),
+        utilisation=tuple(
+            utilisation.points(facts, told, vms, samples, stored, site.nodes, (question.since, question.until))
+        ),
         switches=() if about.own_only else tuple(reader.switches(question.since)),
         costs=costs,
         notes=tuple(notes(facts, about, told)),
+        losses=tuple(reader.losses(question.since, jobs, chosen)),
         energy=(_energy(reader, question, site, facts, hosts),) if tells_energy else (),
     )
     return Report(head, facts, chosen, hosts if question.with_lives else None)

@@ -102,6 +102,11 @@ class Jobs:
         """The first submission of these jobs; ``until`` if there is none."""
         return float(self.submit.min(initial=until))
 
+    @property
+    def booked_mib(self) -> Ints:
+        """The memory that each job requested, of all its VMs together."""
+        return self.large * self.memory_mib + (self.vms - self.large) * self.small_memory_mib
+
     def rows_of(self, job_ids: Ints) -> Ints:
         """The row of each job id; -1 for a job that is none of these."""
         if not len(self):

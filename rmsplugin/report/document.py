@@ -24,10 +24,12 @@ The keys of the JSON are the names of the fields below::
                  "cost": null, "co2_kg": null, "switched_off": 14}],
      "utilisation_step_s": 3600.0,
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
-                      "without": {"fcfs": 2.0, "easy": 3.0}}],
+                      "without": {"fcfs": 2.0, "easy": 3.0}, "mem_booked_mib": 2048.0, "mem_total_mib": 8192.0,
+                      "waiting": 3.5, "asleep": 1.0, "store_mib": 512.0}],
      "switches": [{"number": 7, "at": 1763701000.0, "state": "done", "cost_mib": 1024, "seconds": 40.1,
                    "start": 0, "suspend": 1, "resume": 0, "migrate": 0, "pause": 0, "unpause": 0}],
      "costs": {"suspend": {"actions": 2, "vm_seconds": 71.0, "bytes": 1073741824}, "resume": {...}, "migrate": {...}},
+     "losses": [{"at": 1763701000.0, "id": "12", "kind": "lost", "sentence": "vjob12-0 on n2, which is gone; ..."}],
      "notes": [{"code": "running", "count": 3, "sentence": "3 jobs have not ended: ..."}]}
 
 ``kind`` is report, simulation or comparison. ``policy`` names the schedule of the jobs' own fields, of ``utilisation``
@@ -206,7 +208,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """CPUs in use from ``t`` on for a step, as means over the step.
+    """The cluster from ``t`` on for a step, as means over the step; null: unknown.
 
     Attributes:
         t: when it begins.
@@ -215,6 +217,10 @@ class Point:
         cpu_demanded: the request of all jobs that were there, whether they ran, slept or waited.
         cpu_total: of all nodes.
         without: booked under the other schedules.
+        mem_booked_mib: the memory that running jobs had requested.
+        mem_total_mib: of all nodes.
+        waiting: the number of jobs that waited; asleep: that were paused, saved, or on the way there or back.
+        store_mib: the saved states of jobs that slept, by what their suspends wrote.
     """
 
     t: float
@@ -223,6 +229,11 @@ class Point:
     cpu_demanded: float
     cpu_total: float
     without: dict[str, float]
+    mem_booked_mib: float | None = None
+    mem_total_mib: float | None = None
+    waiting: float | None = None
+    asleep: float | None = None
+    store_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +270,23 @@ class Cost:
     actions: int
     vm_seconds: float
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The VMs of a job were lost.
+
+    Attributes:
+        at: the time at which that was recorded.
+        id: of the job, as in ``Job``.
+        kind: ``lost`` (it began anew) or ``went-back`` (it went on from a checkpoint).
+        sentence: what was lost, why, and how much is repeated.
+    """
+
+    at: float
+    id: str
+    kind: str
+    sentence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +341,7 @@ class Head:
         totals: ``all`` (one), and by each of GROUPS.
         costs: by kind of action: suspend, resume, migrate.
         energy: of ``policy``, and then of others as far as it is known; empty where no watts are known.
+        losses: of the jobs of the document, in the order of time; a simulation loses nothing.
     """
 
     kind: Kind
@@ -330,3 +359,4 @@ class Head:
     costs: dict[str, Cost]
     notes: tuple[Note, ...] = field(default=())
     energy: tuple[Consumed, ...] = field(default=())
+    losses: tuple[Loss, ...] = field(default=())

@@ -25,7 +25,7 @@ from rmsplugin.report.columns import (
     Words,
     arrays,
 )
-from rmsplugin.report.document import Switch
+from rmsplugin.report.document import Loss, Switch
 from rmsplugin.simulation.measured import Went
 
 
@@ -73,6 +73,9 @@ _SWITCHES = """
         sum(kind = 'resume'), sum(kind = 'migrate'), sum(kind = 'pause'), sum(kind = 'unpause')
     from plans join steps on plan_id = plans.id
     where time >= ? and time < ? and plans.state in ('running', 'done', 'failed') group by plans.id order by plans.id"""
+_LOSSES = """
+    select job_id, time, kind, message from events join vjobs on display_id = vjob
+    where kind in ('lost', 'went-back') and time >= submitted and time >= ? and time < ? order by events.id"""
 _NODE_EVENTS = "('room-gone', 'room-given-back', 'room-requested', 'node-gone', 'node-back')"
 
 
@@ -166,6 +169,13 @@ class LedgerReader:
         found = self.connection.execute(_SWITCHES, [since, self._until])
         for number, at, state, cost_mib, ended, *counts in found:
             yield Switch(number, at, state, cost_mib, round(ended - at, 1) if ended else None, *counts)
+
+    def losses(self, since: float, jobs: Jobs, chosen: Flags) -> Iterator[Loss]:
+        """What the chosen ones among these jobs have lost since then."""
+        for job_id, at, kind, sentence in self.connection.execute(_LOSSES, [since, self._until]):
+            row = int(jobs.rows_of(np.array([job_id], dtype=np.int64))[0])
+            if row >= 0 and chosen[row]:
+                yield Loss(at, jobs.name(row), kind, sentence)
 
     def begins(self) -> float:
         """The time of the ledger's oldest entry; ``until`` if it has none before."""

@@ -35,6 +35,9 @@ _STATES: dict[VJobState, Literal["waiting", "running", "sleeping"]] = {
     VJobState.RESUMING: "sleeping",
 }
 
+#: States in which the VMs of a job are saved.
+_SAVED = (VJobState.SLEEPING, VJobState.RESUMING)
+
 #: States in which a saved or paused job goes on.
 _WAKING = (VJobState.RESUMING, VJobState.UNPAUSING)
 
@@ -174,7 +177,9 @@ def _points(schedules: Schedules, span: tuple[float, float]) -> Iterator[Point]:
     booked = {outcome.policy: _booked(edges, outcome, cluster) for outcome in schedules.all}
     there = [(run.job.submit_s, run.end_s, _cpus(run, cluster)) for run in own.jobs]
     demanded = _means(edges, there)
+    memory, course = cluster.memory_per_node_mib, _course(edges, own, cluster)
     for index, begin in enumerate(edges[:-1].tolist()):
+        mem_booked_mib, waiting, asleep, store_mib = (_rounded(float(each[index])) for each in course)
         yield Point(
             t=begin,
             cpu_used=_rounded(float(used[index])),
@@ -182,7 +187,33 @@ def _points(schedules: Schedules, span: tuple[float, float]) -> Iterator[Point]:
             cpu_demanded=_rounded(float(demanded[index])),
             cpu_total=float(cluster.cpus),
             without={each.policy: _rounded(float(booked[each.policy][index])) for each in schedules.others},
+            mem_booked_mib=None if memory is None else mem_booked_mib,
+            mem_total_mib=None if memory is None else float(memory * cluster.nodes),
+            waiting=waiting,
+            asleep=asleep,
+            store_mib=None if memory is None else store_mib,
         )
+
+
+def _course(edges: Floats, outcome: Outcome, cluster: Cluster) -> tuple[Floats, Floats, Floats, Floats]:
+    """In each step: the MiB that running jobs requested, jobs that waited and that slept, the MiB of saved states."""
+    memory, waiting, asleep, stored = [], [], [], []
+    for run in outcome.jobs:
+        booked_mib = run.vms * cluster.vm_memory_mib(run.job)
+        saved_mib = booked_mib if run.held_mib is None else run.vms * run.held_mib
+        for each in run.intervals:
+            begin, until, state = each.begin_s, min(each.end_s, run.end_s), _STATES.get(each.state)
+            if begin >= until:
+                continue
+            if state == "running":
+                memory.append((begin, until, booked_mib))
+            elif state == "waiting":
+                waiting.append((begin, until, 1))
+            elif state == "sleeping":
+                asleep.append((begin, until, 1))
+            if each.state in _SAVED:
+                stored.append((begin, until, saved_mib))
+    return _means(edges, memory), _means(edges, waiting), _means(edges, asleep), _means(edges, stored)
 
 
 def _used(edges: Floats, outcome: Outcome) -> Floats:

@@ -1,4 +1,4 @@
-"""Utilisation: CPUs in use over time, as means over equal steps."""
+"""Utilisation: CPUs and memory in use, jobs in the queue and saved states over time, as means over equal steps."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 
 from rmsplugin.report.columns import Flags, Floats, time_key
 from rmsplugin.report.document import Node, Point
-from rmsplugin.report.lives import RUNNING
+from rmsplugin.report.lives import RUNNING, SLEEPING, WAITING
 from rmsplugin.report.samples import Samples, VMs
+from rmsplugin.report.stored import Stored
 from rmsplugin.report.totals import Facts
 
 #: Lengths of a step in seconds: the first one that divides the report's time into at most MOST_STEPS is taken.
@@ -33,16 +34,18 @@ def points(
     counted: Flags,
     vms: VMs,
     samples: Samples,
+    stored: Stored,
     nodes: Iterable[Node],
     span: tuple[float, float],
 ) -> Iterator[Point]:
-    """CPUs in use in the time ``span``.
+    """The cluster in the time ``span``.
 
     Args:
         facts: the facts about the jobs of the report.
-        counted: the jobs whose CPUs count.
+        counted: the jobs that count.
         vms: the VMs of the jobs.
         samples: their observed demands.
+        stored: their saved states.
         nodes: of the cluster.
         span: begin and end of the time.
     """
@@ -57,11 +60,31 @@ def points(
     for policy, starts in replays.starts.items():
         there = ~np.isnan(starts) & counted
         others[policy] = means(edges, starts[there], replays.ends[policy][there], jobs.booked[there].astype(np.float64))
-    total = float(sum(node.cpus for node in nodes))
+    course = _course(edges, facts, stored, counted)
+    known = list(nodes)
+    total, total_mib = float(sum(node.cpus for node in known)), float(sum(node.memory_mib for node in known))
     for index, begin in enumerate(edges[:-1].tolist()):
         cpu_used, cpu_booked, cpu_demanded = (round(float(each[index]), 3) for each in (used, booked, demanded))
         without = {policy: round(float(each[index]), 3) for policy, each in others.items()}
-        yield Point(begin, cpu_used, cpu_booked, cpu_demanded, total, without)
+        mem_booked_mib, waiting, asleep, store_mib = (round(float(each[index]), 3) for each in course)
+        yield Point(
+            *(begin, cpu_used, cpu_booked, cpu_demanded, total, without, mem_booked_mib, total_mib or None),
+            *(waiting, asleep, store_mib),
+        )
+
+
+def _course(edges: Floats, facts: Facts, stored: Stored, counted: Flags) -> tuple[Floats, Floats, Floats, Floats]:
+    """In each step: the MiB that running jobs requested, jobs that waited and that slept, the MiB of saved states."""
+    lives = facts.lives
+    one, mib = (np.where(counted, each, 0.0)[lives.row] for each in (1.0, facts.jobs.booked_mib))
+
+    def mean(state: int, weight: Floats) -> Floats:
+        there = lives.span_state == state
+        return means(edges, lives.begin[there], lives.until[there], weight[there])
+
+    kept = counted[stored.row]
+    store_mib = means(edges, stored.begin[kept], stored.until[kept], stored.mib[kept])
+    return mean(RUNNING, mib), mean(WAITING, one), mean(SLEEPING, one), store_mib
 
 
 def means(edges: Floats, begin: Floats, until: Floats, weight: Floats) -> Floats:

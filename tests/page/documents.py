@@ -40,6 +40,10 @@ def document(jobs: int, nodes: int = 8, seed: int = 1) -> dict[str, Any]:
                 **{"cost": None, "co2_kg": None, "switched_off": 14},
             }
         ],
+        "losses": [
+            {"at": SINCE + 900.0 * number, "id": row["id"], "kind": kind, "sentence": f"vjob-0 is gone: {HOSTILE}"}
+            for number, (row, kind) in enumerate(zip(rows[2:9], ("lost", "went-back") * 4, strict=False))
+        ],
         "notes": [{"code": "running", "count": 1, "sentence": f"1 job has not ended: {HOSTILE}"}],
     }
 
@@ -95,7 +99,9 @@ def _point(rng: random.Random, t: float, cpus: int) -> dict[str, Any]:
     booked = used + rng.uniform(0, 0.3) * cpus
     without = {"fcfs": 0.8 * booked, "easy": 0.9 * booked}
     demanded = {"cpu_demanded": 1.4 * cpus, "cpu_total": cpus}
-    return {"t": t, "cpu_used": used, "cpu_booked": booked, **demanded, "without": without}
+    memory = {"mem_booked_mib": 900.0 * booked, "mem_total_mib": 2048.0 * cpus, "store_mib": rng.uniform(0, 512) * cpus}
+    queue = {"waiting": rng.uniform(0, 20), "asleep": rng.uniform(0, 5)}
+    return {"t": t, "cpu_used": used, "cpu_booked": booked, **demanded, "without": without, **memory, **queue}
 
 
 def _switch(rng: random.Random, number: int, until: float) -> dict[str, Any]:

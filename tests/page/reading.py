@@ -32,6 +32,11 @@ def clock(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def brief(seconds: float) -> str:
+    """A moment as a column has it, where all of the page is of one year and of less than two days."""
+    return clock(seconds)[5:]
+
+
 def lasting(seconds: float) -> str:
     """A duration as the page has it."""
     return duration(seconds + 1e-6)

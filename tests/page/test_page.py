@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from page.browser import Browser, browser
 from page.documents import HOSTILE, SINCE, document
-from page.reading import clock, colour, drawn, lasting, rows, tab_to
+from page.reading import brief, clock, colour, drawn, lasting, rows, tab_to
 
 from rmsplugin.report.page.html import page_text
 
-CHARTS = ("completion", "distribution", "allocation", "utilisation", "switches")
+CHARTS = ("completion", "distribution", "allocation", "utilisation", "memory", "queue", "switches")
 SHOWN = "document.getElementById('count').textContent"
 CALM = "document.getElementById('main').ariaBusy === 'false'"
 
@@ -79,6 +79,8 @@ def test_each_chart_is_drawn(page: Browser, chart: str) -> None:
         "distribution": "blue",
         "allocation": "run3",
         "utilisation": "blue",
+        "memory": "blue",
+        "queue": "purple",
         "switches": "red",
     }
     if chart == "completion":  # its marks are translucent: only their edges have the colour itself
@@ -140,7 +142,7 @@ def test_the_table_of_jobs_is_that_of_the_document(page: Browser, report: dict[s
         [
             *(job[name] for name in ("id", "user", "account", "partition", "state")),
             str(job["vms"]),
-            *(clock(job[name]) for name in ("submit", "start", "end")),
+            *(brief(job[name]) for name in ("submit", "start", "end")),
             *(lasting(job[name]) for name in ("wait_s", "run_s", "asleep_s")),
             str(job["migrations"]),
             lasting(job["completion_s"]),
@@ -171,16 +173,25 @@ def test_each_chart_has_a_table_with_its_numbers(page: Browser, report: dict[str
         lasting(statistics.median(job["completion_s"] for job in jobs)),
     ]
     assert [row[:4] for row in rows(page, "allocation-table")] == [
-        [job["id"], each["state"], clock(each["from"]), clock(each["until"])]
+        [job["id"], each["state"], brief(each["from"]), brief(each["until"])]
         for job in jobs
         for each in job["intervals"]
     ]
     used = [round(float(row[1].replace(",", "")), 1) for row in rows(page, "utilisation-table")]
     assert used == [pytest.approx(point["cpu_used"], abs=0.051) for point in report["utilisation"]]
+    for name, values in (
+        (
+            "memory",
+            [(each["mem_booked_mib"], each["mem_total_mib"], each["store_mib"]) for each in report["utilisation"]],
+        ),
+        ("queue", [(1024 * each["waiting"], 1024 * each["asleep"]) for each in report["utilisation"]]),
+    ):
+        told = [[float(cell.replace(",", "")) for cell in row[1:]] for row in rows(page, f"{name}-table")]
+        assert told == [pytest.approx([each / 1024 for each in step], abs=0.051) for step in values]
     switches = [
         [
             str(each["number"]),
-            clock(each["at"]),
+            brief(each["at"]),
             each["state"],
             f"{each['cost_mib']:,}",
             f"{each['seconds']:,.1f}".removesuffix(".0"),
@@ -202,6 +213,44 @@ def test_the_energy_of_nodes_is_a_table(page: Browser) -> None:
     assert titles == ["Schedule", "kWh", "With all nodes on", "With no node emptied", "By an oracle", "Switched off"]
     assert rows(page, "energy") == [["nodes as they were", "12.5", "20.3", "13.0", "11.8", "14"]]
     assert not page.value("document.getElementById('energy').closest('section').hidden")
+
+
+def test_what_was_lost_is_told_by_job(page: Browser, report: dict[str, Any]) -> None:
+    kinds = {"lost": "began anew", "went-back": "went back to a checkpoint"}
+    lost = [[brief(each["at"]), each["id"], kinds[each["kind"]], each["sentence"]] for each in report["losses"]]
+    assert len(lost) == 7 and rows(page, "losses") == lost
+    assert page.value("document.getElementById('losses-says').textContent").startswith(
+        "VMs of jobs were lost 7 times: 4 b"
+    )
+    page.value("[...document.querySelectorAll('#losses td button')].find((b) => b.textContent === '106').click()")
+    page.wait_for(f"{SHOWN}.startsWith('1 of 60')")
+    assert [row[1] for row in rows(page, "losses")] == ["106"]
+    page.value("document.querySelector('button[type=reset]').click()")
+    page.wait_for(f"{SHOWN}.startsWith('60 of 60')")
+    page.value(
+        "{ const j = document.getElementById('job'); j.value = '150';"
+        " j.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.wait_for(f"{SHOWN}.startsWith('1 of 60')")
+    assert page.value("document.getElementById('losses-says').textContent") == "No VMs of these jobs were lost."
+
+
+def test_the_axis_of_time_follows_the_jobs_that_are_shown(page: Browser, report: dict[str, Any]) -> None:
+    job = report["jobs"][10]
+    page.value(f"{{ const j = document.getElementById('job'); j.value = '{job['id']}';"
+               " j.dispatchEvent(new Event('input', {bubbles: true})); }")  # fmt: skip
+    page.wait_for(f"{SHOWN}.startsWith('1 of 60') && {CALM}")
+    begin, until = times(page)
+    end = max(job["end"], *(there["end"] for there in job["without"].values()))
+    assert begin <= job["submit"] and end <= until
+    assert until - begin < 1.03 * (end - job["submit"])
+
+
+def times(page: Browser) -> list[float]:
+    """The begin and the end of the axis of time, in seconds since the epoch."""
+    ranges = "[...Bokeh.documents[0].roots()].map((figure) => figure.x_range).find((range) => range.end > 1e12)"
+    found: list[float] = page.value(f"(({{start, end}}) => [start / 1000, end / 1000])({ranges})")
+    return found
 
 
 def test_names_stay_text(page: Browser) -> None:
@@ -273,7 +322,7 @@ def test_a_screen_reader_finds_its_way(page: Browser) -> None:
     heard = [(node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node["ignored"]]
     roles = [role for role, _ in heard]
     assert {"banner", "main", "search"} <= set(roles)
-    assert sum(role == "region" for role in roles) == 10
+    assert sum(role == "region" for role in roles) == 13
     assert sum(role == "image" and len(name) > 40 for role, name in heard) == len(CHARTS)
     controls = ("button", "combobox", "textbox", "radio", "DisclosureTriangle", "columnheader")
     assert [role for role, name in heard if role in controls and not name] == []
@@ -304,6 +353,40 @@ def test_light_and_dark(page: Browser) -> None:
     assert drawn(page, "distribution").get(light_lines, 0) > 20
     page.prefer("light")
     page.value("document.querySelector('input[value=auto]').click()")
+
+
+def test_a_report_of_a_month_of_which_little_is_known_is_no_blank_chart(window: Browser, tmp_path: Path) -> None:
+    made = document(20)
+    file = tmp_path / "month.html"
+    file.write_text(page_text({**made, "since": SINCE - 30 * 86400}), encoding="utf-8")
+    window.open(file)
+    begin, until = times(window)
+    first, last = min(job["submit"] for job in made["jobs"]), made["until"]
+    assert begin <= first and last <= until
+    assert until - begin < 1.03 * (last - first)
+
+
+def test_nothing_is_cut_at_1400_pixels(window: Browser, tmp_path: Path) -> None:
+    """Also where names, and durations, are as long as they become."""
+    made = document(60)
+    late = 12 * 86400.0
+    for number, job in enumerate(made["jobs"]):
+        job |= {"id": f"5001{number}_{37 * number}", "user": "maximilian.hohenstein", "account": "astrophysics-group"}
+        job |= {"partition": "vjob-long", "vms": 128, "slowdown": 12345.6, "end": job["end"] + late}
+        job |= {name: job[name] + late for name in ("wait_s", "run_s", "asleep_s", "completion_s")}
+        for there in job["without"].values():
+            there["end"] += late
+    file = tmp_path / "wide.html"
+    file.write_text(page_text({**made, "until": made["until"] + late}), encoding="utf-8")
+    window.open(file, width=1400)
+    assert window.value("document.documentElement.scrollWidth") <= 1400
+    for group in ("user", "class"):
+        window.value(f"{{ const by = document.getElementById('group'); by.value = '{group}';"
+                     " by.dispatchEvent(new Event('change')); }")  # fmt: skip
+        cut = "[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth)"
+        assert window.value(f"{cut}.map((each) => each.getAttribute('aria-label'))") == []
+    numbers = "[...document.querySelectorAll('td.number')].filter((each) => each.scrollWidth > each.clientWidth + 1)"
+    assert window.value(f"{numbers}.map((each) => each.textContent)") == []
 
 
 def test_a_simulation_on_a_telephone(window: Browser, tmp_path: Path) -> None:

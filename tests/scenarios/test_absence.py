@@ -176,6 +176,9 @@ def test_a_vm_that_dies_on_a_node_that_is_no_vm_host_any_more_is_noticed(world: 
     world.hypervisor.kill_vm(f"vjob{job}-0")
     world.until(job, S.WAITING)
     assert world.context.ledger.vjob(job).losses == 1
+    [lost] = world.context.ledger.events(kinds=("lost",))
+    assert lost.vjob == str(job) and lost.message.startswith(f"vjob{job}-0 not running on ")
+    assert lost.message.endswith(" s of its run are repeated")
 
 
 def test_half_a_listing_restarts_nothing(world: World) -> None:

@@ -146,6 +146,7 @@ def test_a_lost_node_costs_what_was_run_since_the_checkpoint(world: World) -> No
     assert 30 <= vjob.repeated_s <= 60
     assert powers(world, job) == {VMPower.RUNNING}
     assert "went-back: it goes on from its checkpoint of" in events(world)
+    assert "are repeated; lost: " in events(world)
     assert world.rms.job(job).restarts == 0, "its wrapper was not to begin anew"
 
 

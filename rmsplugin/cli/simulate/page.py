@@ -68,6 +68,16 @@ def _consumed(simulated: Simulated) -> Consumed | None:
     )
 
 
+def _one_queue(given: Input) -> str:
+    """What no policy of a simulation looks at, and so what a cluster would have done otherwise."""
+    partitions = len({job.partition for job in given.jobs})
+    several = f", although they are of {partitions} partitions" if partitions > 1 else ""
+    return (
+        f"all jobs are one queue in the order of their submission{several}: tiers of partitions, priorities, QOS, "
+        "users' limits, reservations, native jobs and outages of nodes are not replayed"
+    )
+
+
 def _source(workload: Workload) -> str:
     return "trace" if workload.records == "lines" else "ledger"
 
@@ -84,6 +94,7 @@ def _notes(kind: Kind, own: Simulated, others: Sequence[Simulated]) -> Iterator[
         jobs = counted(workload.unestimated, "job")
         words = f"the run time of {jobs} stands for the limit, which the {_source(workload)} has not"
         yield Note("no-limit", workload.unestimated, words)
+    yield Note("one-queue", len(own.input.jobs), _one_queue(own.input))
     if own.replayed is None:
         words = (
             "counts processors: it leaves open on which nodes VMs run, and they are shown on the first that are free"

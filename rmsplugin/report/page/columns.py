@@ -23,7 +23,10 @@ JOB_FIELDS = (
     ),
     *("completion_s", "slowdown", "suspends", "resumes", "migrations"),
 )
-POINT_FIELDS = ("t", "cpu_used", "cpu_booked", "cpu_demanded", "cpu_total")
+POINT_FIELDS = (
+    *("t", "cpu_used", "cpu_booked", "cpu_demanded", "cpu_total"),
+    *("mem_booked_mib", "mem_total_mib", "waiting", "asleep", "store_mib"),
+)
 SWITCH_FIELDS = (
     "number",
     "at",
@@ -40,7 +43,19 @@ SWITCH_FIELDS = (
 
 #: Parts that the page takes over as they are.
 HEAD_FIELDS = (
-    *("kind", "policy", "others", "since", "until", "selection", "utilisation_step_s", "costs", "notes", "energy"),
+    *(
+        "kind",
+        "policy",
+        "others",
+        "since",
+        "until",
+        "selection",
+        "utilisation_step_s",
+        "costs",
+        "notes",
+        "energy",
+        "losses",
+    ),
 )
 
 #: The page writes an interval's state as its place in this list.

@@ -639,6 +639,45 @@ def test_what_vms_were_seen_to_demand_is_used_until_they_sleep(told: Told) -> No
     assert [point.cpu_demanded for point in points] == [4, 4, 4, 4, 4, 4, 4, 4, 0, 0]
 
 
+def test_memory_queue_and_saved_states_over_time(told: Told) -> None:
+    job = told.at(0).submit(1, vms=2, memory_mib=1024)
+    told.at(60).start(job, "n1", "n1", seconds=60.0)
+    told.at(240).suspend(job, 60.0)
+    told.at(420).resume(job, "n1", "n1", seconds=60.0)
+    told.at(600).lose(job, seconds=60.0)
+    told.at(700).cancel_waiting(job)
+    other = told.at(700).submit(2, user="bob")
+    told.at(705).cancel_waiting(other)
+    points = report(told, 720, owner=UIDS["alice"]).head.utilisation
+    assert [point.waiting for point in points] == pytest.approx([1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2 / 3], abs=0.001)
+    assert [point.asleep for point in points] == [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert [point.mem_booked_mib for point in points] == [0, 0, 2048, 2048, 0, 0, 0, 0, 2048, 2048, 0, 0]
+    state = pytest.approx(2 * 100 / (1 << 20), abs=0.001)  # each suspend wrote 100 bytes
+    assert [point.store_mib for point in points] == [0, 0, 0, 0, 0, state, state, state, 0, 0, 0, 0]
+    assert {point.mem_total_mib for point in points} == {8192}
+
+
+def test_losses_are_told_by_job_to_whom_they_may_be(told: Told) -> None:
+    for job_id, user in ((1, "alice"), (2, "bob")):
+        job = told.at(0).submit(job_id, user=user, name=f"40_{job_id}")
+        told.at(1).start(job, "n1")
+    told.at(100).ledger.event("lost", "vjob1-0 on n1, which is gone", vjob="40_1")
+    told.at(200).ledger.event("went-back", "it goes on", vjob="40_2")
+    told.at(300).ledger.event("migrated", "to n2", vjob="40_2")
+    told.at(5000).ledger.event("lost", "later than the report", vjob="40_2")
+    losses = report(told, HOUR).head.losses
+    assert [(each.at - NOON, each.id, each.kind) for each in losses] == [
+        (100, "40_1", "lost"),
+        (200, "40_2", "went-back"),
+    ]
+    assert losses[0].sentence == "vjob1-0 on n1, which is gone"
+    assert [each.id for each in report(told, HOUR, owner=UIDS["alice"]).head.losses] == ["40_1"]
+    assert [each.id for each in report(told, HOUR, users=("bob",)).head.losses] == ["40_2"]
+    assert report(told, HOUR, since=250).head.losses == ()
+    head = report(told, HOUR).head
+    assert writing.head_of(next(iter(writing.lines(head, [])))).losses == losses
+
+
 def test_vms_of_uneven_tasks_book_and_use_each_what_it_has(told: Told) -> None:
     job = told.at(0).submit(1, vms=3, cpus=2, memory_mib=2048, small=(1, 1024))
     told.at(0).start(job, "n1", "n2", "n2", seconds=0.0)

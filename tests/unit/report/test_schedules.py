@@ -81,9 +81,18 @@ def test_cpus_over_time_are_means_of_each_minute(told: dict[str, Any]) -> None:
     assert (told["since"], told["until"], told["utilisation_step_s"], len(points)) == (100, 800, 60, 12)
     # From 100 to 160: it runs from 150 on; under fcfs all the time.
     first = {"cpu_used": 0.333, "cpu_booked": 0.333, "cpu_demanded": 2, "cpu_total": 4, "without": {"fcfs": 2}}
+    first |= {"mem_booked_mib": 341.333, "mem_total_mib": 8192, "waiting": 0.833, "asleep": 0, "store_mib": 0}
     assert points[0] == {"t": 100, **first}
     total = [sum(60 * point[name] for point in points) for name in ("cpu_used", "cpu_booked", "cpu_demanded")]
     assert total == pytest.approx([2 * 250 + 250, 2 * 500, 2 * 700], abs=0.5)
+
+
+def test_memory_queue_and_saved_states_over_time_are_those_of_the_jobs(told: dict[str, Any]) -> None:
+    points = told["utilisation"]
+    names = ("mem_booked_mib", "waiting", "asleep", "store_mib")
+    total = [sum(60 * point[name] for point in points) for name in names]
+    # Two VMs of 1024 MiB run for 500 s; the suspend takes 20 s of the 150 s in which they sleep.
+    assert total == pytest.approx([2048 * 500, 50, 150, 2048 * 130], rel=1e-3)
 
 
 def test_switches_count_vjobs_and_costs_count_vms(told: dict[str, Any]) -> None:

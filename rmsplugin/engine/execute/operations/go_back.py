@@ -89,7 +89,7 @@ def _record(task: Task, checkpoint: Checkpoint, holders: dict[str, str]) -> None
             returned=told,
             repeated_s=vjob.repeated_s + repeated_s,
         )
-        task.event("went-back", told)
+        task.event("went-back", f"{told}; lost: {why}")
 
 
 def _forget_states(task: Task) -> None:

@@ -54,6 +54,9 @@ def _begin_again(task: Task) -> None:
         if losses:
             context.ledger.failures.vjob_failed(task.job_id, LOSS, "its state was lost")
         reason = _why_lost(losses, held=held) if losses else vjob.reason
+        if vjob.script_started:
+            why = vjob.reason.removeprefix("lost: ")
+            task.event("lost", f"{why}; it starts again from the beginning, {vjob.ran_s:.0f} s of its run are repeated")
         _to_waiting(task, reason, losses=vjob.losses + (1 if vjob.script_started else 0))
     drop_old(context.settings, context.ledger, context.nodes, context.stores, task.job_id)
 

@@ -234,8 +234,24 @@ const timeOptions = () => ({
 
 const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
+/*
+ * The axis follows the jobs that are shown, from the first submission to the last end within the report's time: a month of which a
+ * ledger knows two days would be a blank chart. A filter of time is kept to.
+ */
+const shownTimes = { jobs: [] };
+
 function showTimes() {
-  showRange(timeRange, onAxis(picked.from ?? doc.since), onAxis(picked.until ?? doc.until));
+  let [from, until] = [doc.until, doc.since];
+  for (const job of shownTimes.jobs) {
+    from = Math.min(from, jobs.submit[job]);
+    const ends = doc.others.map((schedule) => jobs.without[schedule].end[job] ?? doc.since);
+    until = Math.max(until, jobs.end[job] ?? doc.until, ...ends);
+  }
+  from = Math.max(from, doc.since);
+  until = Math.min(until, doc.until);
+  if (from >= until) [from, until] = [doc.since, doc.until];
+  const margin = 0.01 * (until - from);
+  showRange(timeRange, onAxis(picked.from ?? from - margin), onAxis(picked.until ?? until + margin));
 }
 
 /* Buttons that do what a mouse does with a box. */

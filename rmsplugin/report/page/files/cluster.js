@@ -26,8 +26,13 @@ function utilisationChart() {
   chart.line("Asked for by all jobs", "grey", sourceOf(points.cpu_demanded), "dotdash");
   // A crowded trace asks for so much that what is used would be a line at the bottom.
   const peak = Math.max(...points.cpu_demanded);
-  const towers = peak > 3 * Math.max(...points.cpu_total);
+  const whole = Math.max(...points.cpu_total);
+  const towers = peak > 3 * whole;
   if (towers) chart.legend.lastElementChild.firstElementChild.click();
+  // On a cluster that is hardly used, the line of all nodes would press the curves to the bottom.
+  const busiest = Math.max(...points.cpu_used, ...points.cpu_booked, ...doc.others.flatMap((schedule) => points.without[schedule]));
+  const roomy = whole > 4 * Math.max(busiest, towers ? 0 : peak);
+  if (roomy) chart.legend.lastElementChild.previousElementSibling.firstElementChild.click();
   const columns = [
     ["Used", points.cpu_used], ["Booked", points.cpu_booked],
     ...doc.others.map((schedule) => [`Booked: ${scheduleName(schedule)}`, points.without[schedule]]),
@@ -40,13 +45,67 @@ function utilisationChart() {
   at("utilisation-says").textContent =
     `CPUs of the whole cluster, each value the mean of ${shownDuration(doc.utilisation_step_s)}. Booked is what running jobs had `
     + "requested, used is what their VMs demanded. Only the filter of time changes what is shown here."
-    + (towers ? ` All jobs together asked for up to ${shownNumber(peak)}: the legend shows that curve.` : "");
+    + (towers ? ` All jobs together asked for up to ${shownNumber(peak)}: the legend shows that curve.` : "")
+    + (roomy ? ` All nodes have ${shownNumber(whole)}: the legend shows that line.` : "");
   chart.show = () => {
     const whole = (values) => shownNumber(mean(values));
     chart.says(`Curves of CPUs over time; means: ${columns.map(([name, values]) => `${name} ${whole(values)}`).join(", ")}.`);
     table.change();
   };
   return chart;
+}
+
+/*
+ * A chart of curves over time, with a table of their numbers.
+ *
+ * Curves: [name, role, dash, width, the values of the steps (null: unknown)]; a curve that is nowhere known is left out.
+ */
+function curvesChart(id, unit, caption, curves, says) {
+  const points = doc.utilisation;
+  const known = curves.filter(({ values }) => values.some((value) => value !== null && value !== undefined));
+  const chart = new Chart(id, {
+    ...timeOptions(), y_axis_label: unit, height: 320,
+    y_range: known.length ? new Bokeh.DataRange1d({ start: 0, only_visible: true }) : new Bokeh.Range1d(),
+  });
+  chart.blank(!known.length);
+  const x = points.t.map(onAxis);
+  if (x.length) x.push(onAxis(points.t[points.t.length - 1] + doc.utilisation_step_s));
+  for (const { name, role, dash, width, values } of known) {
+    const y = [...values, values[values.length - 1]].map((value) => value ?? NaN);
+    chart.line(name, role, new Bokeh.ColumnDataSource({ data: numbers({ x, y }) }), dash, width);
+  }
+  const table = new LazyTable(at(`${id}-table`), caption, [
+    timeColumn("From", (place) => points.t[place]),
+    ...known.map(({ name, values }) => numberColumn(name, (place) => values[place] ?? null, shownNumber)),
+  ], () => [...points.t.keys()].filter(inPickedTime(points.t)));
+  at(`${id}-says`).textContent = known.length ? says : "Nothing of this is known.";
+  chart.show = () => {
+    const seen = ({ name, values }) => `${name} ${shownNumber(mean(values))}, at most ${shownNumber(values.reduce((a, b) => Math.max(a, b), 0))}`;
+    chart.says(`Curves over time, in ${unit}; means: ${known.map(seen).join("; ")}.`);
+    table.change();
+  };
+  return chart;
+}
+
+const inGib = (values) => values.map((mib) => (mib === null || mib === undefined ? null : mib / 1024));
+
+function memoryChart() {
+  const { mem_booked_mib: booked, mem_total_mib: whole, store_mib: store } = doc.utilisation;
+  return curvesChart("memory", "GiB", "Memory and saved states over time", [
+    { name: "Booked by running jobs", role: "blue", dash: "solid", width: 2.5, values: inGib(booked) },
+    { name: "All nodes", role: "text", dash: "solid", width: 1, values: inGib(whole) },
+    { name: "Saved states of sleeping jobs", role: "orange", dash: "dashed", width: 2, values: inGib(store) },
+  ], "Booked is the memory that running jobs had requested. Saved states are what suspends wrote, until the job ran again; checkpoints "
+    + "and states put aside are not among them. Only the filter of time changes what is shown here.");
+}
+
+function queueChart() {
+  const { waiting, asleep } = doc.utilisation;
+  return curvesChart("queue", "jobs", "Jobs that wait and sleep over time", [
+    { name: "Waiting", role: "orange", dash: "solid", width: 2.5, values: waiting },
+    { name: "Asleep (suspended or paused)", role: "purple", dash: "dashed", width: 2, values: asleep },
+  ], "Jobs that had not begun, or had to begin anew, and jobs that made way for others; each value the mean of "
+    + `${shownDuration(doc.utilisation_step_s)}. Only the filter of time changes what is shown here.`);
 }
 
 const inPickedTime = (times) => (place) => (

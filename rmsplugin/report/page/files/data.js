@@ -14,6 +14,9 @@ function scheduleName(schedule) {
   return doc.kind === "report" && schedule !== doc.policy ? `${name} without context switches` : name;
 }
 
+/* The title of a column beside many others. */
+const columnName = (schedule) => scheduleNames[schedule] ?? schedule;
+
 /* A job as charts call it: of a trace, its user is not known. */
 const namedJob = (job) => `Job ${jobs.id[job]}${jobs.user[job] && ` of ${jobs.user[job]}`}`;
 
@@ -69,6 +72,9 @@ function shownDuration(seconds) {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
+/* A duration in a column: of days without seconds. */
+const shortDuration = (seconds) => shownDuration(seconds).replace(/^(\d+-\d\d:\d\d):\d\d$/, "$1");
+
 /* Seconds that the clock on the reader's wall is ahead of UTC. */
 const ahead = (time) => -60 * new Date(time * 1000).getTimezoneOffset();
 
@@ -78,6 +84,21 @@ function shownTime(time) {
   if (relative) return shownDuration(time);
   return new Date((time + ahead(time)) * 1000).toISOString().slice(0, 19).replace("T", " ");
 }
+
+/* A moment in a column: without the year where all of the document is in one, and without seconds where it is of days. */
+const oneYear = !relative && shownYear(doc.since) === shownYear(doc.until);
+const ofDays = !relative && doc.until - doc.since > 2 * 86400;
+
+function shownYear(time) {
+  return new Date((time + ahead(time)) * 1000).getUTCFullYear();
+}
+
+function shortTime(time) {
+  if (time === null || time === undefined) return UNKNOWN;
+  return shownTime(time).slice(oneYear ? 5 : 0, ofDays ? -3 : undefined);
+}
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 /* Where a moment is on the axis of time: milliseconds of the reader's clock, or hours of a trace. */
 const onAxis = (time) => (relative ? time / 3600 : (time + ahead(time)) * 1000);

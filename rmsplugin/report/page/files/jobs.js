@@ -87,21 +87,23 @@ function totals() {
   let shown = [];
   const show = () => {
     const [name, groupOf] = groups[select.value];
+    const rows = [...Map.groupBy(shown, groupOf)].map(([value, members]) => totalOf(value, members));
     new Table(at("totals"), `Totals by ${name.toLowerCase()}`, [
       { title: name, value: (row) => row.name, shown: (value) => value || "(none)" },
       numberColumn("Jobs", (row) => row.jobs.length),
       numberColumn("Ended", (row) => row.ended),
       durationColumn("Mean completion", (row) => row.mean),
       ...doc.others.map((schedule) => (
-        numberColumn(`Against ${scheduleName(schedule)}`, (row) => row.against[schedule], shownDifference))),
-      ...(select.value === "class" ? whoPaid() : []),
+        numberColumn(`Against ${columnName(schedule)}`, (row) => row.against[schedule], shownDifference))),
       durationColumn("Waited", (row) => row.wait_s),
       durationColumn("Ran", (row) => row.run_s),
       durationColumn("Asleep", (row) => row.asleep_s),
       numberColumn("Suspends", (row) => row.suspends),
       numberColumn("Resumes", (row) => row.resumes),
       numberColumn("Migrations", (row) => row.migrations),
-    ]).show([...Map.groupBy(shown, groupOf)].map(([value, members]) => totalOf(value, members)));
+    ]).show(rows);
+    at("paid").hidden = select.value !== "class" || !doc.others.length;
+    if (!at("paid").hidden) showPaid(rows);
   };
   select.addEventListener("change", show);
   return (now) => {
@@ -111,13 +113,17 @@ function totals() {
 }
 
 /* Of each class: who ended later than under another schedule, by how much, and the longest. */
-function whoPaid() {
-  const beside = doc.others.flatMap((schedule) => [
-    numberColumn(`Later than ${scheduleName(schedule)}`, (row) => row.beside[schedule].later),
-    durationColumn(`by, all together, ${scheduleName(schedule)}`, (row) => row.beside[schedule].paid),
-    durationColumn(`Longest, ${scheduleName(schedule)}`, (row) => row.beside[schedule].spread.at(-1) ?? null),
-  ]);
-  return [durationColumn("Longest", (row) => row.longest), ...beside];
+function showPaid(rows) {
+  const beside = rows.flatMap((row) => doc.others.map((schedule) => ({ name: row.name, longest: row.longest, schedule, ...row.beside[schedule] })));
+  new Table(at("paid"), "Who ended later, by class", [
+    { title: "Class", value: (row) => row.name },
+    { title: "Against", value: (row) => scheduleName(row.schedule) },
+    numberColumn("Jobs", (row) => row.jobs),
+    numberColumn("Later than there", (row) => row.later),
+    durationColumn("By, all together", (row) => row.paid),
+    durationColumn("Longest", (row) => row.longest),
+    durationColumn("Longest there", (row) => row.spread.at(-1) ?? null),
+  ], true).show(beside);
 }
 
 function totalOf(name, members) {
@@ -148,8 +154,31 @@ function jobsTable(only) {
     durationColumn("Asleep", (job) => jobs.asleep_s[job]),
     numberColumn("Migrations", (job) => jobs.migrations[job]),
     durationColumn("Completion", (job) => jobs.completion_s[job]),
-    ...doc.others.map((schedule) => durationColumn(scheduleName(schedule), (job) => completionOf(job, schedule))),
+    ...doc.others.map((schedule) => durationColumn(columnName(schedule), (job) => completionOf(job, schedule))),
     numberColumn("Slowdown", (job) => jobs.slowdown[job], shownNumber),
   ], true);
   return (shown) => table.show(shown);
+}
+
+/* What was lost of the jobs that are shown; in a simulation nothing is. */
+function lossesTable(only) {
+  at("losses").closest("section").hidden = doc.kind !== "report";
+  const kinds = { lost: "began anew", "went-back": "went back to a checkpoint" };
+  const table = new Table(at("losses"), "Losses", [
+    timeColumn("At", (loss) => loss.at),
+    { title: "Job", value: (loss) => loss.id, act: (loss) => only(loss.id) },
+    { title: "It", value: (loss) => kinds[loss.kind] ?? loss.kind },
+    { title: "What was lost, and why", value: (loss) => loss.sentence, long: true },
+  ]);
+  return (shown) => {
+    const ids = new Set(shown.map((job) => jobs.id[job]));
+    const rows = doc.losses.filter((loss) => ids.has(loss.id));
+    table.show(rows);
+    at("losses").hidden = !rows.length;
+    const anew = rows.filter(({ kind }) => kind === "lost").length;
+    at("losses-says").textContent = rows.length
+      ? `VMs of jobs were lost ${counted(rows.length, "time")}: ${shownCount(anew)} began anew, `
+        + `${shownCount(rows.length - anew)} went back to a checkpoint.`
+      : "No VMs of these jobs were lost.";
+  };
 }

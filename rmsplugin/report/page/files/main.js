@@ -18,7 +18,12 @@ function showTitles() {
   for (const id of ["allocation-title", "switches-title", "jobs-title"]) at(id).append(`, ${own}`);
 }
 
+/* What the other schedules leave out stands beside the numbers, not only at the end. */
+const AT_ONCE = ["one-queue", "replayed"];
+
 function showNotes() {
+  const first = doc.notes.filter((note) => AT_ONCE.includes(note.code));
+  at("left-out").textContent = first.map((note) => `${capital(note.sentence)}.`).join(" ");
   const notes = doc.notes.map((note) => element("li", {}, note.sentence));
   at("notes").append(...(notes.length ? notes : [element("li", {}, "Nothing: all that it needs is known.")]));
 }
@@ -46,15 +51,16 @@ async function start() {
   showCosts();
   showEnergy();
   fillFilters();
-  const charts = [completionChart(), distributionChart(), allocationChart(), utilisationChart(), switchesChart()];
+  const charts = [
+    completionChart(), distributionChart(), allocationChart(), utilisationChart(), memoryChart(), queueChart(), switchesChart(),
+  ];
   const onlyJob = (id) => {
     at("job").value = id;
     change();
     at("job").focus();
   };
-  const parts = [summary(), totals(), jobsTable(onlyJob)];
+  const parts = [summary(), totals(), lossesTable(onlyJob), jobsTable(onlyJob)];
   let shown = [];
-  let times = "";
   const refresh = () => eachInTurn(charts, (chart) => {
     if (chart.showing !== shown) chart.show(shown);
     chart.showing = shown;
@@ -63,8 +69,8 @@ async function start() {
   function change() {
     shown = filteredJobs();
     at("count").textContent = `${shownCount(shown.length)} of ${counted(jobCount, "job")} shown`;
-    if (times !== `${picked.from} ${picked.until}`) showTimes();
-    times = `${picked.from} ${picked.until}`;
+    shownTimes.jobs = shown;
+    showTimes();
     parts.forEach((show) => show(shown));
     return refresh();
   }

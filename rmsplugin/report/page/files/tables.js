@@ -5,8 +5,8 @@ const ROWS = 25;
 /*
  * A table in a place of the page.
  *
- * Columns: {title, value: row => what is sorted by, shown: value => text, number: whether it stands right,
- * act: row => what a click on the cell does}. The first column titles its rows.
+ * Columns: {title, value: row => what is sorted by, shown: value => text, told: value => the same in full, number: whether it
+ * stands right, long: whether it is a sentence, act: row => what a click on the cell does}. The first column titles its rows.
  */
 class Table {
   constructor(place, caption, columns, titled = false) {
@@ -94,11 +94,13 @@ class Table {
 
   #row(row) {
     return element("tr", {}, ...this.columns.map((column, place) => {
-      const text = (column.shown ?? String)(column.value(row));
+      const value = column.value(row);
+      const text = (column.shown ?? String)(value);
       const content = column.act ? element("button", { type: "button", onclick: () => column.act(row) }, text) : text;
-      const style = column.number ? "number" : null;
-      if (place === 0) return element("th", { scope: "row", class: style }, content);
-      return element("td", { class: style, title: text }, content);
+      const style = column.number ? "number" : column.long ? "long" : null;
+      const title = column.told ? column.told(value) : text;
+      if (place === 0) return element("th", { scope: "row", class: style, title }, content);
+      return element("td", { class: style, title }, content);
     }));
   }
 }
@@ -126,5 +128,5 @@ class LazyTable {
 }
 
 const numberColumn = (title, value, shown = shownCount) => ({ title, value, shown, number: true });
-const durationColumn = (title, value) => numberColumn(title, value, shownDuration);
-const timeColumn = (title, value) => numberColumn(title, value, shownTime);
+const durationColumn = (title, value) => ({ ...numberColumn(title, value, shortDuration), told: shownDuration });
+const timeColumn = (title, value) => ({ ...numberColumn(title, value, shortTime), told: shownTime });
