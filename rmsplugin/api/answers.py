@@ -720,6 +720,20 @@ class MeasuredValue(TypedDict):
     since: float
 
 
+class MeasuredAction(TypedDict):
+    """An action whose measured durations the engine uses.
+
+    Attributes:
+        action: its name in the keys of section durations.
+        count: how many times it was measured.
+        since: when the engine began to use that.
+    """
+
+    action: str
+    count: int
+    since: float
+
+
 class Config(TypedDict):
     """The settings that the engine read when it started, defaults included. They have no secrets.
 
@@ -935,10 +949,12 @@ class Page(TypedDict):
     Attributes:
         number: of what it shows; it grows.
         html: the document. Browsers get it alone.
+        scene: what it shows, as values, if asked for; ``html`` is empty then. Its form is no part of the API.
     """
 
     number: int
     html: str
+    scene: NotRequired[dict[str, Any]]
 
 
 class PageNews(TypedDict):
@@ -1068,6 +1084,8 @@ class Status(TypedDict):
         problems: problems of the site, each a sentence.
         quiet: the quiet hours that have begun; null: none.
         power: the nodes that are off, that go off or come on, and that failed to, in a sentence; null: all are on.
+        durations: of each action whose measured durations are used in place of those of the settings, by
+            planning.measured_durations; left out by older releases.
         held: what is not done because something is not seen.
         paused: the pause; null: the engine is not paused.
         last_plan: the newest context switch; null: there was none.
@@ -1085,6 +1103,7 @@ class Status(TypedDict):
     problems: list[str]
     quiet: str | None
     power: str | None
+    durations: NotRequired[list[MeasuredAction]]
     held: list[Held]
     paused: Pause | None
     last_plan: Cycle | None

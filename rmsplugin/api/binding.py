@@ -266,7 +266,7 @@ class Engine:
         return cast("answers.CycleAnswer", answer)
 
     def page(self, *, node: str = "", group: str = "") -> answers.Page:
-        """The live page, with the VMs of ``node``; with managers, of this group or the first one."""
+        """The live page, with the VMs of ``node``; with managers, of this group or of all groups."""
         answer = self._get(_path("/v1/page", _given(node=node, group=group)))
         part_of(answer, "html")
         return cast("answers.Page", answer)

@@ -166,7 +166,7 @@ _WAIT = Key("wait", SECONDS, "answer when it has come, at the latest after this 
 _AFTER = Key("after", _number(0), "`next` of the page before")
 _ONLY = Key("vjob", JOB_NAME, "only those of vjobs of this name")
 _LIMIT = Key("limit", _number(10, 10_000), "at most that many, the newest")
-_PAGE_GROUP = Key("group", GROUP, "of a manager: the group of VM hosts; else the first one")
+_PAGE_GROUP = Key("group", GROUP, "of a manager: the group of VM hosts; else the page of all groups")
 _TO = Key("to", _or_nothing(HOST), "the node to use; else the engine chooses")
 
 
@@ -349,7 +349,11 @@ ROUTES: tuple[Route, ...] = (
         "/v1/page",
         answers.Page,
         "The live page: nodes, VMs, queue and context switches, as one HTML document that needs no script.",
-        query=(Key("node", HOST, "list the VMs of this node, too"), _PAGE_GROUP),
+        query=(
+            Key("node", HOST, "list the VMs of this node, too"),
+            Key("scene", FLAG, "1: what the page shows as values, in place of the document; a manager asks so"),
+            _PAGE_GROUP,
+        ),
         media=Media.HTML,
     ),
     Route(

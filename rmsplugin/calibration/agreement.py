@@ -18,10 +18,11 @@ def agrees(durations: Sequence[tuple[float, float]]) -> bool:
             come last.
     """
     newest = durations[-NEWEST:]
-    right = sum(_is_right(expected_s, took_s) for expected_s, took_s in newest)
+    right = sum(is_right(expected_s, took_s) for expected_s, took_s in newest)
     return len(newest) >= _ENOUGH and right >= _SHARE * len(newest)
 
 
-def _is_right(expected_s: float, took_s: float) -> bool:
+def is_right(expected_s: float, took_s: float) -> bool:
+    """Whether an expected duration was right: within a factor of 2, or within some seconds."""
     least, most = sorted((expected_s, took_s))
     return most - least <= _SECONDS or most <= _FACTOR * least

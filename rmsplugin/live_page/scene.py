@@ -43,6 +43,7 @@ class Node:
         reason: why none may come now, or what it is kept for; empty: nothing to be said.
         watts: None: not measured.
         saved: how many VMs have their saved states in its store.
+        group: of a page of all groups: whose it is.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Node:
     watts: int | None = None
     celsius: int | None = None
     saved: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)

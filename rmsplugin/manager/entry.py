@@ -33,6 +33,7 @@ from rmsplugin.manager.handing_down import HandingDown
 from rmsplugin.manager.numbers import Numbers
 from rmsplugin.manager.placed import Placed
 from rmsplugin.manager.pulse import SharedPulse
+from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE, Where
 from rmsplugin.model import job_names
 from rmsplugin.settings import Settings
@@ -125,6 +126,7 @@ class Entry:
         self._arrays: dict[int, int] = {}  # by the id of an element, that of its array
         self._submitted: dict[int, int] = {}  # by the id of a vjob before which a page was offered, in microseconds
         self._document: Reply = {}
+        self._site_page = SitePage(self._page_parts, self._numbers)
         self._ways: Mapping[Where, Callable[[Route, Asked], Awaitable[Reply]]] = {
             Where.OWNER: self._of_owner,
             Where.NODE: self._of_node,
@@ -254,6 +256,8 @@ class Entry:
         raise silent or unknown or UnavailableError("no group has an engine; try again in a moment")
 
     async def _of_group(self, route: Route, asked: Asked) -> Reply:
+        if not asked.query.group("group") and len(self._groups()) > 1:
+            return await (self._site_page.page(asked) if route.name == "page" else self._site_page.news(asked))
         group = asked.query.group("group") or self._groups()[0]
         if group not in self._groups():
             raise NotFoundError(f"there is no group {group}; `rmsplugin groups` lists them")
@@ -417,7 +421,11 @@ class Entry:
             self._document = self._document or dict(await asyncio.to_thread(openapi.document))
             return self._document
         if route.name == "config":
-            return {"settings": self._settings.model_dump(mode="json"), "measured": {}}
+            replies, _ = await self._hands.ask_each(
+                {group: self._handed(route, asked) for group in self._placed.given.groups}, _STATUS_S
+            )
+            measured = merging.measured_values(replies)
+            return {"settings": self._settings.model_dump(mode="json"), "measured": measured}
         if route.name == "handover":
             return await self._handover.hand_over(asked)
         raise RefusedError("a manager has no group of its own; ask the engine of a group, on its socket")
@@ -432,6 +440,10 @@ class Entry:
         self, request: Handed, within_s: float = _LIST_S
     ) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
         return await self._hands.ask_each(dict.fromkeys(self._groups(), request), within_s)
+
+    async def _page_parts(self, asked: Asked, target: str) -> tuple[dict[str, Reply], dict[str, RmspluginError]]:
+        origin = "" if asked.origin.here else str(asked.origin)
+        return await self._ask_each(Handed("GET", target, b"", asked.uid, origin), _STATUS_S)
 
     def _groups(self) -> list[str]:
         groups = sorted(self._placed.given.groups)

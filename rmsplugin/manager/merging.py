@@ -208,10 +208,31 @@ def status(replies: Replies, own: Reply) -> Reply:
         ],
         "quiet": next((reply["quiet"] for reply in replies.values() if reply["quiet"]), None),
         "power": "; ".join(reply["power"] for reply in replies.values() if reply.get("power")) or None,
+        "durations": list(_most_measured(replies).values()),
         "held": [each for reply in replies.values() for each in reply["held"]],
         "paused": next((reply["paused"] for reply in replies.values() if reply["paused"]), None),
         "last_plan": max(plans, key=lambda each: each["time"], default=None),
     }
+
+
+def _most_measured(replies: Replies) -> dict[str, Reply]:
+    """By action, what the engine that has measured it most often says of it: each reads the ledgers of all groups."""
+    found: dict[str, Reply] = {}
+    for reply in replies.values():
+        for each in reply.get("durations", ()):
+            if each["count"] > found.get(each["action"], {"count": 0})["count"]:
+                found[each["action"]] = each
+    return found
+
+
+def measured_values(replies: Replies) -> Reply:
+    """By key, the measured value that engines use, of the one that has measured it most often."""
+    found: Reply = {}
+    for reply in replies.values():
+        for key, each in reply.get("measured", {}).items():
+            if each["count"] > found.get(key, {"count": 0})["count"]:
+                found[key] = each
+    return found
 
 
 def orders(replies: Sequence[Reply]) -> Reply:

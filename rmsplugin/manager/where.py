@@ -16,7 +16,7 @@ class Where(enum.Enum):
     MERGED = "all engines: their answers are put together"
     VJOBS = "the engines of the vjobs that its body names"
     STORE = "the engine of the node whose store it is; all if they share it"
-    GROUP = "the engine of the group that its query names; else that of the first group"
+    GROUP = "the engine of the group that its query names; else all engines: the live page is put together"
     FIRST = "the engine of the first group: it answers for all of them"
     MANAGER = "the manager itself"
 

@@ -40,7 +40,18 @@ ALLOWED = {
     },
     "live_page": {"model"},
     "manager": {
-        *("adapters", "api", "child_process", "client", "decision", "engine", "groups", "model", "settings"),
+        *(
+            "adapters",
+            "api",
+            "child_process",
+            "client",
+            "decision",
+            "engine",
+            "groups",
+            "live_page",
+            "model",
+            "settings",
+        ),
     },
     "report": {"model", "workload", "energy", "simulation", "engine", "adapters", "settings"},
     "reporter": {"report", "engine", "settings", "latency", "child_process"},
@@ -211,7 +222,7 @@ ORDERS = {
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
         *("watching", "liveness", "deafness", "readings", "looking"),
-        *("handing", "handing_down", "pulse", "group_handover", "entry", "standing", "main"),
+        *("handing", "handing_down", "pulse", "group_handover", "site_page", "entry", "standing", "main"),
     ),
     "adapters/platform": ("base", "checks_base", "node_base", "host_files", "libvirt", "factory", "node_factory"),
     "adapters/simulated": ("ensemble", "guests", "hypervisor", "nodes", "power", "rms"),

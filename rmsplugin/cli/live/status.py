@@ -75,6 +75,9 @@ def _status(arguments: argparse.Namespace) -> int:
         print(printable(quiet))
     if power := answer.get("power"):
         print(printable(power))
+    if measured := answer.get("durations"):
+        used = (f"{each['action']} ({each['count']} times, since {local_time(each['since'])})" for each in measured)
+        print(printable(f"durations as measured: {', '.join(used)}"))
     for problem in answer.get("problems", []):
         print(printable(f"problem: {problem}"))
     for ill in ills:

@@ -68,6 +68,10 @@ class LivePages:
         """
         return self._newest().number
 
+    def scene(self, viewer: Viewer) -> Scene:
+        """The newest scene, as this viewer may see it. Errors as of ``renew``."""
+        return seen_by(self._newest(), viewer)
+
     def document(self, viewer: Viewer, node: str) -> tuple[int, str]:
         """Number and document of the newest scene, for this viewer. Errors as of ``renew``."""
         scene = self._newest()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rmsplugin.calibration.agreement import agrees
+from rmsplugin.calibration.agreement import agrees, is_right
 from rmsplugin.decision.forecast import forecast
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.decide.deciding import Found
@@ -172,6 +172,8 @@ def _are_expectations_right(ledger: Ledger) -> bool:
 
 def _cycle(clock: Clock, plan: Plan, counts: Mapping[StepState, int], powers: list[View], is_known: bool) -> View:
     ended = plan.ended or clock.now()
+    if plan.state is PlanState.RUNNING and ended - plan.time > plan.estimate_s:
+        is_known = is_known and is_right(plan.estimate_s, ended - plan.time)  # it takes longer: nobody knows how long
     return {
         "number": plan.id,
         "time": plan.time,

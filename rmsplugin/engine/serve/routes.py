@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
@@ -555,12 +555,15 @@ class Routes:
         return {"schedule": await self._do(asked, read_schedule)}
 
     async def _page(self, asked: Asked) -> Reply:
-        node = asked.query.host("node")
+        node, as_values = asked.query.host("node"), asked.query.flag("scene")
         self._require_own_group(asked)
 
         def write() -> Reply:
             sight = self._sight(asked)
             viewer = Viewer(user_name(asked.uid), sees_all=sight.all_jobs, sees_nodes=sight.nodes)
+            if as_values:
+                scene = self.pages.scene(viewer)
+                return {"number": scene.number, "html": "", "scene": asdict(scene)}
             number, text = self.pages.document(viewer, node)
             return {"number": number, "html": text}
 
@@ -621,6 +624,10 @@ class Routes:
             "ills": ills(self._cycle, self._started, self._clock.now(), self._settings.engine.cycle_s),
             "problems": report.problems,
             "quiet": quiet.sentence if quiet else None,
+            "durations": [
+                {"action": each.action, "count": each.count, "since": each.since}
+                for each in self._cycle.durations.measured.values()
+            ],
             "held": [views.held_view(held) for held in self._cycle.brake.held],
             **await self._within(_LEDGER_S, self._do(asked, read_pause_and_plan)),
         }

@@ -402,3 +402,9 @@ def test_an_expected_time_is_told_once_the_last_ones_were_right(world: World, sa
     for _ in range(30):
         plans.add(replace(plan, estimate_s=100.0, time=1000.0, ended=1110.0, state=PlanState.DONE))
     assert said("cycles", "--limit", "1", "--noheader", "--format=expected,took").split() == ["1:40", "1:50"]
+    # One that takes much longer than that was not expected rightly, whatever the last ones were.
+    now = world.context.clock.now()
+    plans.add(replace(plan, estimate_s=10.0, time=now - 15, ended=0.0, state=PlanState.RUNNING))
+    assert said("cycles", "--limit", "1", "--noheader", "--format=expected").split() == ["0:10"]
+    plans.add(replace(plan, estimate_s=10.0, time=now - 21, ended=0.0, state=PlanState.RUNNING))
+    assert said("cycles", "--limit", "1", "--noheader", "--format=expected").split() == ["unknown"]

@@ -14,6 +14,7 @@ from unit.manager.managed import Managed, engine, given
 from unit.served import ME, Served
 
 from rmsplugin.api.routes import ROUTES
+from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve import views
@@ -126,13 +127,59 @@ def test_lists_have_what_all_groups_have_in_the_order_of_one(manager: Managed) -
         assert manager.ask("GET", path)[0] == 200
 
 
-def test_a_page_is_that_of_one_group(manager: Managed, engines: dict[str, Served]) -> None:
+def test_a_page_is_that_of_all_groups_or_of_one(manager: Managed, engines: dict[str, Served]) -> None:
     for each in engines.values():
         each.world.tick()
     pages = {group: manager.ask("GET", f"/v1/page{query}")[1]["html"] for group, query in _PAGES.items()}
-    assert pages[""] == pages["a"] != pages["b"]
+    drawn = {group: page.count('<li class="node') for group, page in pages.items()}
+    assert drawn == {"": 4, "a": 2, "b": 2}  # the engines of the test see two nodes each
+    titles = [f'<a href="?group={name}">Group {name}</a> (2)' for name in "ab"]
+    assert all(title in pages[""] for title in titles) and "?group=" not in pages["b"]
+    assert "Group a: The engine on " in pages[""]
+    assert all(f">{job}<" in pages[""] or f">{job} " in pages[""] for job in ("14", "13", "30_1"))
+    assert "Its state is " in manager.ask("GET", "/v1/page?node=n2")[1]["html"]
     assert manager.ask("GET", "/v1/page?group=c")[0] == 404
     assert manager.ask("GET", "/v1/page/news?group=b")[1]["changed"]
+
+
+def test_a_page_of_all_groups_is_another_one_when_that_of_a_group_is(
+    manager: Managed, engines: dict[str, Served]
+) -> None:
+    for each in engines.values():
+        each.world.tick()
+    time.sleep(1.1)  # pages are made anew once in a second
+    number = manager.ask("GET", "/v1/page")[1]["number"]
+    assert manager.ask("GET", f"/v1/page/news?after={number}") == (200, {"number": number, "changed": False})
+    engines["b"].add_vjob(44, ME)
+    news = manager.ask("GET", f"/v1/page/news?after={number}&wait=15")[1]
+    assert news["changed"] and news["number"] != number
+    assert ">44<" in manager.ask("GET", "/v1/page")[1]["html"]
+
+
+def test_a_group_whose_engine_is_silent_is_named_on_the_page(manager: Managed, engines: dict[str, Served]) -> None:
+    for each in engines.values():
+        each.world.tick()
+    Path(engines["b"].socket).unlink()
+    page = manager.ask("GET", "/v1/page")[1]["html"]
+    assert "group b is missing on this page: " in page
+    assert "?group=a" in page and "?group=b" not in page
+    Path(engines["a"].socket).unlink()
+    assert manager.ask("GET", "/v1/page")[0] == 503
+
+
+def test_durations_as_measured_are_told_by_who_measured_most(manager: Managed, engines: dict[str, Served]) -> None:
+    for name, count in (("a", 12), ("b", 40)):
+        measured = MeasuredDuration("suspend", {"suspend_s": float(count)}, count, 1_763_700_000.0 + count)
+        engines[name].world.context.durations.measured = {"suspend": measured}
+    engines["a"].world.context.durations.measured |= {"run": MeasuredDuration("run", {"run_s": 3.0}, 10, 5.0)}
+    assert manager.ask("GET", "/v1/config")[1]["measured"] == {
+        "durations.suspend_s": {"value": 40.0, "count": 40, "since": 1_763_700_040.0},
+        "durations.run_s": {"value": 3.0, "count": 10, "since": 5.0},
+    }
+    told = manager.ask("GET", "/v1/status")[1]["durations"]
+    assert {each["action"]: each["count"] for each in told} == {"suspend": 40, "run": 10}
+    Path(engines["b"].socket).unlink()
+    assert manager.ask("GET", "/v1/config")[1]["measured"]["durations.suspend_s"]["count"] == 12
 
 
 def test_the_next_context_switch_is_that_of_all_groups(manager: Managed, engines: dict[str, Served]) -> None:

@@ -1,0 +1,104 @@
+"""Site page: the live page of all groups, put together of what each engine tells of its own.
+
+Each engine leaves out what the viewer may not see, so nothing of others comes here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pydantic import TypeAdapter, ValidationError
+
+from rmsplugin import __version__
+from rmsplugin.engine.serve.asked import Asked, Reply
+from rmsplugin.engine.serve.live_pages import MOST_WAITING
+from rmsplugin.engine.serve.waits import TooManyError
+from rmsplugin.errors import RmspluginError, UnavailableError
+from rmsplugin.live_page.document import document
+from rmsplugin.live_page.scene import Scene
+from rmsplugin.live_page.together import number_of, together
+from rmsplugin.manager.numbers import Numbers
+
+#: Asks all engines for this target on behalf of the caller: answers and errors, by group.
+AskEach = Callable[[Asked, str], Awaitable[tuple[dict[str, Reply], dict[str, RmspluginError]]]]
+
+#: Engines are asked for news once in so many seconds, however many look.
+_LOOK_S = 1.0
+#: The most pages of one user that wait for news at once, as with an engine.
+_EACH = 8
+
+
+class SitePage:
+    """Used in one event loop."""
+
+    def __init__(self, ask_each: AskEach, numbers: Callable[[], Numbers]) -> None:
+        """``numbers``: of the site, by which context switches of groups are known."""
+        self._ask_each, self._numbers = ask_each, numbers
+        self._reader: TypeAdapter[Scene] | None = None
+        self._newest, self._looked = 0, float("-inf")
+        self._looking = asyncio.Lock()
+        self._waiting: Counter[int] = Counter()
+
+    async def page(self, asked: Asked) -> Reply:
+        """The answer to `page`. Raises an error if no engine tells anything."""
+        replies, errors = await self._ask_each(asked, "/v1/page?scene=1")
+        return await asyncio.to_thread(self._put_together, replies, errors, asked.query.host("node"))
+
+    async def news(self, asked: Asked) -> Reply:
+        """The answer to `page_news`. Raises TooManyError."""
+        after, until = asked.query.number("after", 0), time.monotonic() + asked.query.seconds("wait")
+        with self._one_more(asked.uid):
+            while True:
+                number = await self._number(asked)
+                left_s = until - time.monotonic()
+                if number != after or left_s <= 0:
+                    return {"number": number, "changed": number != after}
+                await asyncio.sleep(min(_LOOK_S, left_s))
+
+    @contextmanager
+    def _one_more(self, uid: int) -> Iterator[None]:
+        if self._waiting[uid] >= _EACH or self._waiting.total() >= MOST_WAITING:
+            raise TooManyError(f"{self._waiting.total()} pages are open already; close one of them")
+        self._waiting[uid] += 1
+        try:
+            yield
+        finally:
+            self._waiting[uid] -= 1
+            self._waiting += Counter()  # forgets those of whom none waits
+
+    async def _number(self, asked: Asked) -> int:
+        async with self._looking:
+            if time.monotonic() - self._looked >= _LOOK_S:
+                replies, _ = await self._ask_each(asked, "/v1/page/news?wait=0")
+                self._newest = number_of(reply["number"] for reply in replies.values())
+                self._looked = time.monotonic()
+            return self._newest
+
+    def _put_together(self, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError], node: str) -> Reply:
+        numbers = self._numbers()
+        silent = {group: str(error) for group, error in errors.items()}
+        scenes = {}
+        for group, reply in replies.items():
+            try:
+                scenes[group] = _with_numbers(self._read(reply), group, numbers)
+            except (KeyError, ValidationError):
+                silent[group] = "its engine is of another release"
+        if not scenes:
+            raise next(iter(errors.values()), UnavailableError("no engine tells what it sees"))
+        scene = together(dict(sorted(scenes.items())), silent, socket.gethostname(), __version__, time.time())
+        return {"number": scene.number, "html": document(scene, node)}
+
+    def _read(self, reply: Reply) -> Scene:
+        self._reader = self._reader or TypeAdapter(Scene)
+        return self._reader.validate_python(reply["scene"])
+
+
+def _with_numbers(scene: Scene, group: str, numbers: Numbers) -> Scene:
+    switches = tuple(replace(each, number=numbers.site(group, each.number)) for each in scene.switches)
+    return replace(scene, switches=switches)
