@@ -132,8 +132,8 @@ def test_a_page_is_that_of_all_groups_or_of_one(manager: Managed, engines: dict[
         each.world.tick()
     pages = {group: manager.ask("GET", f"/v1/page{query}")[1]["html"] for group, query in _PAGES.items()}
     drawn = {group: page.count('<li class="node') for group, page in pages.items()}
-    assert drawn == {"": 4, "a": 2, "b": 2}  # the engines of the test see two nodes each
-    titles = [f'<a href="?group={name}">Group {name}</a> (2)' for name in "ab"]
+    assert drawn == {"": 6, "a": 3, "b": 3}  # the engines of the test see three nodes each
+    titles = [f'<a href="?group={name}">Group {name}</a> (3)' for name in "ab"]
     assert all(title in pages[""] for title in titles) and "?group=" not in pages["b"]
     assert "Group a: The engine on " in pages[""]
     assert all(f">{job}<" in pages[""] or f">{job} " in pages[""] for job in ("14", "13", "30_1"))
