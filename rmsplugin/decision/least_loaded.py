@@ -1,7 +1,7 @@
 """Least loaded: places arriving vjobs beside running ones: on the node with the fewest VMs, then with most free memory.
 
 The order is that of load sharing (``Board.least_loaded``), on nodes that have CPUs and memory, and for vjobs that may
-not use all nodes. VMs come, and none goes.
+not use all nodes. VMs come; and those that have to migrate go there, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmsplugin.decision.room import NodeRoom
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import VM, VJob
 from rmsplugin.packing.ffd import decreasing
 
 #: More than a node's MiB: one VM less counts more than any memory.
@@ -58,6 +58,26 @@ class LeastLoaded:
                 return None
             placed[vm.name] = self._names[at]
         return placed
+
+    def replace(self, vjob: VJob, vm: VM, here: str, origin: str) -> str:
+        """Take a VM that migrates from the node that was found for it to the least loaded one with room.
+
+        Args:
+            vjob: the vjob of the VM.
+            vm: the VM.
+            here: the node where it is counted; it has room at least there.
+            origin: the node that it leaves, to which it does not go.
+
+        Returns:
+            The node where it is counted then.
+        """
+        at = self._names.index(here)
+        self._vms[at] -= 1
+        self._cpus[at] += vm.demand.centi_cpus
+        self._memory[at] += vm.demand.memory_mib
+        allowed = np.array([name != origin and vjob.allows(name) for name in self._names])
+        found = self._where(vm.demand.centi_cpus, vm.demand.memory_mib, allowed)
+        return self._names[at if found is None else found]
 
     def _where(self, centi_cpus: int, memory_mib: int, allowed: npt.NDArray[np.bool_] | bool) -> int | None:
         """Take a VM's demand from the least loaded of the allowed nodes with room; None if there is none."""

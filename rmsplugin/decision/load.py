@@ -102,7 +102,7 @@ class Board:
         best, best_key = None, (math.inf, math.inf, "")
         for name, free in self.free_mib.items():
             if free >= memory_mib and self.free_slots[name] > 0 and name not in closed:
-                key = (len(self.vms[name]), -free, name)
+                key = (self.nodes[name].slots - self.free_slots[name], -free, name)
                 if key < best_key:
                     best, best_key = name, key
         return best

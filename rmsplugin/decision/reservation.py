@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from rmsplugin.decision.load import Board, NodeLoad, VMLoad, mean_memory_mib
-from rmsplugin.decision.load_sharing import relieve
+from rmsplugin.decision.load_sharing import LIGHTEST, Destination, relieve
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,9 @@ def _by_size(vm: VMLoad) -> tuple[int, str]:
 class Reconfiguration:
     """One cycle of virtual reconfiguration, after load sharing has found no more relief."""
 
+    #: Where VMs go that leave a node which is short.
+    relieved_to: Destination = staticmethod(LIGHTEST)
+
     def __init__(self, board: Board, before: Reservations, now_s: float, limits: ReservationLimits) -> None:
         self.board, self.limits, self.now_s = board, limits, now_s
         self.notes: list[Note] = []
@@ -157,10 +160,10 @@ class Reconfiguration:
 
     def settle(self) -> None:
         """Relieve nodes, and move blocked VMs to reserved nodes that have room, until nothing changes."""
-        relieve(self.board, self.closed)
+        relieve(self.board, self.closed, self.relieved_to)
         served = [self._serve(vm) for vm in blocked(self.board, self.limits)]
         while any(served):
-            relieve(self.board, self.closed)
+            relieve(self.board, self.closed, self.relieved_to)
             served = [self._serve(vm) for vm in blocked(self.board, self.limits)]
 
     def unserved(self) -> list[VMLoad]:

@@ -1,7 +1,8 @@
 """Load sharing and virtual reconfiguration as policies: which vjobs run beside which, by observed demand (seed 004).
 
-- A running vjob goes on running where it is, or where migrations make room for it, however much memory they move. Only
-  if none do, the last of the queue are suspended until the others have room; the seed resorts to paging, not we.
+- A running vjob goes on running where it is, or where migrations make room for it, however much memory they move. A VM
+  that migrates goes to the least loaded node with room. Only if no migrations make room, the last of the queue are
+  suspended until the others have room; the seed resorts to paging, not we.
 - A vjob that waits or sleeps starts beside the running ones where these run: none is migrated or suspended for it. The
   order is that of the queue, all VMs of a vjob or none, each on the least loaded node with room; smaller ones may pass.
 
@@ -26,7 +27,8 @@ from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.decision.switching import KEPT
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import VM, VJob, VMState
+from rmsplugin.packing.ffd import decreasing
 
 
 def load_sharing(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
@@ -44,9 +46,28 @@ def _shared(name: str, configuration: Configuration, parameters: Parameters) -> 
     draft, kept = keep_or_await(configuration, parameters, effort, at_any_price=True)
     if isinstance(kept, Infeasible):
         return kept
-    room = kept.near or kept.room
+    room = _to_the_lightest(configuration, kept.near or kept.room)
     _arrive(draft, room)
     return replace(draft.decision(name, room.placement), sample_first=True)
+
+
+def _to_the_lightest(configuration: Configuration, room: NodeRoom) -> NodeRoom:
+    """The room with those VMs that have to migrate on the least loaded nodes, the largest first."""
+    moved: list[tuple[VM, VJob, str]] = []
+    for vjob in room.members:
+        for vm in vjob.vms:
+            at = configuration.locations[vm.name]
+            if at.state is VMState.RUNNING and at.node is not None and at.node != room.placement[vm.name]:
+                moved.append((vm, vjob, at.node))
+    if not moved:
+        return room
+    nodes, placement = LeastLoaded(room), dict(room.placement)
+    for vm, vjob, origin in sorted(moved, key=lambda each: decreasing(each[0])):
+        placement[vm.name] = nodes.replace(vjob, vm, placement[vm.name], origin)
+    spread = NodeRoom(room.site)
+    for vjob in room.members:
+        spread.reserve(vjob, {vm.name: placement[vm.name] for vm in vjob.vms})
+    return spread
 
 
 def _arrive(draft: Draft, room: NodeRoom) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rmsplugin.decision.load import Board, Move, VMLoad
+from rmsplugin.decision.load_sharing import TIGHTEST
 from rmsplugin.decision.reservation import Note, Reconfiguration, ReservationLimits, Reservations
 from rmsplugin.model.elements import VM, Node
 from rmsplugin.model.resources import Resources
@@ -84,6 +85,8 @@ class Offer:
 
 class Unblocking(Reconfiguration):
     """One cycle of virtual reconfiguration in which reserving is but one way of three."""
+
+    relieved_to = staticmethod(TIGHTEST)
 
     def __init__(
         self, board: Board, before: Reservations, now_s: float, limits: ReservationLimits, prices: Prices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unit.loads import MANY, node, vm
 
 from rmsplugin.decision.load import Arrival, Board, Move
-from rmsplugin.decision.load_sharing import place, relieve
+from rmsplugin.decision.load_sharing import LIGHTEST, TIGHTEST, place, relieve
 
 
 def arrival(name: str, *sizes_mib: int, home: str | None = None) -> Arrival:
@@ -63,7 +63,7 @@ def test_a_smaller_one_that_is_not_enough_stays() -> None:
 def test_two_small_ones_go_where_the_one_that_would_do_fits_nowhere() -> None:
     nodes = [node("n0", vm("a", 800), vm("b", 200), vm("c", 200)), node("n1", vm("d", 750)), node("n2", vm("e", 780))]
     board = Board([node("n0", vm("a", 900), vm("b", 200), vm("c", 200)), *nodes[1:]])
-    relieve(board)
+    relieve(board, where=TIGHTEST)
     assert {(move.vm, move.destination) for move in board.moves} == {("b", "n2"), ("c", "n1")}
 
 
@@ -93,3 +93,38 @@ def test_no_node_is_short_by_what_came_to_it() -> None:
     )
     relieve(board)
     assert board.moves == []
+
+
+def test_a_vm_leaves_for_the_most_lightly_loaded_node_or_for_the_tightest_where_that_is_asked_for() -> None:
+    nodes = [
+        node("n0", vm("a", 700), vm("b", 400)),
+        node("tight", vm("c", 500)),
+        node("crowded", vm("d", 50), vm("e", 50)),
+        node("light", vm("f", 300)),
+    ]
+    for where, there in ((LIGHTEST, "light"), (TIGHTEST, "tight")):
+        board = Board(nodes)
+        relieve(board, where=where)
+        assert board.moves == [Move("b", "n0", there, 400)]
+    seeds = Board(nodes)
+    relieve(seeds)
+    assert [move.destination for move in seeds.moves] == ["light"]
+
+
+def test_several_that_leave_a_node_are_spread_over_lightly_loaded_ones() -> None:
+    board = Board([node("n0", vm("a", 900), vm("b", 100), vm("c", 100), vm("d", 100)), node("n1"), node("n2")])
+    relieve(board)
+    assert sorted(move.destination for move in board.moves) == ["n1", "n2"]
+
+
+def test_where_those_that_leave_fit_only_tightly_they_go_there() -> None:
+    """The largest first to the lightest node would leave no room for the third."""
+    board = Board(
+        [
+            node("n0", vm("a", 900, fixed=True), vm("b", 400), vm("c", 300), vm("d", 300)),
+            node("light", vm("e", 400, fixed=True)),
+            node("tight", vm("f", 300, fixed=True), vm("g", 300, fixed=True)),
+        ]
+    )
+    relieve(board)
+    assert {move.vm: move.destination for move in board.moves} == {"b": "tight", "c": "light", "d": "light"}

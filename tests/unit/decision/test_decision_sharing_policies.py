@@ -87,6 +87,30 @@ def test_a_short_node_sends_a_vm_away_and_the_plan_is_the_cheapest_relief(policy
 
 
 @BOTH
+def test_a_vm_that_has_to_leave_goes_to_the_least_loaded_node_and_not_to_the_tightest(policy: str) -> None:
+    queue = cluster(4).add("grown", "n1", memory_mib=800).add("small", "n1", memory_mib=300)
+    queue.add("tight", "n2", memory_mib=700).add("one", "n3", memory_mib=600)
+    queue.add("two", "n4", memory_mib=50).add("three", "n4", memory_mib=50)
+    decision = queue.decide(policy, **EAGER)
+    assert decision.placement["small-0"] == "n3"
+    assert {name: node for name, node in decision.placement.items() if name != "small-0"} == {
+        **{"grown-0": "n1", "tight-0": "n2", "one-0": "n3"},
+        **{"two-0": "n4", "three-0": "n4"},
+    }
+    found = propose(queue.configuration, ProposalParameters(policy))
+    assert isinstance(found, Proposal)
+    assert [(action.vm.name, action.destination) for action in found.plan.actions()] == [("small-0", "n3")]
+
+
+@BOTH
+def test_a_vm_that_has_to_leave_keeps_off_nodes_that_its_vjob_may_not_use(policy: str) -> None:
+    queue = cluster(3).add("grown", "n1", memory_mib=800)
+    queue.add("small", "n1", memory_mib=300, rules=allowing(exclude=frozenset({"n3"})))
+    queue.add("busy", "n2", memory_mib=300)
+    assert queue.decide(policy, **EAGER).placement["small-0"] == "n2"
+
+
+@BOTH
 def test_who_runs_is_kept_by_migrations_that_move_more_than_a_suspend_would(policy: str) -> None:
     """``mixed`` asks what it costs, and suspends the small one."""
     queue = cluster(2).add("large", "n1", cpus=6, memory_mib=1000)
