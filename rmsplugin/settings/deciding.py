@@ -177,7 +177,8 @@ class Durations(Section):
         DEFAULTS["remote_resume_s_per_mib"], description="to copy saved memory from another node and read it"
     )
     pipeline_s: _DurationS = Field(
-        DEFAULTS["pipeline_s"], description="between the beginnings of two suspends, or resumes, of one vjob"
+        DEFAULTS["pipeline_s"],
+        description="between the beginnings of two suspends of one vjob; so far apart its resumed VMs go on, too",
     )
     pause_s: _DurationS = Field(DEFAULTS["pause_s"], description="to pause a VM, whose memory stays where it is")
     unpause_s: _DurationS = Field(DEFAULTS["unpause_s"], description="to let a paused VM go on")

@@ -47,6 +47,37 @@ def test_saves_are_begun_in_the_order_of_host_names_one_second_apart(world: Worl
     assert [round(created - begun[0][1]) for _, created in begun] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("pipeline_s", [0.0, 1.0, 4.0])
+def test_resumed_vms_go_on_in_the_order_of_host_names_as_far_apart_as_they_were_suspended(
+    world: World, monkeypatch: pytest.MonkeyPatch, pipeline_s: float
+) -> None:
+    durations = world.settings.durations.model_copy(update={"pipeline_s": pipeline_s})
+    world.settings = world.settings.model_copy(update={"durations": durations})
+    world.start_engine()
+    job = world.running(vms=3, memory_mib=128)
+    hosts = {vm.name: vm.host for vm in world.context.ledger.vms(job)}
+    assert len(set(hosts.values())) > 1
+    goes_on: list[tuple[str, str, float]] = []
+    unpause = world.hypervisor.unpause
+
+    def told(node: str, vm: str, *, timeout_s: float) -> None:
+        goes_on.append((node, vm, world.context.clock.now()))
+        unpause(node, vm, timeout_s=timeout_s)
+
+    monkeypatch.setattr(world.hypervisor, "unpause", told)
+    world.ask(job, K.SUSPEND)
+    world.until(job, S.SLEEPING)
+    suspend = world.context.ledger.operation(2)
+    saves = [action.created for action in world.context.ledger.actions(suspend.id)]
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    expected = [round(pipeline_s * place) for place in range(3)]
+    assert [round(created - saves[0]) for created in sorted(saves)] == expected
+    assert [round(at - goes_on[0][2]) for _, _, at in goes_on] == expected
+    if pipeline_s:
+        assert [(node, vm) for node, vm, _ in goes_on] == sorted((host, vm) for vm, host in hosts.items())
+
+
 def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World) -> None:
     job = world.sleeping(vms=2)
     world.ask(job, K.RESUME)

@@ -231,9 +231,9 @@ class Task:
                 errors[name] = OperationFailedError(f"internal error: {bug!r}")
         return errors
 
-    def all(self, vms: Iterable[VMRow], act: Callable[[VMRow], None]) -> None:
+    def all(self, vms: Iterable[VMRow], act: Callable[[VMRow], None], *, apart_s: float = 0.0) -> None:
         """``each``, raising ``combined`` errors."""
-        errors = self.each(vms, act)
+        errors = self.each(vms, act, apart_s=apart_s)
         if errors:
             raise combined(errors)
 

@@ -1,10 +1,13 @@
 """Resume: all VMs of a vjob are restored from their files, here or elsewhere, or none of them is (I1, I2, I4).
 
 The VMs are restored paused. Only when all are there, the ledger gives up their files; then the VMs run. So a restore
-that fails leaves the files as they were, and no VM has run for a moment that is not in its file.
+that fails leaves the files as they were, and no VM has run for a moment that is not in its file. They go on as they
+were suspended, in the order of their hosts and ``durations.pipeline_s`` apart (RR-6929, section 4.1).
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
@@ -56,7 +59,7 @@ def resume(task: Task) -> None:
         for vm in task.vms():
             # The VM goes on where it was saved, and so does its demand.
             context.ledger.enter_phase(vm.name, VMPhase.LIVE)
-    task.all(task.vms(), lambda vm: let_run(task, vm))
+    task.all(by_host(task.vms()), lambda vm: let_run(task, vm), apart_s=context.settings.durations.pipeline_s)
     for vm in vms:
         _drop_state_quietly(task, vm)
     task.each(task.vms(), lambda vm: set_clock(task, vm))
@@ -71,6 +74,11 @@ def resume(task: Task) -> None:
         # A requeue that its script asked for, and that Slurm has not done yet, still holds.
         requeue_of=task.vjob().requeue_of if task.vjob().begins_anew else -1,
     )
+
+
+def by_host(vms: Iterable[VMRow]) -> list[VMRow]:
+    """VMs in the order in which those of a vjob are suspended, and go on: by the name of their host, then their own."""
+    return sorted(vms, key=lambda vm: (vm.host, vm.name))
 
 
 def _fetch(task: Task, vm: VMRow) -> None:

@@ -1,9 +1,9 @@
 """Suspend: all VMs of a vjob are saved to files, or all of them run on, or stay paused if they were (I2, I4).
 
-Order: Slurm is told first, so that the wrapper stands still while its VMs do. Then the VMs are saved in their order,
-the saves begun one second apart, so that a distributed application survives (RR-6929, section 4.1). Each is saved to a
-file with a temporary name. Only when all files are there, each is sealed: read once, synced, renamed, and recorded with
-its digest.
+Order: Slurm is told first, so that the wrapper stands still while its VMs do. Then the VMs are saved in the order of
+their hosts, the saves begun ``durations.pipeline_s`` apart, so that a distributed application survives (RR-6929,
+section 4.1); when they are resumed they go on in that order and as far apart. Each is saved to a file with a temporary
+name. Only when all files are there, each is sealed: read once, synced, renamed, and recorded with its digest.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rmsplugin.engine.execute import usage
 from rmsplugin.engine.execute.operations.allocation import current_job, resume_job, suspend_job
 from rmsplugin.engine.execute.operations.gone_for_good import require_gone
 from rmsplugin.engine.execute.operations.resume import (
+    by_host,
     drop_config_quietly,
     let_run,
     raise_lost,
@@ -32,7 +33,6 @@ from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, Operat
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
-_APART_S = 1.0
 #: Argument of an operation: the vjob is suspended already, but the ledger, restored from a backup, did not know it.
 TAKES_OVER = "takes_over"
 
@@ -53,7 +53,7 @@ def suspend(task: Task) -> None:
     if TAKES_OVER in task.operation.arguments:
         _take_over(task)
         return
-    errors = task.each(task.vms(), lambda vm: _save(task, vm), apart_s=_APART_S)
+    errors = task.each(by_host(task.vms()), lambda vm: _save(task, vm), apart_s=context.settings.durations.pipeline_s)
     task.check_cancelled()
     raise_lost(errors)
     if not errors:
