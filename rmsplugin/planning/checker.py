@@ -21,14 +21,19 @@ from rmsplugin.planning.way_checker import check_detours, check_places, outcome_
 
 
 def check_plan(
-    source: Configuration, target: Mapping[str, Location], pools: Pools, stated_cost: int | None = None
+    source: Configuration,
+    target: Mapping[str, Location],
+    pools: Pools,
+    stated_cost: int | None = None,
+    *,
+    cpu_in_plan: bool = False,
 ) -> list[Violation]:
     """Return all faults of a plan from ``source`` to ``target``; empty if it is right.
 
     A VM that ``target`` leaves out must end where it was. A waiting VM needs no action to be terminated: there is
-    nothing to stop.
+    nothing to stop. With ``cpu_in_plan`` a VM comes only to a node that has its CPUs then.
     """
-    run = _Run(source, pools)
+    run = _Run(source, pools, cpu_in_plan)
     found = [violation for number, pool in enumerate(pools) for violation in run.pool(number, pool)]
     found += check_places(source, pools)
     found += check_detours(source, pools)
@@ -45,8 +50,9 @@ def check_plan(
 class _Run:
     """Carries a plan out on paper. An action that cannot begin has no effect."""
 
-    def __init__(self, source: Configuration, pools: Pools) -> None:
+    def __init__(self, source: Configuration, pools: Pools, cpu_in_plan: bool) -> None:
         self.source = source
+        self.cpu_in_plan = cpu_in_plan
         self.locations = dict(source.locations)
         # Of all nodes, a plan mostly touches a few: what the others hold is not counted.
         touched = {end for pool in pools for action in pool for end in (action.source, action.destination)}
@@ -189,11 +195,15 @@ class _Run:
                 )
 
     def _without_cpus(self, number: int, begun: Mapping[str, Action]) -> Iterator[Violation]:
-        """VMs that go on although their node has not the CPUs for all of them while others run there."""
+        """VMs that go on, or come, although their node has not the CPUs for all of them while others run there."""
         waking: dict[str, list[VM]] = defaultdict(list)
         for name, action in begun.items():
             if action.kind is ActionKind.UNPAUSE and action.source in self.centi_cpus:
                 waking[action.source].append(self.source.vm_by_name[name])
+            after = outcome_of(action)
+            arrives = action.kind is not ActionKind.UNPAUSE and after.state is VMState.RUNNING
+            if self.cpu_in_plan and arrives and after.node in self.centi_cpus:
+                waking[after.node].append(self.source.vm_by_name[name])
         for node, vms in waking.items():
             capacity = self.source.node_by_name[node].capacity.centi_cpus
             needed = sum(vm.demand.centi_cpus for vm in vms)

@@ -21,19 +21,26 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VMState
 from rmsplugin.planning.joint_checker import check_joint
 from rmsplugin.planning.violations import Rule, Violation
+from rmsplugin.planning.way_checker import outcome_of
 
 
-def check_order(source: Configuration, actions: Sequence[Action], needs: Sequence[Sequence[int]]) -> list[Violation]:
+def check_order(
+    source: Configuration, actions: Sequence[Action], needs: Sequence[Sequence[int]], *, cpu_in_plan: bool = False
+) -> list[Violation]:
     """Return a violation for each node that some interleaving overcommits; empty if there is none.
 
     Args:
         source: the configuration in which the order begins.
         actions: of a plan that is right pool by pool.
         needs: for each action the indices, all below its own, of those that must have succeeded before it begins.
+        cpu_in_plan: whether VMs that come need their CPUs then; else only those need them that go on.
     """
     waits = all_needs(needs)
     departures, arrivals = _by_node(source, actions)
-    found = [*_overcommitted(source, actions, waits, departures, arrivals), *_without_cpus(source, actions, waits)]
+    found = [
+        *_overcommitted(source, actions, waits, departures, arrivals),
+        *_without_cpus(source, actions, waits, cpu_in_plan),
+    ]
     return [*found, *check_joint(source, actions, waits)]
 
 
@@ -82,10 +89,12 @@ def _overcommitted(
             yield Violation(Rule.MEMORY, None, None, sentence)
 
 
-def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Sequence[int]) -> Iterator[Violation]:
+def _without_cpus(
+    source: Configuration, actions: Sequence[Action], waits: Sequence[int], cpu_in_plan: bool
+) -> Iterator[Violation]:
     """Nodes on which VMs may go on while there are not the CPUs for all that do.
 
-    A VM that comes to a node to run meanwhile needs its CPUs only in the end, and is not counted.
+    A VM that comes to a node to run meanwhile is counted only with ``cpu_in_plan``.
     """
     runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
     leaving: dict[str, list[int]] = {}  # by node: actions after which VMs that ran there, or went on, compute no more
@@ -99,6 +108,11 @@ def _without_cpus(source: Configuration, actions: Sequence[Action], waits: Seque
         elif runs.get(action.vm.name) == node:
             leaving.setdefault(node, []).append(index)
             del runs[action.vm.name]
+        after = outcome_of(action)
+        if cpu_in_plan and action.kind is not ActionKind.UNPAUSE and after.state is VMState.RUNNING:
+            runs[action.vm.name] = after.node
+            if action.vm.demand.centi_cpus:
+                waking.setdefault(after.node or "", []).append(index)
     cpus = [action.vm.demand.centi_cpus for action in actions]
     for node, indices in waking.items():
         if not _all_supplied(source.free(node).centi_cpus, cpus, waits, leaving.get(node, []), indices):

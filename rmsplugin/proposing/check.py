@@ -22,16 +22,20 @@ from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.proposal import Proposal
 
 
-def check(source: Configuration, proposal: Proposal) -> list[str]:
-    """Return a sentence for each fault of a proposal for ``source``; empty if it is right."""
+def check(source: Configuration, proposal: Proposal, *, cpu_in_plan: bool = False) -> list[str]:
+    """Return a sentence for each fault of a proposal for ``source``; empty if it is right.
+
+    With ``cpu_in_plan`` it is a fault if a VM comes to a node before it has its CPUs there.
+    """
     plan, order = proposal.plan, proposal.order
     on = switched_on(source, plan.nodes)
-    found = [str(fault) for fault in check_plan(on, proposal.target, proposal.plan.pools, proposal.plan.cost)]
+    faults = check_plan(on, proposal.target, plan.pools, plan.cost, cpu_in_plan=cpu_in_plan)
+    found = [str(fault) for fault in faults]
     found += [str(fault) for fault in check_nodes(source, proposal.target, plan.nodes)]
     found += _states(source, proposal)
     found += _order(proposal)
     if not found:
-        found += [str(fault) for fault in check_order(on, order.actions, order.needs)]
+        found += [str(fault) for fault in check_order(on, order.actions, order.needs, cpu_in_plan=cpu_in_plan)]
         early = check_node_order(order.actions, order.needs, plan.nodes, order.node_needs, order.needed)
         found += [str(fault) for fault in early]
     if not found and fingerprint(source, proposal.plan) != proposal.fingerprint:

@@ -37,6 +37,7 @@ class ProposalParameters:
         durations: the duration of each kind of action, for the estimate of the makespan.
         previous: the hosts of the last proposal, node by VM name: a start for the search.
         shared_store: whether suspended VMs are saved on storage that all nodes mount.
+        cpu_in_plan: whether a VM comes to a node only when it has its CPUs there; else they count in the end only.
         shortage: the question about nodes that are short of memory, asked before the decision; None: none is asked.
         capabilities: the platform's abilities; a plan that needs others is rejected (``prepare``).
         terms: nothing is decided, but a node is emptied if that pays by these (``answering``); None: vjobs are decided.
@@ -51,6 +52,7 @@ class ProposalParameters:
     durations: Durations = field(default_factory=Durations)
     previous: Mapping[str, str] | None = None
     shared_store: bool = False
+    cpu_in_plan: bool = False
     shortage: Shortage | None = None
     quiet: Quiet | None = None
     terms: Terms | None = None

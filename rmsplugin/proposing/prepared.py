@@ -91,7 +91,8 @@ def _prepared(source: Configuration, parameters: ProposalParameters, ask: Ask) -
     if isinstance(proposal, NoProposal):
         return Prepared(parameters, fault=proposal.sentence)
     source = proposal.decided_about(source)
-    faults = [*check(source, proposal), *beyond(parameters.capabilities, proposal.plan)]
+    found = check(source, proposal, cpu_in_plan=parameters.cpu_in_plan)
+    faults = [*found, *beyond(parameters.capabilities, proposal.plan)]
     if faults:
         return Prepared(parameters, fault=f"a plan was rejected: {'; '.join(faults)}")
     try:

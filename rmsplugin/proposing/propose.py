@@ -16,6 +16,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
+from rmsplugin.planning.order.with_cpus import plan_with_cpus
 from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.planning.target.placement import Placed, place, place_better_fit, place_repaired, place_sample
@@ -106,7 +107,7 @@ def _proposal(
     remedy: Remedy | None,
 ) -> Proposal | NoProposal:
     try:
-        order = dependency_order(configuration, placed.plan)
+        order = dependency_order(configuration, placed.plan, cpus=parameters.cpu_in_plan)
     except ValueError as error:  # a plan that the checker would reject
         return NoProposal(Missing.ORDER, str(error))
     return Proposal(
@@ -158,6 +159,31 @@ def _place_without_pauses(
     clock: Clock | None,
     on_better: Callable[[Placed], None] | None,
 ) -> Placed | Unreachable:
+    if not parameters.cpu_in_plan:
+        return _place_by_memory(source, decision, parameters, clock, on_better)
+
+    def counted(placed: Placed | Unreachable) -> Placed | Unreachable:
+        if isinstance(placed, Unreachable):
+            return placed
+        plan = plan_with_cpus(source, placed.target, placed.plan)
+        return plan if isinstance(plan, Unreachable) else replace(placed, plan=plan)
+
+    def better(placed: Placed) -> None:
+        found = counted(placed)
+        if on_better is not None and isinstance(found, Placed):
+            on_better(found)
+
+    return counted(_place_by_memory(source, decision, parameters, clock, better if on_better else None))
+
+
+def _place_by_memory(
+    source: Configuration,
+    decision: Decision,
+    parameters: ProposalParameters,
+    clock: Clock | None,
+    on_better: Callable[[Placed], None] | None,
+) -> Placed | Unreachable:
+    """Place as if CPUs counted in the end only."""
     if not source.joint:
         return _place_anywhere(source, decision, parameters, clock, on_better)
     search = None if parameters.heuristic is not None else parameters.search.part(_RULES_SHARE)

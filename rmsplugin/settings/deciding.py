@@ -146,6 +146,12 @@ class Planning(Section):
         "`energy`: the cheapest plan, and while nothing else is to be done a node that is little used is emptied by "
         "migrations, where that saves energy, so that it can be switched off (needs power.switch)",
     )
+    cpu_in_plan: bool = Field(
+        False,
+        description="a VM comes to a node only when it has its CPUs there, as in the papers; such plans cost more, and "
+        "suspend VMs where CPUs are short everywhere. Otherwise CPUs count in the end only, and VMs may share them "
+        "while a plan is carried out",
+    )
 
 
 class Durations(Section):

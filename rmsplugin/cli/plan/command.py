@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: What the engine's settings say where it decides itself.
 _OFFLINE_OPTIONS = (
-    *("policy", "objective", "heuristic", "memory_threshold", "pause_limit", "energy"),
+    *("policy", "objective", "heuristic", "memory_threshold", "pause_limit", "energy", "cpu_in_plan"),
     *("user_share", "user_share_s"),
     *("time_limit", "workers", "seed", "deterministic_limit"),
 )
@@ -90,6 +90,12 @@ def _add_decision_options(plan: argparse.ArgumentParser) -> None:
         "First Fit Decreasing, as in the papers' baseline; with rjsp-exact, mixed, load-sharing "
         "and v-reconfiguration one near where the VMs are; better-fit: VMs arrive one after the other "
         "beside those that run, and nodes that lose VMs, or are used by 20 % at most, are emptied (RR-7398)",
+    )
+    plan.add_argument(
+        "--cpu-in-plan",
+        action="store_true",
+        default=None,
+        help="a VM comes to a node only when it has its CPUs there, as in the papers (default: CPUs count in the end)",
     )
     plan.add_argument("--energy", metavar="FILE", help=ENERGY)
     plan.add_argument(
@@ -204,6 +210,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
             heuristic=arguments.heuristic,
             search=search,
             durations=Durations.from_values(durations),
+            cpu_in_plan=bool(arguments.cpu_in_plan),
         )
         share = arguments.memory_threshold or 1.0
         shortage = threshold.shortage(configuration, share, parameters.policy, durations)

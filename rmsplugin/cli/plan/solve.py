@@ -66,7 +66,7 @@ def plan(
     with clock.step("planning"):
         if energy is not None:
             found = saving(source, found, energy, parameters)
-        _refuse(check(source, found))
+        _refuse(check(source, found, cpu_in_plan=parameters.cpu_in_plan))
     return Solved(source, found, clock.seconds)
 
 

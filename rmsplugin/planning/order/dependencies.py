@@ -44,18 +44,19 @@ class Order:
     needed: tuple[tuple[int, ...], ...] = ()
 
 
-def dependency_order(source: Configuration, plan: Plan) -> Order:
+def dependency_order(source: Configuration, plan: Plan, *, cpus: bool = False) -> Order:
     """Find the waits of each action of a plan.
 
     Args:
         source: the configuration in which the plan begins.
         plan: a plan that is valid there.
+        cpus: whether an arrival waits for its CPUs, too, as VMs that go on do.
 
     Raises:
         ValueError: a pool needs memory that no earlier pool gives back; such a plan is not valid in ``source``.
     """
     actions = tuple(plan.actions())
-    memory, cpus = _Memory(source), _Cpus(source, actions)
+    memory, computing = _Memory(source), _Cpus(source, actions, of_arrivals=cpus)
     last: dict[str, int] = {}  # the latest action of each VM so far
     hosts: dict[str, str | None] = {}  # the host of each running VM that had an action already
     needs: list[set[int]] = []
@@ -69,9 +70,11 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
             host = hosts.get(name, before.node if before.state.holds_memory else None)
             own = {last[name]} if name in last else set()
             if action.kind is ActionKind.UNPAUSE:
-                own |= cpus.awaited(action.source or "")
+                own |= computing.awaited(action.source or "")
             elif action.demands is not None:
                 own |= memory.allot(action.demands, action.vm.demand.memory_mib, action)
+                if cpus and action.vm.demand.centi_cpus and not action.paused:
+                    own |= computing.awaited(action.demands)
             if host is not None and action.kind not in _IN_PLACE:
                 returns.append((host, index, action.vm.demand.memory_mib))
             if _is_joint(action, name not in last):
@@ -82,7 +85,7 @@ def dependency_order(source: Configuration, plan: Plan) -> Order:
             index += 1
         for node, departure, amount in returns:
             memory.give_back(node, departure, amount)
-        cpus.give_back(pool, index - len(pool))
+        computing.give_back(pool, index - len(pool))
     for number, awaited in enumerate(waits_for_rules(source, plan.pools)):
         needs[number] |= awaited
     for group in groups.values():  # actions that begin together wait for the same
@@ -178,19 +181,25 @@ class _Memory:
 
 
 class _Cpus:
-    """The VMs that leave the CPUs of each node to VMs that go on there."""
+    """The VMs that leave the CPUs of each node to VMs that go on there, and to those that come."""
 
-    def __init__(self, source: Configuration, actions: tuple[Action, ...]) -> None:
+    def __init__(self, source: Configuration, actions: tuple[Action, ...], *, of_arrivals: bool) -> None:
+        self._of_arrivals = of_arrivals
         self._runs = {name: at.node for name, at in source.locations.items() if at.state is VMState.RUNNING}
         self._freed: dict[str, set[int]] = {}
         wanted: dict[str, int] = {}
         for action in actions:
-            if action.kind is ActionKind.UNPAUSE and action.source is not None:
-                wanted[action.source] = wanted.get(action.source, 0) + action.vm.demand.centi_cpus
+            node = action.source if action.kind is ActionKind.UNPAUSE else self._arrives_at(action)
+            if node is not None:
+                wanted[node] = wanted.get(node, 0) + action.vm.demand.centi_cpus
         self._short = {node for node, cpus in wanted.items() if cpus > max(0, source.free(node).centi_cpus)}
 
+    def _arrives_at(self, action: Action) -> str | None:
+        """The node on which a VM computes after an action that brings it there, if arrivals are counted."""
+        return action.demands if self._of_arrivals and not action.paused else None
+
     def awaited(self, node: str) -> set[int]:
-        """The actions for which a VM that goes on there waits."""
+        """The actions for which a VM that goes on there, or comes there, waits."""
         return set(self._freed.get(node, ())) if node in self._short else set()
 
     def give_back(self, pool: tuple[Action, ...], first: int) -> None:
@@ -202,3 +211,5 @@ class _Cpus:
             elif node is not None and self._runs.get(action.vm.name) == node:
                 del self._runs[action.vm.name]
                 self._freed.setdefault(node, set()).add(index)
+            if action.kind is not ActionKind.UNPAUSE and (there := self._arrives_at(action)) is not None:
+                self._runs[action.vm.name] = there

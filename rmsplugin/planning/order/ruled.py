@@ -32,9 +32,9 @@ def build_by_rules(source: Configuration, target: Mapping[str, Location]) -> Pla
     moves = moves_between(source, target)
     if isinstance(moves, Unreachable):
         return moves
-    schedule = _RuledSchedule(moves, Ranking(moves, frozenset()), rules, source)
+    schedule = RuledSchedule(moves, Ranking(moves, frozenset()), rules, source)
     try:
-        schedule.build(_break)
+        schedule.build(break_one)
     except DeadlockedError as error:
         return Unreachable(str(error))
     return Plan(schedule.actions())
@@ -68,7 +68,7 @@ def _is_open(concerning: Concerning, standing: Standing, vm: str, node: str) -> 
     return all(bars is None or bars.admits(node) for bars in (rule.bars(vm, standing) for rule in concerning.of(vm)))
 
 
-class _RuledSchedule(Schedule):
+class RuledSchedule(Schedule):
     """A plan under construction by rules."""
 
     def __init__(self, moves: Moves, ranking: Ranking, rules: Sequence[Joint], source: Configuration) -> None:
@@ -146,12 +146,12 @@ class _RuledSchedule(Schedule):
         return self.moves.actions[move].vm.name
 
 
-def _break(schedule: Schedule) -> list[Step]:
+def break_one(schedule: Schedule) -> list[Step]:
     """One bypass: of the smallest VM whose leaving makes an arrival feasible, over a pivot if there is one.
 
     If none does so alone, the first that can leave does: preemptible ones are saved first.
     """
-    assert isinstance(schedule, _RuledSchedule)
+    assert isinstance(schedule, RuledSchedule)
     moves = schedule.moves
     runs = [unit for unit in schedule.pending if schedule.place(unit) != NOWHERE]
     runs.sort(key=lambda unit: (not moves.vjobs[unit].preemptible, moves.memory[unit], moves.actions[unit].vm.name))
@@ -166,7 +166,7 @@ def _break(schedule: Schedule) -> list[Step]:
     raise DeadlockedError(moves.actions[unit].vm.name for unit in schedule.pending)
 
 
-def _pivot(schedule: _RuledSchedule, unit: int) -> int | None:
+def _pivot(schedule: RuledSchedule, unit: int) -> int | None:
     """The node with the least room that is enough, of those that take VMs and that no rule closes."""
     moves = schedule.moves
     if not schedule.may_pivot(unit):

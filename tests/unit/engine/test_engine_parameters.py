@@ -54,10 +54,12 @@ def test_a_policy_that_nobody_offers_does_not_start_the_engine() -> None:
 def test_what_the_settings_say_is_done() -> None:
     found = parameters(
         decision={"policy": "easy", "patience_s": 7, "horizon_s": 8},
-        planning={"objective": "nodes"},
+        planning={"objective": "nodes", "cpu_in_plan": True},
         nodes={"shared_store": "/shared"},
     )
     assert (found.policy, found.objective, found.shared_store) == ("easy", "nodes", True)
+    assert found.cpu_in_plan
+    assert not parameters().cpu_in_plan
     assert (found.decision.patience_s, found.decision.horizon_s) == (7, 8)
 
 
