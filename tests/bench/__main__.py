@@ -44,6 +44,7 @@ BENCHMARKS = {
     "ad": "ruling",
     "ae": "handing",
     "af": "curves",
+    "ag": "stepwise",
 }
 
 
@@ -74,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|af", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|ag", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

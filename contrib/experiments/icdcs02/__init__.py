@@ -22,6 +22,9 @@ from rmsplugin.packing.search import Search
 
 POLICIES = ("no sharing", "G-Loadsharing", "V-Reconfiguration", "ours")
 
+#: The rows of each trace.
+ROWS = (*POLICIES, "ours, slowdown")
+
 #: What V-Reconfiguration takes off G-Loadsharing in the paper, in %, by group and measure, for traces 1 to 5. Blank:
 #: "modest", "small" or "almost the same"; what is in its figures only cannot be read from its text.
 PAPER: dict[str, dict[str, Sequence[float | None]]] = {
@@ -135,6 +138,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="ours in both orders under each of these seeds, in place of all tables",
     )
+    parser.add_argument(
+        "--policies", nargs="+", choices=ROWS, default=ROWS, metavar="NAME", help=f"of the tables: {'; '.join(ROWS)}"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="take only this many jobs of each trace, to try it")
     parser.add_argument(
         "--signs", action="store_true", help="idle memory and skew while jobs are submitted, in place of all tables"
@@ -154,7 +160,8 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
         elif arguments.seeds:
             yield from _seeds(setup, group, rates, arguments.seeds)
         else:
-            yield from _varied(setup, group, rates) if arguments.vary else _traces(setup, group, rates)
+            varied = _varied(setup, group, rates)
+            yield from varied if arguments.vary else _traces(setup, group, rates, arguments.policies)
         yield ""
 
 
@@ -163,24 +170,30 @@ def _rate(number: int, jobs: int | None) -> Rate:
     return rate if jobs is None else replace(rate, jobs=min(jobs, rate.jobs))
 
 
-def _traces(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
-    """A line for each trace and policy; then what it takes off G-Loadsharing, beside the paper."""
+def _traces(setup: Setup, group: Group, rates: dict[int, Rate], policies: Sequence[str]) -> Iterator[str]:
+    """A line for each trace and policy; then what it takes off G-Loadsharing, if that is one, beside the paper."""
     results: dict[tuple[int, str], Result] = {}
 
     def lines() -> Iterator[list[object]]:
         for number, rate in rates.items():
-            for name in (*POLICIES, "ours, slowdown"):
+            for name in policies:
                 results[number, name] = setup.run(name, group, rate)
                 yield _line(group, number, name, results[number, name])
 
     titles = ["trace, policy", "execution (h)", "queuing (h)", "faults (h)", "moves (h)", "slowdown", "idle (MB)"]
     titles += ["skew", "last end (h)", "reserved", "migrations", "suspends"]
     yield from table(titles, lines())
+    compared = [name for name in POLICIES[2:] if name in policies and POLICIES[1] in policies]
+    if not compared:
+        return
     yield ""
     yield from table(
-        ["trace", "measure", "paper", *POLICIES[2:]],
+        ["trace", "measure", "paper", *compared],
         [
-            [f"{group.name}-Trace-{number}", measure, _paper(group, measure, number), *_reductions(results, number, of)]
+            [
+                *(f"{group.name}-Trace-{number}", measure, _paper(group, measure, number)),
+                *_reductions(results, number, of, compared),
+            ]
             for number in rates
             for measure, of in MEASURES.items()
         ],
@@ -238,9 +251,11 @@ def _paper(group: Group, measure: str, number: int) -> str:
     return "" if value is None else f"{-value:.1f} %"
 
 
-def _reductions(results: dict[tuple[int, str], Result], number: int, of: Callable[[Result], float]) -> list[str]:
-    base = of(results[number, "G-Loadsharing"])
-    return [f"{100 * (of(results[number, name]) / base - 1):+.1f} %" for name in POLICIES[2:]]
+def _reductions(
+    results: dict[tuple[int, str], Result], number: int, of: Callable[[Result], float], compared: Sequence[str]
+) -> list[str]:
+    base = of(results[number, POLICIES[1]])
+    return [f"{100 * (of(results[number, name]) / base - 1):+.1f} %" for name in compared]
 
 
 def _varied(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:

@@ -191,6 +191,20 @@ def test_the_tables_have_a_line_for_each_trace_and_policy_and_the_papers_numbers
     assert any(line.startswith("| App-Trace-2 | skew | -10.3 % |") for line in lines)
 
 
+def test_some_policies_alone_have_the_same_lines_and_are_compared_if_load_sharing_is_one() -> None:
+    parser = ArgumentParser()
+    icdcs02.add_options(parser)
+    few = ["--traces", "2", "--jobs", "12", "--groups", "SPEC"]
+    whole = list(icdcs02.run(parser.parse_args(few)))
+    lines = list(icdcs02.run(parser.parse_args([*few, "--policies", "G-Loadsharing", "V-Reconfiguration"])))
+    rows = [line for line in lines if line.startswith("| SPEC-Trace-2, ")]
+    assert len(rows) == 2
+    assert set(rows) <= set(whole)
+    assert "| SPEC-Trace-2 | execution | -32.4 % | +0.0 % |" in lines
+    alone = list(icdcs02.run(parser.parse_args([*few, "--policies", "V-Reconfiguration"])))
+    assert [line for line in alone if "SPEC-Trace-2" in line] == rows[1:]
+
+
 def test_each_assumption_that_is_varied_is_another_setup() -> None:
     setups = [change(Setup()) for change in icdcs02.VARIANTS.values()]
     assert len(set(setups)) == len(setups)
