@@ -424,7 +424,7 @@ def test_a_plan_that_the_checker_rejects_is_told_once_and_harms_nobody(
     from rmsplugin.proposing import check
 
     found = [Violation(Rule.MEMORY, 0, None, "n1 would hold more than it has")]
-    monkeypatch.setattr(check, "check_plan", lambda *_: found)
+    monkeypatch.setattr(check, "check_plan", lambda *_, **__: found)
     waits = world.submit(vms=1, cpus=2)
     for _ in range(4):
         world.tick()

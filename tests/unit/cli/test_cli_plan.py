@@ -705,7 +705,7 @@ def test_a_plan_that_the_checker_rejects_is_not_shown(
 ) -> None:
     seen: list[Any] = []
 
-    def reject(*arguments: Any) -> list[Violation]:
+    def reject(*arguments: Any, **_: Any) -> list[Violation]:
         seen.append(arguments)
         return [Violation(Rule.COST, None, None, "it costs 2"), Violation(Rule.TARGET, None, None, "no")]
 

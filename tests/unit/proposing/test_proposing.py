@@ -118,7 +118,7 @@ def test_a_target_that_cannot_be_met_is_no_decision() -> None:
 
 
 def test_an_order_that_contradicts_the_plan_is_a_value_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def order(*_: object) -> Order:
+    def order(*_: object, **__: object) -> Order:
         raise ValueError("n1 has not the memory")
 
     monkeypatch.setattr(proposing, "dependency_order", order)
