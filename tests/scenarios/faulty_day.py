@@ -156,9 +156,9 @@ class FaultyDay(Day):
         super()._tick(seconds)
 
     def _compute(self, seconds: float) -> None:
-        before = {job.job_id for job in self.world.rms._jobs.values() if job.state is JobState.ENDED}
+        before = {job.job_id for job in list(self.world.rms._jobs.values()) if job.state is JobState.ENDED}
         super()._compute(seconds)
-        for job in self.world.rms._jobs.values():
+        for job in list(self.world.rms._jobs.values()):
             if job.job_id not in before and job.state is JobState.ENDED and job.detail == "COMPLETED":
                 self.world.journal.script(job.job_id, "ends")
 
@@ -167,7 +167,7 @@ class FaultyDay(Day):
         silent = [said for said in self.world.events() if "has been silent" in said]
         assert silent == [], f"no wrapper was: {silent}"
         journal = self.world.journal
-        for job in self.world.rms._jobs.values():
+        for job in list(self.world.rms._jobs.values()):
             if job.request.partition not in ("vjob", "urgent"):
                 continue
             journal.vjob(job.job_id, "submitted")

@@ -95,8 +95,9 @@ class Watch:
         return bool(vms) and boot in self.begun.get(vjob.job_id, ()) and all(self._power(vm.name) for vm in vms)
 
     def _power(self, vm: str) -> list[str]:
-        guests = self._world.hypervisor.machines.vms
-        return [node for node, vms in guests.items() if vm in vms and vms[vm].power is VMPower.RUNNING]
+        machines = self._world.hypervisor.machines
+        with machines.lock:
+            return [node for node, vms in machines.vms.items() if vm in vms and vms[vm].power is VMPower.RUNNING]
 
     # -- at any time ---------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class Watch:
         """All that holds at any time."""
         world = self._world
         assert world.hypervisor.violations == []
-        for node, vms in world.hypervisor.machines.vms.items():
+        for node, vms in world.hypervisor.machines.seen().items():
             firm = [guest.spec.memory_mib for guest in vms.values() if not guest.spec.bounded]
             bound = world.nodes.bounds.set.get(node, 0) if len(firm) < len(vms) else 0
             assert sum(firm) + bound <= world.sizes[node][1], f"I3: {sum(firm)} MiB on {node}, others may take {bound}"
@@ -125,7 +126,7 @@ class Watch:
                 continue
             states = [
                 found
-                for (_, path), found in world.files._files.items()
+                for (_, path), found in world.files.seen().items()
                 if path.startswith(f"{world.context.settings.nodes.states}/{vm.name}.state")
                 and found.complete
                 and found.intact
@@ -190,7 +191,7 @@ class Watch:
         """I6: no job of a native partition is asked for."""
         native = {
             job.job_id
-            for job in self._world.rms._jobs.values()
+            for job in list(self._world.rms._jobs.values())
             if job.request.partition == "plain" and job.request.name != ROOM_NAME
         }
         touched = {number for what, number in self._world.rms.calls if what in _ASKED} & native

@@ -429,8 +429,8 @@ class ManagedDay:
         self._vms: dict[tuple[str, str], str] = {}
 
     def _note_vms(self) -> None:
-        machines = self.site.world.hypervisor.machines.vms
-        there = {(node, vm): guest.power for node, vms in list(machines.items()) for vm, guest in list(vms.items())}
+        machines = self.site.world.hypervisor.machines.seen()
+        there = {(node, vm): guest.power for node, vms in machines.items() for vm, guest in vms.items()}
         for node, vm in self._vms.keys() - there.keys():
             self._note_vm(node, vm, "gone")
         for (node, vm), power in there.items():

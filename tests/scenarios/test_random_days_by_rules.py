@@ -45,8 +45,8 @@ class RuledWatch(Watch):
         partitions = defaultdict(set)
         jobs = defaultdict(list)
         all_of_vjob = set()
-        for node in self._world.sizes:
-            for vm in self._world.hypervisor.machines.vms[node]:
+        for node, vms in self._world.hypervisor.machines.seen().items():
+            for vm in vms:
                 parsed = parse_vm_name(vm)
                 assert parsed is not None
                 partition = self._world.rms._find(parsed[0]).request.partition

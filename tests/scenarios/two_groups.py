@@ -205,13 +205,15 @@ class Site:
         assert world.hypervisor.violations == []
         for name, engine in self.engines.items():
             assert engine.outside == [], f"the engine of {name} asked for {engine.outside}"
-        for node, vms in world.hypervisor.machines.vms.items():
+        there = world.hypervisor.machines.seen()  # operations may be under way
+        for node, vms in there.items():
             taken_mib = sum(guest.spec.memory_mib for guest in vms.values())
             assert taken_mib <= world.sizes[node][1], f"I3: {taken_mib} MiB on {node}"
             for vm in vms:
                 parsed = parse_vm_name(vm)
                 assert parsed is not None
-                assert len(self._powers(vm)) <= 1, f"I1: {vm} runs on {self._powers(vm)}"
+                runs_on = [name for name, at in there.items() if vm in at and at[vm].power is VMPower.RUNNING]
+                assert len(runs_on) <= 1, f"I1: {vm} runs on {runs_on}"
                 owner = next(name for name, hosts in HOSTS.items() if node in hosts)
                 assert self.is_of(owner, parsed[0]), f"{vm} is on {node}, and is not of group {owner}"
         addresses = [vm.address for engine in self.engines.values() for vm in self._ledger(engine).vms()]
@@ -223,10 +225,6 @@ class Site:
             self.begun.add(job)
         for job in self.begun - packed.keys():
             assert self.where(job), f"vjob {job} is lost"
-
-    def _powers(self, vm: str) -> list[str]:
-        vms = self.world.hypervisor.machines.vms
-        return [node for node, each in vms.items() if vm in each and each[vm].power is VMPower.RUNNING]
 
     def _begun(self) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from rmsplugin.engine.capacity import observed_memory
 from rmsplugin.engine.capacity.balloons import Balloons
 from rmsplugin.engine.capacity.capacity import Capacities
+from rmsplugin.engine.capacity.wishes import Wishes
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
@@ -31,8 +32,6 @@ from rmsplugin.model.vjob import VJobState
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
-#: For so many seconds balloons make room for a VM that was refused, so that there is room when it is tried again.
-_WISH_S = 600.0
 #: No start waits longer, in seconds, for the caches of guests: its booked memory is there, and each VM has its share of
 #: the bound.
 _CACHES_S = 60.0
@@ -60,7 +59,7 @@ class MemoryCare:
         self._balloons = Balloons(context.settings, context.ledger, context.hypervisor, context.capabilities)
         #: Held while VMs are placed: from the look at free memory and CPUs until the ledger has the VMs that take them.
         self.placement_lock = threading.RLock()
-        self._wished: dict[str, tuple[float, int]] = {}  # by node: until when balloons make room, and how much
+        self._wishes = Wishes(context.clock.now)
         self._asked: dict[str, float] = {}  # by node: since when a start waits for caches
         self._promised_mib: Mapping[str, int] = {}
         #: By pressed node, the memory up to which VMs may be planned there, less than they demand; and why.
@@ -71,11 +70,10 @@ class MemoryCare:
 
         Returns whether a VM waits that did not before, or a VM that is to come waits for balloons.
         """
-        now, vms = self._clock.now(), [vm for vm in self._ledger.live_vms() if vm.observed]
-        self._wished = {node: wish for node, wish in self._wished.items() if now < wish[0]}
+        wished, vms = self._wishes.nodes(), [vm for vm in self._ledger.live_vms() if vm.observed]
         nodes = {node for vm in vms for node in (vm.host, vm.destination) if node}
-        new = self._bounds.watch({*self._wished, *nodes})
-        return new or bool(self._wished)
+        new = self._bounds.watch(wished | nodes)
+        return new or bool(wished)
 
     def set_bounds(self, seen: Observation) -> None:
         """Set bounds and balloons, and find the nodes that are pressed."""
@@ -128,7 +126,7 @@ class MemoryCare:
         try:
             self._bounds.lower(node, self._room_mib(seen, node, there) - self._kept_mib(there) - memory_mib)
         except RefusedError:
-            self._wished[node] = (self._clock.now() + _WISH_S, memory_mib)
+            self._wishes.wish(node, memory_mib)
             raise
 
     def has_room(self, node: str, memory_mib: int) -> bool:
@@ -142,10 +140,10 @@ class MemoryCare:
         since = self._asked.setdefault(node, self._clock.now())
         waited_s = self._clock.now() - since
         if not report.used_mib or report.limit_mib - report.used_mib >= memory_mib or waited_s > _CACHES_S:
-            self._wished.pop(node, None)
+            self._wishes.come_true(node)
             self._asked.pop(node, None)
             return True
-        self._wished[node] = (self._clock.now() + _WISH_S, memory_mib)
+        self._wishes.wish(node, memory_mib)
         return False
 
     # -- bounds ----------------------------------------------------------------------------------------------------
@@ -209,7 +207,6 @@ class MemoryCare:
         vms = [(vjob, vm) for vjob, vm in node.vms if vm.host == name]
         if not vms or name not in seen.statistics or self._bounds.waits_on(name):
             return False
-        _, wished_mib = self._wished.get(name, (0.0, 0))
         overhead_mib = len(vms) * self._settings.nodes.memory_overhead_mib
-        room_mib = (self._bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib - wished_mib
-        return self._balloons.tell(seen, name, room_mib, vms)
+        room_mib = (self._bounds.of(name) or self._room_mib(seen, name, node)) - overhead_mib
+        return self._balloons.tell(seen, name, room_mib - self._wishes.room_mib(name), vms)

@@ -63,8 +63,9 @@ class AddressClaims:
         """Read all claims. Raises UnavailableError."""
         try:
             for name in os.listdir(self._directory) if self._directory.exists() else ():
-                if not name.startswith(".") and name not in self._owners:
-                    self._owners[name] = self._owner(name)
+                with self._lock:  # others ask, and claim, between one claim and the next
+                    if not name.startswith(".") and name not in self._owners:
+                        self._owners[name] = self._owner(name)
         except OSError as error:
             raise self._unavailable(error) from None
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from at_once import at_once
 from fresh_ledger import laid_down
 from scenarios.world import make_settings
 
@@ -97,3 +98,17 @@ def test_processes_that_claim_at_the_same_time_share_no_address(tmp_path: Path) 
     ]
     had = [process.communicate()[0].split() for process in running]
     assert sorted(address for each in had for address in each) == sorted(f"10.0.0.{each}" for each in range(200))
+
+
+def test_claims_are_read_while_others_ask_whose_addresses_are(tmp_path: Path) -> None:
+    (tmp_path / "addresses").mkdir()
+    for number in range(250):
+        (tmp_path / "addresses" / f"10.0.0.{number}").write_text("right\n")
+    for _ in range(10):
+        left = AddressClaims(tmp_path / "addresses", "left")
+
+        def ask(_number: int, left: AddressClaims = left) -> None:
+            while len(left.others()) < 250:
+                pass
+
+        at_once(lambda _, left=left: left.read(), ask, times=1)  # type: ignore[misc]

@@ -95,6 +95,11 @@ class SimulatedFiles:
             owners = (node,) if node in self._unmounted else ("", node)
             return sorted(path for owner, path in self._files if owner in owners)
 
+    def seen(self) -> dict[tuple[str, str], SimulatedState]:
+        """A copy of all files as they are at one instant, by node (empty: shared) and path."""
+        with self._lock:
+            return dict(self._files)
+
     def free_bytes(self, node: str, path: str) -> int:
         """Room on the store that holds ``path``; an existing file counts as room for its successor."""
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.adapters.platform.base import VMPower, VMSpec
 from rmsplugin.adapters.simulated.hypervisor.memory import SimulatedMemory
@@ -38,7 +38,7 @@ class SimulatedVM:
 
 
 class SimulatedMachines:
-    """All VMs of all nodes. A caller that changes them holds ``lock``."""
+    """All VMs of all nodes. A caller that changes them, or goes through ``vms``, holds ``lock``."""
 
     def __init__(self, nodes: Mapping[str, tuple[int, int]], clock: Callable[[], float]) -> None:
         """Make nodes without VMs: name -> (CPUs, memory in MiB)."""
@@ -56,6 +56,11 @@ class SimulatedMachines:
         """The nodes where the VM exists in any form."""
         with self.lock:
             return [node for node, vms in self.vms.items() if vm in vms]
+
+    def seen(self) -> dict[str, dict[str, SimulatedVM]]:
+        """A copy of all VMs as they are at one instant, by node and name."""
+        with self.lock:
+            return {node: {name: replace(vm) for name, vm in vms.items()} for node, vms in self.vms.items()}
 
     def on(self, node: str, vm: str) -> SimulatedVM:
         """The VM on the node.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -59,6 +60,7 @@ class SimulatedNodes:
         self._files = files
         self._stores = {False: store, True: shared_store}
         self._whole = shared_store
+        self._lock = threading.RLock()
         self._configs: dict[tuple[str, str], bytes] = {}
         self.guards: dict[tuple[str, str], Guard] = {}  # by node and VM
         self._unreachable: set[str] = set()
@@ -95,34 +97,40 @@ class SimulatedNodes:
 
     def configs(self, node: str) -> list[str]:
         """The VMs that have configuration files."""
-        return sorted(vm for owner, vm in self._configs if owner == node)
+        with self._lock:
+            return sorted(vm for owner, vm in self._configs if owner == node)
 
     def put_config(self, node: str, vm: str, content: bytes, guard: Guard | None = None) -> None:
         """See ``Nodes``."""
         self._enter("put_config", node, vm)
         self._guard(node, vm, guard)
-        self._configs[node, vm] = content
+        with self._lock:
+            self._configs[node, vm] = content
 
     def _guard(self, node: str, vm: str, guard: Guard | None) -> None:
         if guard is not None:
-            self.guards[node, vm] = guard
+            with self._lock:
+                self.guards[node, vm] = guard
 
     def put_seed(self, node: str, vm: str, content: bytes) -> None:
         """See ``Nodes``."""
         self._enter("put_seed", node, vm)
-        self._configs.setdefault((node, vm), content)
+        with self._lock:
+            self._configs.setdefault((node, vm), content)
 
     def make_overlay(self, node: str, vm: str, base: str) -> None:
         """See ``Nodes``."""
         self._enter("make_overlay", node, vm)
-        self._configs.setdefault((node, vm), base.encode())
-        self.templates.disks.setdefault((node, vm), base)
+        with self._lock:
+            self._configs.setdefault((node, vm), base.encode())
+        self.templates.make_disk(node, vm, base)
 
     def drop_config(self, node: str, vm: str) -> None:
         """See ``Nodes``."""
         self._enter("drop_config", node, vm)
-        self._configs.pop((node, vm), None)
-        self.guards.pop((node, vm), None)
+        with self._lock:
+            self._configs.pop((node, vm), None)
+            self.guards.pop((node, vm), None)
         self.templates.drop(node, vm)
 
     def obey(self, node: str) -> None:
@@ -133,7 +141,7 @@ class SimulatedNodes:
     def end_room(self, node: str, job_id: int) -> RoomEnd:
         """See ``Nodes``."""
         self._enter("end_room", node, str(job_id))
-        vms = tuple(sorted(self._machines.vms.get(node, ()))) if self._machines is not None else ()
+        vms = tuple(sorted(self._machines.seen().get(node, ()))) if self._machines is not None else ()
         return RoomEnd(not vms and self.end_script(job_id), vms)
 
     def stat(self, node: str, vm: str, *, shared: bool = False, checkpoint: int = 0) -> StateFiles:
@@ -326,7 +334,8 @@ class SimulatedNodes:
         self._guard(node, vm, guard)
         use = self.templates.use(node, vm, template)
         if use is TemplateUse.COPIED:
-            self._configs[node, vm] = config
+            with self._lock:
+                self._configs[node, vm] = config
         return use
 
     def await_guest(self, node: str, vm: str, template: Template, *, timeout_s: float) -> bool:
@@ -395,23 +404,26 @@ class SimulatedNodes:
         if node in self._unreachable:
             raise UnavailableError(f"the node agent of {node} cannot be reached")
         self._obey(method, node)
-        for failure in self._failures:
-            if failure[0] == method:
-                self._failures.remove(failure)
-                raise failure[1]
+        with self._lock:
+            for failure in self._failures:
+                if failure[0] == method:
+                    self._failures.remove(failure)
+                    raise failure[1]
 
     def _obey_on_shared(self, method: str) -> None:
-        self._obey(method, self._stores[True])
-        if method not in _LOOKS:
-            self._highest[self._whole] = max(self._highest.get(self._whole, FIRST_EPOCH), self._epoch)
+        with self._lock:
+            self._obey(method, self._stores[True])
+            if method not in _LOOKS:
+                self._highest[self._whole] = max(self._highest.get(self._whole, FIRST_EPOCH), self._epoch)
 
     def _obey(self, method: str, place: str) -> None:
         """Remember the epoch of an act at a node, or on the shared store. Raises DeposedError for one that is lower."""
-        highest = self._highest.get(place, FIRST_EPOCH)
-        if method not in _LOOKS:
-            if self._epoch < highest:
-                raise DeposedError(f"{place}: the turn of this engine (epoch {self._epoch}) is over")
-            self._highest[place] = max(highest, self._epoch)
+        with self._lock:
+            highest = self._highest.get(place, FIRST_EPOCH)
+            if method not in _LOOKS:
+                if self._epoch < highest:
+                    raise DeposedError(f"{place}: the turn of this engine (epoch {self._epoch}) is over")
+                self._highest[place] = max(highest, self._epoch)
 
 
 def _require_digest(node: str, vm: str, state: SimulatedState | None, digest: Digest) -> SimulatedState:

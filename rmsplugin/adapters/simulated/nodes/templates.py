@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
@@ -24,68 +25,82 @@ class SimulatedTemplates:
         self._template_disks: dict[tuple[str, Template], str] = {}
         self._claims: dict[tuple[str, Template], str] = {}  # the VM that makes it
         self._refused: set[tuple[str, Template]] = set()
+        self._lock = threading.RLock()
 
     def kept(self, node: str) -> int:
         """The number of templates that the node has."""
-        return sum(owner == node for owner, _ in self._states)
+        with self._lock:
+            return sum(owner == node for owner, _ in self._states)
 
     def damage(self, node: str) -> None:
         """Make all templates of the node unusable, unnoticed."""
-        for key, state in self._states.items():
-            if key[0] == node:
-                self._states[key] = replace(state, intact=False)
+        with self._lock:
+            for key, state in self._states.items():
+                if key[0] == node:
+                    self._states[key] = replace(state, intact=False)
+
+    def make_disk(self, node: str, vm: str, base: str) -> None:
+        """Give the VM a disk of its own on ``base``, if it has none."""
+        with self._lock:
+            self.disks.setdefault((node, vm), base)
 
     def use(self, node: str, vm: str, template: Template) -> TemplateUse:
         """See ``Nodes.use_template``."""
-        self.drop(node, vm)
-        if (node, template) in self._states:
-            state = self._states[node, template]
-            if not state.intact:
-                raise CorruptStateError("the template is of a format that is not known")
-            self._files.put(node, self._copy(vm), replace(state, vm=vm, template=True))
-            if disk := self._template_disks.get((node, template)):
-                self.disks[node, vm] = disk
-            return TemplateUse.COPIED
-        if (node, template) in self._refused or self._claims.setdefault((node, template), vm) != vm:
-            return TemplateUse.BOOT
-        return TemplateUse.MAKE
+        with self._lock:
+            self.drop(node, vm)
+            if (node, template) in self._states:
+                state = self._states[node, template]
+                if not state.intact:
+                    raise CorruptStateError("the template is of a format that is not known")
+                self._files.put(node, self._copy(vm), replace(state, vm=vm, template=True))
+                if disk := self._template_disks.get((node, template)):
+                    self.disks[node, vm] = disk
+                return TemplateUse.COPIED
+            if (node, template) in self._refused or self._claims.setdefault((node, template), vm) != vm:
+                return TemplateUse.BOOT
+            return TemplateUse.MAKE
 
     def await_guest(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes.await_guest``."""
-        self._require_maker(node, vm, template)
-        return self.guests_wait
+        with self._lock:
+            self._require_maker(node, vm, template)
+            return self.guests_wait
 
     def keep_disk(self, node: str, vm: str, template: Template) -> None:
         """See ``Nodes.keep_disk``."""
-        self._require_maker(node, vm, template)
-        self._kept_disks[node, vm] = f"{self.disks[node, vm]}, as {vm} left it"
+        with self._lock:
+            self._require_maker(node, vm, template)
+            self._kept_disks[node, vm] = f"{self.disks[node, vm]}, as {vm} left it"
 
     def settle(self, node: str, vm: str, template: Template) -> bool:
         """See ``Nodes.settle_template``."""
-        state, disk = self._files.get(node, self._copy(vm)), self._kept_disks.get((node, vm))
-        made = self._claims.get((node, template)) == vm
-        if made:
-            del self._claims[node, template]
-        kept = made and state is not None and (disk is not None or (node, vm) not in self.disks)
-        if kept and state is not None:
-            self._states[node, template] = state
-            if disk is not None:
-                self._template_disks[node, template] = disk
-        self._drop_copies(node, vm)
-        return kept
+        with self._lock:
+            state, disk = self._files.get(node, self._copy(vm)), self._kept_disks.get((node, vm))
+            made = self._claims.get((node, template)) == vm
+            if made:
+                del self._claims[node, template]
+            kept = made and state is not None and (disk is not None or (node, vm) not in self.disks)
+            if kept and state is not None:
+                self._states[node, template] = state
+                if disk is not None:
+                    self._template_disks[node, template] = disk
+            self._drop_copies(node, vm)
+            return kept
 
     def refuse(self, node: str, vm: str, template: Template) -> None:
         """See ``Nodes.refuse_template``."""
-        self._states.pop((node, template), None)
-        self._template_disks.pop((node, template), None)
-        self._claims.pop((node, template), None)
-        self._refused.add((node, template))
-        self.drop(node, vm)
+        with self._lock:
+            self._states.pop((node, template), None)
+            self._template_disks.pop((node, template), None)
+            self._claims.pop((node, template), None)
+            self._refused.add((node, template))
+            self.drop(node, vm)
 
     def drop(self, node: str, vm: str) -> None:
         """Remove the VM's own state and disk."""
-        self._drop_copies(node, vm)
-        self.disks.pop((node, vm), None)
+        with self._lock:
+            self._drop_copies(node, vm)
+            self.disks.pop((node, vm), None)
 
     def _drop_copies(self, node: str, vm: str) -> None:
         self._files.drop(node, self._copy(vm))

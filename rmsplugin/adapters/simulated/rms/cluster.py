@@ -251,7 +251,9 @@ class SimulatedCluster:
         self, name: str, start_time: int, end_time: int, nodes: tuple[str, ...] = (), licenses: str = ""
     ) -> str:
         """As an admin: a reservation for maintenance. Returns its name."""
-        self.reservations[name] = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
+        made = RmsReservation(name, start_time, end_time, nodes, licenses, ("root",), ("MAINT",))
+        with self._lock:
+            self.reservations[name] = made
         return name
 
     def register(self, name: str, boot_time: float) -> None:
@@ -418,9 +420,10 @@ class SimulatedCluster:
         return [each for each in self._jobs.values() if each.job_id == job_id]
 
     def _find(self, job_id: int) -> SimulatedJob:
-        for each in self._jobs.values():
-            if each.job_id == job_id:
-                return each
+        with self._lock:
+            for each in self._jobs.values():
+                if each.job_id == job_id:
+                    return each
         raise NotFoundError(f"Invalid job id specified: {job_id}")
 
     def _new_id(self) -> int:

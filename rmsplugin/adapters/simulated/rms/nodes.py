@@ -107,7 +107,7 @@ class SimulatedNodes:
     def _limit_s(self, job: SimulatedJob, node: str) -> float:
         """The time that the job may last on the node beside reservations; 0 if not long enough."""
         longest = math.inf
-        for each in self.reservations.values():
+        for each in list(self.reservations.values()):  # tests may make some at any time
             if node in each.nodes and self.now < each.end_time:
                 longest = min(longest, max(0.0, each.start_time - self.now))
         request = job.request

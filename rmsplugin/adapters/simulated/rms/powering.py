@@ -108,7 +108,7 @@ class SimulatedPowering:
     def move_on(self, empty: Callable[[str], bool]) -> list[str]:
         """Let happen what is due. Returns nodes that did not come on in time: they are down, and off to Slurm."""
         now, failed = self._clock(), []
-        for name, node in self._nodes.items():
+        for name, node in [*self._nodes.items()]:
             if node.stage is Stage.TO_GO_OFF and empty(name):
                 self._enter(name, Stage.GOES_OFF)
                 self.when_suspended(name)

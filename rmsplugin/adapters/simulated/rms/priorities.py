@@ -50,7 +50,8 @@ class SimulatedPriorities:
         if self.weights is None:
             return RmsPriorities()
         parts = {each.job_id: self._parts(each, now) for each in jobs if each.state is JobState.PENDING}
-        return RmsPriorities(self.weights, parts, {("users", user, ""): share for user, share in self.shares.items()})
+        shares = {("users", user, ""): share for user, share in [*self.shares.items()]}
+        return RmsPriorities(self.weights, parts, shares)
 
     def _parts(self, job: SimulatedJob, now: float) -> Parts:
         if job.by_hand:
