@@ -435,7 +435,9 @@ def open_context(
     slurm, steady = settings.slurm, SteadyClock()
     # A lock on this host cannot be lost: an engine that has nothing else is asked nothing before each act.
     may_lose = lease is not None and settings.cluster.coordination != "local"
-    acts = Acts(lease.held, deposed, lost=lease.lost) if lease is not None and may_lose else Acts()
+    acts = Acts()
+    if lease is not None and may_lose:
+        acts = Acts(lease.held, deposed, until=lease.held_until, lost=lease.lost)
 
     def led(adapter: T) -> T:
         return only_led(adapter, acts) if may_lose else adapter

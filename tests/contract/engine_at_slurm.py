@@ -1,12 +1,17 @@
 """A process that leads, and does one act at Slurm: for tests in which it is stopped in the middle of it.
 
-usage: engine_at_slurm.py BIN_DIR SESSION_S ACT
+usage: engine_at_slurm.py BIN_DIR SESSION_S ACT [LOOK]
+
+LOOK: the number of the look at its lease, from 1 on, right after which it stops itself. Then no thread that looks after
+the lease ends the process when that goes on: it may come later than the one that acts.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from itertools import count
 from types import SimpleNamespace
 
 from rmsplugin.adapters.coordination.candidates import Candidate
@@ -24,8 +29,19 @@ def main() -> None:
     tree = SimulatedEnsemble(steady_s).open(session_s)
     lease = ClockedLease(Elected(tree, "/rmsplugin", Candidate("one", "here", session_s, 0.0), steady_s))
     lease.acquire()
-    Leadership(lease, session_s / 8, still_s=30.0).keep(end)
-    acts = Acts(lease.held, end, lost=lease.lost)
+    stops_after, looks = int(sys.argv[4]) if len(sys.argv) > 4 else 0, count(1)
+    if stops_after:
+        lease.lost = lambda: True  # type: ignore[method-assign]
+    else:
+        Leadership(lease, session_s / 8, still_s=30.0).keep(end)
+
+    def until() -> float:
+        seen = lease.held_until()
+        if next(looks) == stops_after:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return seen
+
+    acts = Acts(lease.held, end, until=until, lost=lease.lost)
     slurm = SlurmCli(bin_dir, permit=acts.one)
 
     def row(_: int) -> SimpleNamespace:

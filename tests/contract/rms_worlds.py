@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ import pytest
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 
+from rmsplugin.adapters.bounded import Permit
+from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.adapters.rms.base import JobState, Overseers, Rms, RmsJob, RmsNode, RmsPartition
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.adapters.rms.slurm_handed import HandedSlurm
@@ -36,6 +39,8 @@ SCRIPT = "#!/bin/sh\nexec sleep 600\n"
 STUBBORN = "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n"
 GATE, GATE_RESERVATION = "vjobgate", "rmsplugin_gate"
 GRACE_S = 30
+#: Of an engine that has just renewed its lease, in seconds.
+SESSION_S = 12.0
 #: `--mail-type=ALL`, as Slurm prints it.
 MAIL_ALL = frozenset({"INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"})
 #: Options of sbatch that are fields of a request as they are.
@@ -353,13 +358,26 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
             for to in ("off", "on"):
                 hosts.request(cluster.host(node), op="power", to=to)
 
-    def make() -> SlurmCli:
-        return SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION)
+    def make(permit: Permit = nullcontext) -> SlurmCli:
+        return SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION, permit=permit)
 
-    commands = make()
     if kind == "handed":
-        return RealWorld(handed_by(make(), commands), as_user, boots)
+        return RealWorld(handed_by(make(), of_an_engine_among_several(make)), as_user, boots)
+    commands = make()
     return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, boots)
+
+
+def of_an_engine_among_several(make: Callable[[Permit], SlurmCli]) -> SlurmCli:
+    """Slurm as an engine has it that may lose its lease: each command that changes something has an end."""
+    commands = make(lambda: nullcontext(steady_s() + SESSION_S))
+    run = commands._run
+
+    def ask(program: str, *words: str, **options: Any) -> str:
+        assert program in ("squeue", "sacct", "sacctmgr", "sprio", "sshare") or words[0] in ("show", "write", "-a")
+        return run(program, *words, **options)
+
+    commands._run = ask  # type: ignore[method-assign]
+    return commands
 
 
 def handed_by(leader: SlurmCli, commands: SlurmCli) -> HandedSlurm:

@@ -7,6 +7,7 @@ from contract.rms_worlds import GATE_RESERVATION, SimulatedWorld, World
 
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
+from rmsplugin.adapters.rms.slurm_handed import HandedSlurm
 from rmsplugin.errors import RefusedError
 
 
@@ -194,7 +195,8 @@ def test_no_such_licence(world: World) -> None:
     if isinstance(world, SimulatedWorld):
         world.simulated.licenses.clear()
     else:
-        assert isinstance(rms, SlurmCli)
-        rms._gate = "nogate"
+        commands = rms._own if isinstance(rms, HandedSlurm) else rms
+        assert isinstance(commands, SlurmCli)
+        commands._gate = "nogate"
     with pytest.raises(RefusedError, match=r"slurm\.conf has no licence"):
         rms.reserve_gate()

@@ -282,14 +282,21 @@ class Commands:
     """Slurm's commands as engines run them. Each is written down; one of the head's stops the engine that began it.
 
     That one ends when all threads of the engine stand still: the one that waits for it would go on a little before.
+    Or it stops itself, too, before it asks Slurm, as if the host stood still.
     """
 
     _COMMAND = """\
 #!/bin/sh
 what="$(hostname) ${0##*/} $*"
 echo "$what" >>/home/commands/begun
+case "$what" in
+  $(cat /home/commands/stops_before))
+    : >/home/commands/stops_before
+    kill -STOP $PPID $$;;
+esac
 /usr/bin/${0##*/} "$@"
 code=$?
+echo "$what" >>/home/commands/done
 case "$what" in
   $(cat /home/commands/stops_at))
     : >/home/commands/stops_at
@@ -305,13 +312,17 @@ exit $code
         for name in ("scontrol", "squeue", "scancel", "sbatch", "sacct", "sinfo"):
             (self._directory / name).write_text(self._COMMAND)
             (self._directory / name).chmod(0o755)
-        for name in ("begun", "stops_at"):
+        for name in ("begun", "done", "stops_at", "stops_before"):
             (self._directory / name).touch()
             (self._directory / name).chmod(0o666)
 
     def stop_at(self, pattern: str) -> None:
         """Stop the head's engine once Slurm has done what this command, with its arguments, asks."""
         (self._directory / "stops_at").write_text(f"head {pattern}")
+
+    def stop_before(self, pattern: str) -> None:
+        """Stop the head's engine, and this command, before that asks Slurm."""
+        (self._directory / "stops_before").write_text(f"head {pattern}")
 
     def wait_stopped(self) -> int:
         """The id of the engine, stopped."""
@@ -325,9 +336,9 @@ exit $code
         what = "the head's engine to be stopped"
         return self._cluster.wait(what, stopped, 180, lambda: self.begun()[-20:], every_s=0.05)
 
-    def begun(self, host: str = "head") -> list[str]:
-        """All commands of the engines there."""
-        lines = (self._directory / "begun").read_text().splitlines()
+    def begun(self, host: str = "head", book: str = "begun") -> list[str]:
+        """All commands of the engines there; ``book`` is "done": those that Slurm has answered."""
+        lines = (self._directory / book).read_text().splitlines()
         return [line.removeprefix(f"{host} ") for line in lines if line.startswith(f"{host} ")]
 
 
@@ -336,6 +347,14 @@ def is_stopped(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     except OSError:
         return False  # it has just ended
+
+
+def is_requeue(pid: int) -> bool:
+    """Whether this process lives, and is a requeue."""
+    try:
+        return b"\0requeue\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 @pytest.fixture
@@ -382,6 +401,37 @@ def test_an_engine_that_is_stopped_in_a_requeue_begins_nothing_more_of_it(
     cluster.wait("a second start", lambda: starts.read_text() == "started\n" * 2, 240, lambda: cluster.describe(job))
     assert f"scontrol requeue {job}" in commands.begun("front2"), "the next engine has done the rest"
     wait_number(cluster, job)
+    cluster.start("head", "engine")
+    cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
+    assert cluster.wait_job(job, timeout_s=240)["JobState"] == "COMPLETED"
+
+
+def test_a_requeue_of_a_host_that_stood_still_is_not_done_when_it_goes_on(
+    cluster: Cluster, commands: Commands, controller: Controller
+) -> None:
+    """It would end the run that the next engine has begun meanwhile."""
+    wait_leader(cluster, "head")
+    job = count(cluster)
+    wait_number(cluster, job)
+    commands.stop_before(f"scontrol requeue {job}")
+    room = rooms(cluster)[host_of(cluster, job)].job_id
+    cluster.ok("scancel", str(room), user="slurm")  # the VM is lost: the job has to begin again
+    engine = commands.wait_stopped()
+    tasks = Path(f"/proc/{engine}/task").iterdir()
+    children = [int(each) for task in tasks for each in (task / "children").read_text().split()]
+    [requeue] = [each for each in children if is_requeue(each)]
+    controller.wait(cluster, "is up", 120)
+    starts = cluster.home() / f"started.{job}"
+    cluster.wait("a second start", lambda: starts.read_text() == "started\n" * 2, 240, lambda: cluster.describe(job))
+    wait_number(cluster, job)
+
+    done = commands.begun(book="done")
+    os.kill(requeue, signal.SIGCONT)
+    cluster.wait("the requeue to end", lambda: not is_requeue(requeue), 60)
+    go_on(cluster, engine, commands)
+    assert commands.begun(book="done") == done, "it has asked Slurm for nothing"
+    wait_number(cluster, job, 2)
+    assert starts.read_text() == "started\n" * 2
     cluster.start("head", "engine")
     cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
     assert cluster.wait_job(job, timeout_s=240)["JobState"] == "COMPLETED"

@@ -216,8 +216,8 @@ ORDERS = {
         "main",
     ),
     "adapters": (
-        *("command", "knock", "munge", "ssh_library", "coordination", "lease", "guests", "seed", "platform", "nodes"),
-        *("mail_program", "rms", "power", "simulated"),
+        *("bounded_child", "bounded", "command", "knock", "munge", "ssh_library", "coordination", "lease", "guests"),
+        *("seed", "platform", "nodes", "mail_program", "rms", "power", "simulated"),
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),

@@ -32,6 +32,10 @@ class Lease(Protocol):
         """Whether this process is the holder now. Never blocks, and asks no other process: called before each act."""
         ...
 
+    def held_until(self) -> float:
+        """The moment until which it is held, in seconds of ``clocked.steady_s``; one that has passed if it is not."""
+        ...
+
     def lost(self) -> bool:
         """Whether only ``acquire`` can bring it back: it was lost or released, or was never held. As ``held``."""
         ...

@@ -29,6 +29,10 @@ class BothLeases:
         """See ``Lease``."""
         return self._second.held() and self._first.held()
 
+    def held_until(self) -> float:
+        """See ``Lease``."""
+        return min(self._second.held_until(), self._first.held_until())
+
     def lost(self) -> bool:
         """See ``Lease``."""
         return self._second.lost() or self._first.lost()

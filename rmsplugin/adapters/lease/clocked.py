@@ -38,8 +38,12 @@ class ClockedLease:
 
     def held(self) -> bool:
         """See ``Lease``."""
-        until = self._coordination.valid_until()
+        until = self.held_until()
         return self._clock() < until
+
+    def held_until(self) -> float:
+        """See ``Lease``."""
+        return self._coordination.valid_until()
 
     def lost(self) -> bool:
         """See ``Lease``."""

@@ -7,11 +7,13 @@ import logging
 import math
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.command import Ended, run_command
 from rmsplugin.adapters.power.base import PowerState
 from rmsplugin.adapters.power.bmc import Sensors
-from rmsplugin.errors import OperationFailedError, RmspluginError, TimedOutError, UnavailableError
+from rmsplugin.errors import DeposedError, OperationFailedError, RmspluginError, TimedOutError, UnavailableError
 from rmsplugin.settings.power import CommandDriver
 
 log = logging.getLogger(__name__)
@@ -24,10 +26,12 @@ class CommandBmc:
     that fails is OperationFailedError.
     """
 
-    def __init__(self, node: str, driver: CommandDriver) -> None:
+    def __init__(self, node: str, driver: CommandDriver, permit: Permit = nullcontext) -> None:
+        """Ask nobody yet; ``permit``: each order is given inside of one."""
         self._node = node
         self._driver = driver
         self._address = driver.address_of(node)
+        self._permit = permit
 
     def state(self) -> PowerState:
         """See ``Bmc.state``."""
@@ -62,14 +66,16 @@ class CommandBmc:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _order(self, name: str, words: Sequence[str]) -> None:
-        answer = self._ended_command(name, words)
+        answer = self._ended_command(name, words, self._permit)
         if answer.status != 0:
             raise OperationFailedError(f"{self._node} was not switched: {_ended(name, answer)}")
 
-    def _ended_command(self, name: str, words: Sequence[str]) -> Ended:
+    def _ended_command(self, name: str, words: Sequence[str], permit: Permit = nullcontext) -> Ended:
         put = [word.replace("{node}", self._node).replace("{address}", self._address) for word in words]
         try:
-            return run_command([words[0], *put[1:]], timeout_s=self._driver.timeout_s)
+            return run_command([words[0], *put[1:]], timeout_s=self._driver.timeout_s, permit=permit)
+        except DeposedError:
+            raise
         except TimedOutError as error:
             raise TimedOutError(f"`{name}` of {self._node}: {error}") from None
         except OperationFailedError as error:

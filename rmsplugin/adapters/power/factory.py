@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.power.command_bmc import CommandBmc
-from rmsplugin.adapters.power.site_power import Permit, Reached, SitePower
+from rmsplugin.adapters.power.site_power import Reached, SitePower
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings.power import CommandDriver, Power
 
@@ -34,19 +35,19 @@ def open_power(
 
     def reach(node: str) -> Reached | None:
         if node not in bmcs:
-            bmcs[node] = _reached(settings, node)
+            bmcs[node] = _reached(settings, node, permit)
         return bmcs[node]
 
     return SitePower(reach, permit=permit, clock=clock)
 
 
-def _reached(settings: Power, node: str) -> Reached | None:
+def _reached(settings: Power, node: str, permit: Permit) -> Reached | None:
     name = settings.driver_of(node)
     if name is None:
         return None
     driver = settings.driver[name]
     if isinstance(driver, CommandDriver):
-        return Reached(CommandBmc(node, driver), driver.shutdown_s)
+        return Reached(CommandBmc(node, driver, permit), driver.shutdown_s)
     from rmsplugin.adapters.power.redfish_bmc import RedfishBmc
 
     return Reached(RedfishBmc(node, driver), driver.shutdown_s)

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.power.base import Measured, PowerReading, PowerState
 from rmsplugin.adapters.power.bmc import Bmc
 from rmsplugin.errors import ForbiddenError, OperationFailedError, RefusedError, TimedOutError
@@ -17,9 +18,6 @@ log = logging.getLogger(__name__)
 
 #: Pause between two questions whether a node that shuts down is off.
 _POLL_S = 2.0
-
-#: Makes the right to give one order; it raises if the caller may act no more.
-Permit = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)

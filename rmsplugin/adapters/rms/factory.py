@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Literal
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.adapters.rms.slurm_cli import SlurmCli
-from rmsplugin.adapters.rms.slurm_commands import Permit
 from rmsplugin.adapters.rms.slurm_pyslurm import SlurmPyslurm
 from rmsplugin.adapters.rms.slurm_reading import Handed
 from rmsplugin.errors import RmspluginError, SettingsError

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import (
     ROOM_NAME,
@@ -20,7 +21,7 @@ from rmsplugin.adapters.rms.base import (
     RmsPriorities,
     RmsSnapshot,
 )
-from rmsplugin.adapters.rms.slurm_commands import Permit, SlurmCommands
+from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
 from rmsplugin.adapters.rms.slurm_priorities import SlurmPriorities
 from rmsplugin.adapters.rms.slurm_queue_feed import QueueFeed
 from rmsplugin.adapters.rms.slurm_reading import SlurmTexts
@@ -67,7 +68,7 @@ class SlurmCli:
             permit: see ``SlurmCommands``.
         """
         commands = SlurmCommands(bin_dir, timeout_s, prefix, permit)
-        self._run = commands.run
+        self._run, self._act = commands.run, commands.act
         self._queue = QueueFeed(commands, watch_s, timeout_s)
         self._priorities = SlurmPriorities(lambda *words: self._run(*words))
         self._gate = gate
@@ -221,12 +222,12 @@ class SlurmCli:
         if reservation is None:
             user = configuration["SlurmUser"].partition("(")[0]
             flags = ("Duration=infinite", f"Users={user}", licenses, "Flags=LICENSE_ONLY")
-            self._run("scontrol", "create", "reservation", name, "StartTime=now", *flags)
+            self._act("scontrol", "create", "reservation", name, "StartTime=now", *flags)
             return
         wrong = slurm_records.licenses(reservation.licenses).get(self._gate, 0) < count
         if wrong or reservation.end_time - time.time() < _RENEW_S:
             # Not Duration=infinite: that is 365 days from its start, so it would renew nothing.
-            self._run("scontrol", "update", name, licenses, "EndTime=now+365days")
+            self._act("scontrol", "update", name, licenses, "EndTime=now+365days")
 
     def split(self, display_id: str) -> int:
         """See ``Rms.split``."""
@@ -269,13 +270,13 @@ class SlurmCli:
         rows = self._rows_of(job_id)
         _refuse_ended(rows[0])
         if rows[0].job.state is JobState.PENDING:
-            self._run("scontrol", "hold", _target(rows))
+            self._act("scontrol", "hold", _target(rows))
 
     def comment(self, job_id: int, text: str) -> None:
         """See ``Rms.comment``."""
         row = self._row(job_id)
         _refuse_ended(row)
-        self._run("scontrol", "update", f"JobId={row.target}", f"AdminComment={text}")
+        self._act("scontrol", "update", f"JobId={row.target}", f"AdminComment={text}")
 
     # -- jobs under way ------------------------------------------------------------------------------------------
 
@@ -283,13 +284,13 @@ class SlurmCli:
         """See ``Rms.suspend``."""
         row = self._row(job_id)
         if row.job.state is not JobState.SUSPENDED:
-            self._run("scontrol", "suspend", row.target)
+            self._act("scontrol", "suspend", row.target)
 
     def resume(self, job_id: int) -> None:
         """See ``Rms.resume``."""
         row = self._row(job_id)
         if row.job.state is not JobState.RUNNING:
-            self._run("scontrol", "resume", row.target)
+            self._act("scontrol", "resume", row.target)
 
     def requeue(self, job_id: int) -> None:
         """See ``Rms.requeue``.
@@ -302,16 +303,16 @@ class SlurmCli:
         _refuse_ended(row)
         if row.job.state is JobState.PENDING:
             if row.job.held and row.job.restarts and not (row.job.gated or row.job.held_by_user):
-                self._run("scontrol", "release", row.target)
+                self._act("scontrol", "release", row.target)
             self.close_gate(job_id)
         elif row.job.state is JobState.SUSPENDED:
-            self._run("scontrol", "requeue", row.target)
-            self._run("scontrol", "release", row.target)
+            self._act("scontrol", "requeue", row.target)
+            self._act("scontrol", "release", row.target)
             self._set_licenses(row.target, row, gated=True)
         else:
             self._set_licenses(row.target, row, gated=True)
             try:
-                self._run("scontrol", "requeue", row.target)
+                self._act("scontrol", "requeue", row.target)
             except RmspluginError:
                 self._set_licenses(row.target, row, gated=row.job.gated)
                 raise
@@ -320,7 +321,7 @@ class SlurmCli:
         """See ``Rms.cancel``."""
         row = self._row(job_id)
         if row.job.state is not JobState.ENDED:
-            self._run("scancel", row.target)
+            self._act("scancel", row.target)
 
     # -- rooms ---------------------------------------------------------------------------------------------------
 
@@ -329,7 +330,7 @@ class SlurmCli:
         what = (f"--partition={partition}", f"--nodelist={node}", "--nodes=1", "--exclusive", "--mem=0")
         how_long = (f"--time={_minutes(time_limit_s)}", f"--time-min={_minutes(min(time_min_s, time_limit_s))}")
         where = ("--chdir=/", "--input=/dev/null", "--output=/dev/null", "--export=NIL")
-        answer = self._run(
+        answer = self._act(
             *("sbatch", "--parsable", f"--job-name={ROOM_NAME}", "--no-requeue", *what, *how_long, *where),
             text=_ROOM_SCRIPT,
         )
@@ -337,14 +338,14 @@ class SlurmCli:
 
     def extend_room(self, job_id: int, time_limit_s: float) -> None:
         """See ``Rms.extend_room``. Slurm ignores reservations then (22.05, measured): the room may overlap one."""
-        self._run("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
+        self._act("scontrol", "update", f"JobId={job_id}", f"TimeLimit={_minutes(time_limit_s)}")
 
     # -- power ---------------------------------------------------------------------------------------------------
 
     def power_down(self, node: str, reason: str) -> None:
         """See ``Rms.power_down``. Slurm would power a node that is off down once more."""
         if self._node(node).power in (NodePower.ON, NodePower.COMING_ON):
-            self._run("scontrol", "update", f"NodeName={node}", "State=POWER_DOWN_ASAP", f"Reason={reason}")
+            self._act("scontrol", "update", f"NodeName={node}", "State=POWER_DOWN_ASAP", f"Reason={reason}")
 
     def power_up(self, node: str) -> None:
         """See ``Rms.power_up``."""
@@ -352,12 +353,12 @@ class SlurmCli:
         if power is NodePower.GOING_OFF:
             raise RefusedError(f"Slurm is powering {node} down: it can come on after that")
         if power is NodePower.OFF:
-            self._run("scontrol", "update", f"NodeName={node}", "State=POWER_UP")
+            self._act("scontrol", "update", f"NodeName={node}", "State=POWER_UP")
 
     def repair_node(self, node: str) -> None:
         """See ``Rms.repair_node``."""
         if slurm_records.needs_repair(self._node(node)):
-            self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+            self._act("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def _node(self, name: str) -> RmsNode:
         try:
@@ -374,7 +375,7 @@ class SlurmCli:
     def _set_licenses(self, target: str, row: JobRow, *more: str, gated: bool) -> None:
         licenses = [row.job.licenses] if row.job.licenses else []
         wanted = ",".join([*licenses, *([self._gate] if gated else [])])
-        self._run("scontrol", "update", f"JobId={target}", f"Licenses={wanted}", *more)
+        self._act("scontrol", "update", f"JobId={target}", f"Licenses={wanted}", *more)
 
     def _configuration(self) -> dict[str, str]:
         return slurm_records.configuration(self._run("scontrol", "show", "config"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 
+from rmsplugin.adapters.bounded import ENDED, Permit, run_permitted
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError, UnavailableError
 
 # Times are seconds since the epoch, and begin times are understood as UTC, whatever this host's time zone; lists of
@@ -32,9 +34,6 @@ _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
 
 _LARGEST_SIGNAL = 64
 
-#: Makes the right to run one command.
-Permit = Callable[[], AbstractContextManager[None]]
-
 
 class SlurmCommands:
     """Slurm's commands on this host."""
@@ -42,8 +41,8 @@ class SlurmCommands:
     def __init__(self, bin_dir: str, timeout_s: float, prefix: Sequence[str], permit: Permit = nullcontext) -> None:
         """See ``SlurmCli``.
 
-        ``permit``: each command is run inside of one; it raises if the caller may act no more. A requeue is several
-        commands, and the caller may have been stopped between two of them.
+        ``permit``: each command is run inside of one: a requeue is several commands, and the caller may have been
+        stopped between two of them.
         """
         self._permit = permit
         self._bin_dir = bin_dir
@@ -51,7 +50,7 @@ class SlurmCommands:
         self._prefix = tuple(prefix)
 
     def run(self, program: str, *arguments: str, text: str = "", questions: int = 1) -> str:
-        """Run one command and return its output.
+        """Run one command that only asks, and return its output.
 
         Args:
             program: its name.
@@ -66,17 +65,46 @@ class SlurmCommands:
             ForbiddenError: the caller may not do that.
             RefusedError: Slurm refuses for any other reason.
         """
-        path = os.path.join(self._bin_dir, program)
-        command, environment = self._command([path, *arguments])
-        try:
+
+        def run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
             with self._permit():
-                done = _run_command(command, environment, text, self._timeout_s, questions)
+                return _run_command(command, environment, text, self._timeout_s, questions)
+
+        return self._output(program, arguments, run)
+
+    def act(self, program: str, *arguments: str, text: str = "") -> str:
+        """Run one command that changes something, and return its output.
+
+        A caller that may lose the right to act may be stopped between its look at that and the start of the command:
+        then that does not begin (``adapters.bounded``).
+
+        Args and errors are those of ``run``.
+        """
+
+        def run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
+            begin = partial(_run_command, environment=environment, text=text, answer_s=self._timeout_s, questions=1)
+            return run_permitted(self._permit, command, self._timeout_s, begin)
+
+        return self._output(program, arguments, run)
+
+    def _output(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        run: Callable[[Sequence[str], Mapping[str, str]], subprocess.CompletedProcess[bytes]],
+    ) -> str:
+        """The output of a command that ``run`` runs in its environment."""
+        path = os.path.join(self._bin_dir, program)
+        try:
+            done = run(*self._command([path, *arguments]))
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not self._prefix:
                 raise _missing(path, str(error.strerror)) from None
             raise UnavailableError(f"{error.filename or path} cannot be run: {error.strerror}") from None
+        if done.returncode == -ENDED:
+            raise UnavailableError(f"`{program}` was ended: Slurm did not answer it in time")
         message = " ".join(done.stderr.decode("utf-8", "replace").split())
         if number := _signal(done.returncode):  # mostly SIGPIPE: slurmctld has dropped the connection
             raise UnavailableError(f"`{program}` was ended by signal {number}")

@@ -31,6 +31,7 @@ class Acts:
         leads: Callable[[], bool] = lambda: True,
         deposed: Callable[[str], None] = lambda why: None,
         *,
+        until: Callable[[], float | None] = lambda: None,
         lost: Callable[[], bool] = lambda: True,
         pause: Callable[[], object] = _pause,
     ) -> None:
@@ -40,18 +41,22 @@ class Acts:
             leads: whether the engine may act now. It is asked before each act.
             deposed: called with the reason before an act is refused. An engine ends there: a caller that went on would
                 take the refusal for a failure of its neighbour, and write it down.
+            until: the moment until which it may, as ``one`` gives it.
             lost: whether an engine that may not act now will lead no more with this epoch: only then it is deposed.
             pause: waits for a moment.
         """
-        self._leads, self._lost, self._pause = leads, lost, pause
+        self._leads, self._until, self._lost, self._pause = leads, until, lost, pause
         self._deposed = deposed
         self._under_way = 0
         self._ended = False
         self._lock = threading.Lock()
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def one(self) -> Iterator[float | None]:
         """Do one act. Raises DeposedError, before it begins, if the engine does not lead any more.
+
+        Gives the moment until which it may be begun, in seconds of ``lease.clocked.steady_s``; None: for ever. An
+        engine may be stopped between this look at its lease and the act.
 
         It blocks while the engine stands still. After ``end`` it blocks for good: a refusal would be taken for a
         failure, and written down for the next engine.
@@ -59,7 +64,7 @@ class Acts:
         while True:
             with self._counted():
                 if self._leads():
-                    yield
+                    yield self._until()
                     return
             if self._lost():
                 why = "the turn of this engine is over: its lease has ended"

@@ -91,14 +91,14 @@ class Fencing:
     def _cut(self, node: str) -> None:
         settings = self._settings.nodes
         bound_s = settings.fence_timeout_s
-        with self._acts.one():
-            order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s)
+        permit = self._acts.one
+        order = run_command([word.replace("{node}", node) for word in settings.fence], timeout_s=bound_s, permit=permit)
         if order.status != 0:
             raise OperationFailedError(f"nodes.fence ended with {order.status}: {order.said or 'it said nothing'}")
         if not settings.fence_status:
             return
-        with self._acts.one():
-            status = run_command([word.replace("{node}", node) for word in settings.fence_status], timeout_s=bound_s)
+        words = [word.replace("{node}", node) for word in settings.fence_status]
+        status = run_command(words, timeout_s=bound_s, permit=permit)
         if status.status != OFF_STATUS:
             raise OperationFailedError(
                 f"nodes.fence ended well, but nodes.fence_status does not say that {node} is off: it ended with "

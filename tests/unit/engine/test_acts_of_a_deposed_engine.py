@@ -17,7 +17,7 @@ import pytest
 
 from rmsplugin.adapters.coordination.elected import Candidate, Elected
 from rmsplugin.adapters.guests.base import Guests
-from rmsplugin.adapters.lease.clocked import ClockedLease
+from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.rms.base import JobState, Rms
@@ -98,7 +98,13 @@ class Engine:
         self.told: list[str] = []
         for name in ("open_platform", "NodeAgents", "SshGuests"):
             monkeypatch.setattr(daemon, name, lambda *_, **__: self._neighbour())
-        monkeypatch.setattr(daemon, "open_rms", lambda *_, permit, **__: self._neighbour())
+        self.permits: list[Any] = []
+
+        def open_rms(*_: Any, permit: Any, **__: Any) -> Any:
+            self.permits.append(permit)
+            return self._neighbour()
+
+        monkeypatch.setattr(daemon, "open_rms", open_rms)
         self.settings = _settings(directory)
         self.context: Context = daemon.open_context(self.settings, directory, lease, deposed=self.told.append)
         self.context.acts._pause = self._renew
@@ -210,6 +216,22 @@ def test_a_fence_is_not_begun_and_a_node_that_was_fenced_is_not_taken_for_gone(e
             Fencing(settings, context.ledger, context.nodes, acts, context.hearing).fence("n1", "the engine")
         assert not context.ledger.nodes.gone()
         assert (done.read_text().split() if lasts else done.exists()) == ([fence] if lasts else False)
+
+
+def test_a_fence_is_not_begun_by_an_engine_that_was_stopped_after_its_look(engine: Engine, tmp_path: Path) -> None:
+    context, done = engine.context, tmp_path / "done"
+    settings = _settings(tmp_path, fence=(_program(tmp_path / "fence", f"touch {done}"), "{node}"))
+    leads = iter([True, False])
+    acts = Acts(lambda: next(leads), until=lambda: steady_s() - 0.001)
+    with pytest.raises(DeposedError):
+        Fencing(settings, context.ledger, context.nodes, acts, context.hearing).fence("n1", "the engine")
+    assert not done.exists() and not context.ledger.nodes.gone()
+
+
+def test_an_act_is_told_until_when_it_may_be_begun(engine: Engine) -> None:
+    with engine.context.acts.one() as until:
+        assert until == engine.now + 0.8 * SESSION_S
+    assert engine.permits == [engine.context.acts.one]
 
 
 def test_a_requeue_is_broken_off_between_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

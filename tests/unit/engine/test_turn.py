@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -140,6 +141,9 @@ class Led:
 
     def held(self) -> bool:
         return True
+
+    def held_until(self) -> float:
+        return math.inf
 
     def lost(self) -> bool:
         return False

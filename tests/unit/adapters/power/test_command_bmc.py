@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.adapters.power.base import PowerState
 from rmsplugin.adapters.power.bmc import Sensors
 from rmsplugin.adapters.power.command_bmc import CommandBmc
-from rmsplugin.errors import OperationFailedError, TimedOutError, UnavailableError
-from rmsplugin.settings.power import CommandDriver
+from rmsplugin.adapters.power.factory import open_power
+from rmsplugin.errors import DeposedError, OperationFailedError, TimedOutError, UnavailableError
+from rmsplugin.settings.power import CommandDriver, Power
 
 ON, OFF, UNKNOWN = PowerState.ON, PowerState.OFF, PowerState.UNKNOWN
 
@@ -130,3 +134,22 @@ def test_a_number_that_is_none_is_left_out(tmp_path: Path) -> None:
 
 def test_without_a_command_nothing_is_shut_down(tmp_path: Path) -> None:
     assert not bmc(tmp_path, "exit 1", shutdown=[]).shut_down()
+
+
+def test_an_order_of_an_engine_that_was_stopped_after_its_look_is_not_begun(tmp_path: Path) -> None:
+    path = program(tmp_path, f"touch {tmp_path}/begun")
+    words = {name: [path, "{node}"] for name in ("off", "on", "status")}
+    driver = {"kind": "command", "nodes": ["n1"], **words}
+    looks = iter([600.0, -0.001])  # at the lease: before the order, and before its command
+
+    @contextmanager
+    def permit() -> Iterator[float | None]:
+        left_s = next(looks, None)
+        if left_s is None:
+            raise DeposedError("over")
+        yield steady_s() + left_s
+
+    power = open_power(Power.model_validate({"driver": {"one": driver}}), permit=permit)
+    with pytest.raises(DeposedError):
+        power.on("n1")
+    assert not (tmp_path / "begun").exists()
