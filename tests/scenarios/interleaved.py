@@ -65,6 +65,10 @@ def _one_after_the_other(things: Sequence[Any], work: Callable[[Any], Any], *_: 
     return [work(thing) for thing in things]
 
 
+def _begun_at_once(work: Callable[[], Any], *_: object) -> Future[Any]:
+    return AtOnce().submit(work)
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What the engine does in threads inside an operation or a look, it does one after the other."""
@@ -72,6 +76,7 @@ def one_thread() -> Iterator[None]:
         mock.patch("rmsplugin.engine.execute.task.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.execute.operations.allocation.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.observe.observation.each_beside", _one_after_the_other),
+        mock.patch("rmsplugin.engine.upkeep.room_ends.begun_beside", _begun_at_once),
         mock.patch("rmsplugin.engine.capacity.memory_care.ThreadPoolExecutor", AtOnce),
         mock.patch("rmsplugin.engine.context.bounds.ThreadPoolExecutor", AtOnce),
     ):

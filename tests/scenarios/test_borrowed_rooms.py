@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,106 @@ def test_a_room_where_its_node_sees_a_vm_is_ended_in_no_way(elastic: World, monk
     tick_until(elastic, lambda: asked == [room.job_id])
     assert rooms(elastic) == {room.nodes[0]: room} and given_back(elastic) == []
     assert f"room {room.job_id} on {room.nodes[0]} is not given back: vjob9-0 is there" in elastic.cycle.report.begun
+
+
+class HungAgent:
+    """A node whose agent does not answer that it should end a room, until it is let go on; other nodes do."""
+
+    def __init__(self, world: World, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._node, self._end_room = node, world.nodes.end_room
+        self._goes_on = threading.Event()
+        self.error: RmspluginError | None = None
+        self.asked: list[str] = []
+        monkeypatch.setattr(world.nodes, "end_room", self.end_room)
+
+    def end_room(self, node: str, job_id: int) -> RoomEnd:
+        self.asked.append(node)
+        if node == self._node:
+            assert self._goes_on.wait(PATIENCE_S)
+            if self.error is not None:
+                raise self.error
+        return self._end_room(node, job_id)
+
+    def go_on(self, world: World, error: RmspluginError | None = None) -> None:
+        """Answer, and wait until the engine may hear it."""
+        self.error = error
+        self._goes_on.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("end room"):
+                thread.join(PATIENCE_S)
+
+
+def idle_rooms(world: World) -> dict[str, RmsJob]:
+    """Two rooms that nobody needs any more, and that are still held."""
+    jobs = [world.running(cpus=2), world.running(cpus=2)]
+    found = rooms(world)
+    for job in jobs:
+        world.rms.finish(job)
+    for job in jobs:
+        world.until(job, S.TERMINATED)
+    assert len(found) == 2 and rooms(world) == found
+    return found
+
+
+def test_no_cycle_waits_for_a_node_that_does_not_answer_that_it_ends_a_room(
+    elastic: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hung, room), (other, _) = sorted(idle_rooms(elastic).items())
+    agent = HungAgent(elastic, hung, monkeypatch)
+    tick_until(elastic, lambda: set(rooms(elastic)) == {hung})
+    assert sorted(agent.asked) == [hung, other], "the other one was not kept waiting"
+    assert f"{hung} has not answered yet whether it ends room {room.job_id}" in elastic.cycle.report.begun
+    job = elastic.running()
+    assert elastic.host(job) != hung, "its room may end at any time"
+    agent.go_on(elastic)
+    tick_until(elastic, lambda: hung not in rooms(elastic))
+    assert agent.asked.count(hung) == 1
+    assert given_back(elastic).count(f"room {room.job_id} on {hung}: nothing runs there") == 1
+    assert "room-gone" not in [event.kind for event in elastic.context.ledger.events()]
+    unharmed(elastic, job)
+
+
+def test_a_room_whose_node_has_not_answered_in_time_is_ended_by_slurm_in_a_later_cycle(
+    elastic: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hung, room), _ = sorted(idle_rooms(elastic).items())
+    agent = HungAgent(elastic, hung, monkeypatch)
+    tick_until(elastic, lambda: set(rooms(elastic)) == {hung})
+    refusals = [RefusedError("not now")] * 3
+    cancel = elastic.rms.cancel
+
+    def refused(job_id: int) -> None:
+        if refusals:
+            raise refusals.pop()
+        cancel(job_id)
+
+    monkeypatch.setattr(elastic.rms, "cancel", refused)
+    agent.go_on(elastic, UnavailableError("silent"))
+    tick_until(elastic, lambda: rooms(elastic) == {})
+    assert agent.asked.count(hung) == 1, "a node that did not answer is left alone for a while"
+    assert elastic.rms.job(room.job_id).detail == "CANCELLED"
+    assert f"room {room.job_id} on {hung}: nothing runs there (by scancel: silent)" in given_back(elastic)
+
+
+def test_a_node_that_could_not_end_a_room_is_asked_again_less_and_less_often(
+    elastic: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, asked = idle_room(elastic), list[float]()
+
+    def end_room(node: str, job_id: int) -> RoomEnd:
+        asked.append(elastic.time)
+        raise UnavailableError("silent")
+
+    def cancel(job_id: int) -> None:
+        raise UnavailableError("silent, too")
+
+    monkeypatch.setattr(elastic.nodes, "end_room", end_room)
+    monkeypatch.setattr(elastic.rms, "cancel", cancel)
+    for _ in range(300):
+        elastic.tick()
+    assert rooms(elastic) == {room.nodes[0]: room}
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
+    assert len(pauses) >= 2 and pauses[0] >= 60 and all(b >= 1.5 * a for a, b in pairwise(pauses))
 
 
 @pytest.mark.parametrize(("pending_s", "boot_s"), [(0.1, 40.0), (40.0, 0.0), (20.0, 20.0)])

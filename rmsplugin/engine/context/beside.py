@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -42,3 +43,19 @@ def each_beside(things: Sequence[T], work: Callable[[T], R], most: int, name: st
     if errors:
         raise errors[0]
     return [found[number] for number in range(len(things))]
+
+
+def begun_beside(work: Callable[[], R], name: str) -> Future[R]:
+    """Begin the work in a thread of its own, of that name, which does not keep the process from ending."""
+    future: Future[R] = Future()
+
+    def do_work() -> None:
+        try:
+            result = work()
+        except BaseException as error:  # raised in the thread that asks for the result
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=do_work, name=name, daemon=True).start()
+    return future

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -258,8 +259,19 @@ class Placing:
         with self._lock:
             if occupied():
                 return False
-            self._closed[node] = self._clock.now()
+            self._closed[node] = max(self._closed.get(node, 0.0), self._clock.now())
             return True
+
+    def keep_closed(self, node: str) -> None:
+        """Keep a closed node closed, also after further looks, until ``let_open``: its room may end at any time."""
+        with self._lock:
+            self._closed[node] = math.inf
+
+    def let_open(self, node: str) -> None:
+        """End ``keep_closed``, if it was: the next look tells whether the node has a room."""
+        with self._lock:
+            if self._closed.get(node) == math.inf:
+                self._closed[node] = self._clock.now()
 
     def _open_hosts(self, seen: Observation) -> dict[str, HostCapacity]:
         """The hosts that take VMs now; a node whose room was given back is closed until the room is seen to be gone."""

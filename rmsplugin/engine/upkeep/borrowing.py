@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
-from rmsplugin.adapters.nodes.base import RoomsOnNodes
+from rmsplugin.adapters.nodes.base import RoomEnd, RoomsOnNodes
 from rmsplugin.adapters.rms.base import JobState, Rms, RmsPartition
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.execute.placing import Placing
@@ -22,7 +22,8 @@ from rmsplugin.engine.observe.rooms import (
     shortest_room_s,
 )
 from rmsplugin.engine.upkeep.evacuation import unsafe_stores
-from rmsplugin.errors import DeposedError, NotFoundError, RmspluginError
+from rmsplugin.engine.upkeep.room_ends import Answered, Asked, RoomEnds
+from rmsplugin.errors import NotFoundError, RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_names import parse_vm_name
 from rmsplugin.settings import Settings
@@ -53,13 +54,16 @@ class Borrowing:
         self._ledger = ledger
         self._clock = clock
         self._rms = rms
-        self._nodes = nodes
         self._placing = placing
         self._idle_since: dict[str, float] = {}
         self._rests: dict[str, _Rest] = {}
         self._extended: dict[int, float] = {}
         self._known: dict[str, int] = {}  # by node, the job id of the room that is believed to be there
-        self._ended: set[int] = set()  # job ids of rooms that the engine ended, and that Slurm may still show
+        #: Job ids of rooms that the engine has ended, or asked nodes to end, and that Slurm may still show.
+        self._ended: set[int] = set()
+        self._ends = RoomEnds(nodes, clock.now)
+        #: By job, the nodes that take no VMs, whatever is seen, as they are asked to end the rooms there.
+        self._asked: dict[int, str] = {}
 
     def change_rooms(self, seen: Observation, wanted: Collection[str]) -> list[str]:
         """Ask Slurm for the changes of rooms that are due.
@@ -71,7 +75,13 @@ class Borrowing:
         Returns:
             Sentences about the requests, done and refused.
         """
-        said = self._end_strange(seen)
+        self._ends.forget_others({job.job_id for job in seen.rms.jobs})
+        before = self._ended - self._asked.keys()
+        # Whatever nodes have answered since the last cycle: to end a room by Slurm is decided anew.
+        said = self._take_answers(self._ends.answers(0), may_cancel=False)
+        # What was answered after the look is still seen to be there.
+        ending = self._ends.unanswered | (self._ended - before)
+        said += self._end_strange(seen, ending)
         self._ended &= {room.job_id for room in seen.rooms.by_node.values()}
         self._notice_ends(seen)
         occupied = self._occupied(seen)
@@ -90,10 +100,12 @@ class Borrowing:
             plan = plan_rooms(hosts, rooms, uses)
             said += [self._request(node, partition) for node in plan.request]
             for node, why in plan.give_back.items():
-                said += self._give_back(seen, rooms[node], why)
+                if rooms[node].job_id not in ending:
+                    said += self._give_back(seen, rooms[node], why)
             for room in rooms.values():
                 said += self._extend(seen, room, hosts.room_time_limit_s)
-        return said
+        said += self._take_answers(self._ends.answers(), may_cancel=True)
+        return said + [f"{node} has not answered yet whether it ends room {job}" for job, node in self._asked.items()]
 
     def lendable(self, seen: Observation) -> set[str]:
         """Nodes of elastic partitions for which a room would be requested if a waiting vjob needed one."""
@@ -158,11 +170,13 @@ class Borrowing:
 
     # -- requests to Slurm -------------------------------------------------------------------------------------------
 
-    def _end_strange(self, seen: Observation) -> list[str]:
+    def _end_strange(self, seen: Observation, ending: Set[int]) -> list[str]:
         """End our jobs that are of no use as rooms; one that has a node only when no VM is seen there."""
         said = []
         occupied = self._occupied(seen) if seen.rooms.strange else set()
         for job in seen.rooms.strange:
+            if job.job_id in ending:
+                continue
             if job.state is not JobState.PENDING and any(
                 node in occupied or node not in seen.vms for node in job.nodes
             ):
@@ -176,18 +190,35 @@ class Borrowing:
 
         A node refuses an engine whose turn is over. Slurm knows no turns, and its epilog ends all of our VMs there.
         """
-        if runs and len(nodes) == 1 and nodes[0] not in seen.unreachable:
-            try:
-                end = self._nodes.end_room(nodes[0], job_id)
-            except DeposedError:
-                raise
-            except RmspluginError as error:
-                return self._cancel(job_id, nodes, f"{why} (by scancel: {error})")
-            if end.vms:
-                return [f"room {job_id} on {nodes[0]} is not given back: {', '.join(end.vms)} is there"]
+        failure = self._ends.failure(job_id)
+        if not runs or len(nodes) != 1 or nodes[0] in seen.unreachable:
+            return self._cancel(job_id, nodes, why)
+        if failure is not None:
+            return self._cancel(job_id, nodes, why + failure)
+        self._forget(job_id)
+        self._asked[job_id] = nodes[0]
+        self._placing.keep_closed(nodes[0])
+        self._ends.ask(Asked(job_id, nodes[0], why))
+        return []
+
+    def _take_answers(self, answers: Sequence[Answered], *, may_cancel: bool) -> list[str]:
+        """Take what nodes have answered; ``may_cancel``: where one could not end a room, Slurm is to do so now."""
+        for job_id in self._asked.keys() - self._ends.unanswered:
+            self._placing.let_open(self._asked.pop(job_id))
+            self._ended.discard(job_id)  # unless it has ended, as is told next
+        return [each for answer in answers for each in self._take(answer, may_cancel=may_cancel)]
+
+    def _take(self, answer: Answered, *, may_cancel: bool) -> list[str]:
+        asked, end = answer.asked, answer.end
+        nodes = (asked.node,)
+        if isinstance(end, RoomEnd):
             if end.ended:
-                return self._note_end(job_id, nodes, why)
-        return self._cancel(job_id, nodes, why)
+                return self._note_end(asked.job_id, nodes, asked.why)
+            if end.vms:
+                return [f"room {asked.job_id} on {asked.node} is not given back: {', '.join(end.vms)} is there"]
+        failure = "" if isinstance(end, RoomEnd) else f" (by scancel: {end})"
+        self._ends.failed(asked, failure)
+        return self._cancel(asked.job_id, nodes, asked.why + failure) if may_cancel else []
 
     def _cancel(self, job_id: int, nodes: Sequence[str], why: str) -> list[str]:
         try:
@@ -199,11 +230,15 @@ class Borrowing:
         return self._note_end(job_id, nodes, why)
 
     def _note_end(self, job_id: int, nodes: Sequence[str], why: str) -> list[str]:
-        self._ended.add(job_id)
-        self._known = {node: known for node, known in self._known.items() if known != job_id}
+        self._forget(job_id)
         where = ", ".join(nodes)
         self._ledger.event("room-given-back", f"room {job_id} on {where}: {why}", node=where)
         return [f"give back {where}: {why}"]
+
+    def _forget(self, job_id: int) -> None:
+        """Miss the room no more: it was ended by the engine, or is about to be."""
+        self._ended.add(job_id)
+        self._known = {node: known for node, known in self._known.items() if known != job_id}
 
     def _request(self, node: str, partition: RmsPartition) -> str:
         limit_s = self._settings.hosts_of(partition.name).room_time_limit_s
