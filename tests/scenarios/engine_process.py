@@ -65,6 +65,7 @@ class Process(Life):
         self.elected = self.lease._coordination
         self.epoch = 0
         self.asked_at = 0.0  # when the lease was last asked whether it may act
+        self.until = 0.0  # until when it might, by that look
         self.held_at = 0.0  # when the lease was last renewed
         self.context: Context | None = None
         self._dead_since: float | None = None
@@ -81,7 +82,9 @@ class Process(Life):
         world = self.world
         self.epoch = self.lease.epoch
         self._note_lead()
-        acts = Acts(self._may_act, self._deposed, lost=self.lease.lost, pause=lambda: world.stand_still(self))
+        acts = self.acts = Acts(
+            self._may_act, self._deposed, lost=self.lease.lost, pause=lambda: world.stand_still(self)
+        )
         steady = SteadyClock(wall=world.wall, monotonic=world.now)
         rms, agents = self._led("rms", world.rms, acts), self._led("agent", world.nodes.of_epoch(self.epoch), acts)
         obeyed_by_all(world.settings, rms, agents)
@@ -117,7 +120,7 @@ class Process(Life):
         return only_led(Mortal(kind, journaled, self, self.world.neighbours), acts)
 
     def _may_act(self) -> bool:
-        self.asked_at = self.world.time
+        self.asked_at, self.until = self.world.time, self.lease.held_until()
         return self.lease.held()
 
     def _deposed(self, why: str) -> None:
@@ -210,6 +213,8 @@ class Journaled:
         act = world.journal.act(process.name, process.epoch, self._kind, name, vm, vjob, nodes)
         act.fields["asked"] = process.asked_at
         world.halt(process, name, "before")
+        while self._kind == "rms" and world.time >= process.until:
+            self._not_begun(act)
         if self._kind in world.unanswered and world.silent(self._kind):
             world.unanswered.discard(self._kind)
             self._carried_out(act, name, vm, lambda: method(*words, **options))
@@ -222,6 +227,15 @@ class Journaled:
             act.ended(world.time, "unheard")
             raise
         return self._carried_out(act, name, vm, lambda: method(*words, **options))
+
+    def _not_begun(self, act: Act) -> None:
+        """As a command of Slurm's that looks at the clock and is too late: its engine asks its lease anew."""
+        try:
+            with self._process.acts.one():
+                pass
+        except BaseException:
+            act.refused(self._process.world.time)
+            raise
 
     def _carried_out(self, act: Act, name: str, vm: str, do: Callable[[], Any]) -> Any:
         world = self._process.world

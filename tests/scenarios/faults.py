@@ -61,7 +61,7 @@ def main() -> int:
         faults.update(event.kind for event in events if event.kind in FAULTS)
         sums.update(acts=found.acts, turns=found.turns, refused=found.refused, late=found.late, unheard=found.unheard)
         gap_s = max(gap_s, found.gap_s if day.longest_gap_s() < math.inf else 0.0)
-        said = f"{found.turns} turns, {found.acts} acts, {found.refused} refused, {found.late} late at Slurm"
+        said = f"{found.turns} turns, {found.acts} acts, {found.refused} refused, {found.late} late in guests"
         print(f"seed {seed}: {said}, {time.monotonic() - began:.1f} s: {fault or 'right'}", flush=True)
         if fault:
             wrong += 1

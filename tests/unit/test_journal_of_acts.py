@@ -382,9 +382,17 @@ def test_what_slurm_is_asked_for_is_no_act_on_a_vm(course: Course) -> None:
     assert course.found().breaches == []
 
 
+def test_what_a_deposed_engine_begins_at_slurm_is_a_breach(course: Course) -> None:
+    course.act("one", 5, "resume", where="rms").fields.update(begin=23.0)
+    course.next_leads()
+    course.act("two", 9, "suspend", where="rms").ended(22.0, "done")
+    [breach] = course.found().breaches
+    assert "was begun, after" in breach
+
+
 def test_what_is_refused_failed_lost_or_cancelled_is_no_breach(course: Course) -> None:
     course.act("one", 5, "save").ended(30.0, "failed")
-    held_up, late = course.act("one", 5, "unpause", vm=1), course.act("one", 5, "resume", where="rms")
+    held_up, late = course.act("one", 5, "unpause", vm=1), course.act("one", 5, "set_clock", where="guests")
     course.journal.script(7, "begins")
     course.next_leads()
     course.act("two", 9, "abort_job").ended(20.0, "done")
@@ -421,12 +429,12 @@ def test_the_program_says_what_it_found_and_what_is_no_journal(course: Course, t
     course.journal.write(tmp_path / "right")
     assert run(tmp_path / "right") == (
         0,
-        f"{tmp_path}/right: 2 acts in 2 turns, 0 refused, 0 late at Slurm, 0 unheard: no breaches\n",
+        f"{tmp_path}/right: 2 acts in 2 turns, 0 refused, 0 late in guests, 0 unheard: no breaches\n",
     )
     begins_twice(course)
     course.journal.write(tmp_path / "wrong")
     code, said = run(tmp_path / "right", tmp_path / "wrong")
-    assert code == 1 and "wrong: 2 acts in 2 turns, 0 refused, 0 late at Slurm, 0 unheard: 1 breaches" in said
+    assert code == 1 and "wrong: 2 acts in 2 turns, 0 refused, 0 late in guests, 0 unheard: 1 breaches" in said
     (tmp_path / "none").write_text("no journal\n")
     code, said = run(tmp_path / "none")
     assert code == 2 and "none is no journal of acts" in said and "Traceback" not in said
