@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import examples
 import pytest
 from scenarios.engine_process import SESSION_S
 from scenarios.faults import live
-from scenarios.faulty_day import FAULTS, course_of
+from scenarios.faulty_day import _CALLS, FAULTS, course_of
 from scenarios.random_day import Event
 
 #: One course for each fault. `contrib/run-campaign faults` lives others.
@@ -35,3 +37,16 @@ def test_an_engine_stands_still_while_the_ensemble_has_no_quorum_and_goes_on_in_
     found = day.judged()
     assert day.world.stood_still_s and found.turns == 1
     assert SESSION_S < found.gap_s < 23.0, "nobody might act meanwhile, and nobody waits afterwards"
+
+
+@pytest.mark.parametrize(("seed", "call"), [(13, "resume"), (13, "open_gate"), (14, "suspend")])
+def test_what_an_engine_was_about_to_ask_slurm_for_when_it_was_stopped_is_not_asked(seed: int, call: str) -> None:
+    """The next one leads, and acts on the same vjob, before it goes on: without the command's own look it is late."""
+    course = course_of(seed)
+    at = next(number for number, event in enumerate(course) if event.kind in FAULTS)
+    course = [event for event in course if event.kind not in FAULTS]
+    course.insert(at, Event(0.0, "stop_in_call", (_CALLS.index(call), 4, 0, 0)))
+    day, wrong = live(seed, course)
+    assert not wrong, "\n".join([wrong, *day.happened])
+    acts = [json.loads(line) for line in day.world.journal.lines()]
+    assert [act["what"] for act in acts if act.get("outcome") == "refused" and act["where"] == "rms"] == [call]
