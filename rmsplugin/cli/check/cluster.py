@@ -20,6 +20,9 @@ _LONG_WRITE_S = 0.1
 #: A takeover makes a copy of the ledger; three are kept, and backups.
 _COPIES = 4
 _SPARE_BYTES = 256 << 20
+#: Options of NFS.
+_LATE_WRITES_LOST = {"soft", "softerr"}
+_LOCAL_LOCKS = {"nolock", "local_lock=all", "local_lock=posix"}
 #: File systems of one host.
 _OF_ONE_HOST = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs"}
 _UPGRADE = "see `Upgrading controllers one by one` in docs/operator/several-engines.md"
@@ -181,6 +184,7 @@ def _shared(shared: SharedFacts, standing: Sequence[Standing] | str) -> Iterator
         )
     if shared.lock:
         yield error(subject, f"no file can be locked there: {shared.lock}", "mount NFS with locks (nolock is wrong)")
+    yield from _mounted(shared)
     if shared.root_key:
         yield error(
             subject,
@@ -201,6 +205,22 @@ def _shared(shared: SharedFacts, standing: Sequence[Standing] | str) -> Iterator
             subject,
             f"is the one of all controllers ({shared.file_system or 'unknown file system'}); a small write takes "
             f"{1000 * shared.write_s:.1f} ms",
+        )
+
+
+def _mounted(shared: SharedFacts) -> Iterator[Finding]:
+    if lost := sorted(shared.mounted & _LATE_WRITES_LOST):
+        yield error(
+            shared.path,
+            f"is mounted {lost[0]}: a write of the ledger that the file server answers late fails, and may be lost",
+            "mount it hard, as Slurm's StateSaveLocation: what writes there waits for the file server then",
+        )
+    if local := sorted(shared.mounted & _LOCAL_LOCKS):
+        yield warning(
+            shared.path,
+            f"is mounted with {local[0]}: locks hold on this host only, so a ledger that an engine of another host "
+            "has open can be opened here, and damaged",
+            "mount it without that option; NFS before version 4 needs rpc.statd for locks",
         )
 
 

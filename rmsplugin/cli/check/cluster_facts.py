@@ -21,6 +21,7 @@ class SharedFacts:
     free_bytes: int = 0
     ledger_bytes: int = 0  # of the newest ledger
     root_key: str = ""  # what is wrong with the key of root in guests; empty: nothing
+    mounted: frozenset[str] = frozenset()  # the options of its file system
 
 
 @dataclass(frozen=True, slots=True)

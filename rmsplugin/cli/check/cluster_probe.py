@@ -12,6 +12,7 @@ import statistics
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,11 +32,9 @@ from rmsplugin.settings import Settings
 
 T = TypeVar("T")
 
-#: How long the ensemble, and the shared directory, may take.
+#: How long the engine and the ensemble, and the shared directory, may take.
 _ANSWER_S, _SHARED_S = 5.0, 20.0
 _WRITES = 9
-#: The longest silence of the engine that is put up with, in seconds.
-_ANSWER_S = 5.0
 
 
 def probe_cluster(settings: Settings) -> ClusterFacts | None:
@@ -100,28 +99,32 @@ def _shared_facts(settings: Settings, path: Path) -> SharedFacts:
     try:
         place = f"the shared directory {identity_of(path)}"
         space, ledgers = os.statvfs(path), of_engines(site_ledgers(settings))
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+        file_system, options = file_system_of(path, mounts)
         return SharedFacts(
             str(path),
             place,
-            file_system_of(path, Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")),
+            file_system,
             _write_s(path),
             _lock(path),
             space.f_bavail * space.f_frsize,
             sum(each.path.stat().st_size for each in ledgers),
             _root_key(path),
+            options,
         )
     except (RmspluginError, OSError) as error:
         return SharedFacts(str(path), str(error))
 
 
-def file_system_of(path: Path, mounts: str) -> str:
-    """The type of the file system that has the path, by ``mounts``, which is /proc/self/mountinfo."""
-    best, found = "", ""
+def file_system_of(path: Path, mounts: str) -> tuple[str, frozenset[str]]:
+    """Type and options of the file system that has the path, by ``mounts``, which is /proc/self/mountinfo."""
+    best, found = "", ("", frozenset[str]())
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
         point = left.split()[4].encode().decode("unicode_escape")
         if len(point) >= len(best) and path.resolve().is_relative_to(point):
-            best, found = point, right.split()[0]
+            file_system, _, options = right.split(" ", 2)
+            best, found = point, (file_system, frozenset(options.split(",")))
     return found
 
 
@@ -141,7 +144,8 @@ def _lock(path: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     finally:
-        file.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system for reading only refuses that of a file that is not there, too
+            file.unlink()
     return ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,8 @@ from rmsplugin.cli.check.node_facts import NodeFacts
 from rmsplugin.finding import Finding, Level
 
 PLACE = "the shared directory 0a"
-SHARED = SharedFacts("/shared", PLACE, "nfs4", 0.004, "", 10 << 30, 50 << 20)
+MOUNTED = frozenset({"rw", "vers=4.2", "hard", "local_lock=none"})
+SHARED = SharedFacts("/shared", PLACE, "nfs4", 0.004, "", 10 << 30, 50 << 20, mounted=MOUNTED)
 MODES = ("leader", "follower", "follower")
 SERVERS = tuple(ServerFact(f"zoo{number}:2181", "", "3.8.0", mode, 0.01) for number, mode in enumerate(MODES, 1))
 
@@ -130,6 +133,11 @@ def test_without_a_quorum_nobody_leads() -> None:
         (replace(SHARED, write_s=2.0), Level.ERROR, "a small write takes 2000 ms"),
         (replace(SHARED, free_bytes=100 << 20), Level.WARNING, "has 100 MiB free; the ledger has 50"),
         (replace(SHARED, free_bytes=10 << 20), Level.ERROR, "has 10 MiB free"),
+        (replace(SHARED, mounted=frozenset({"soft", "rw"})), Level.ERROR, "is mounted soft"),
+        (replace(SHARED, mounted=frozenset({"softerr"})), Level.ERROR, "is mounted softerr"),
+        (replace(SHARED, mounted=frozenset({"nolock"})), Level.WARNING, "is mounted with nolock: locks hold on"),
+        (replace(SHARED, mounted=frozenset({"local_lock=posix"})), Level.WARNING, "with local_lock=posix"),
+        (replace(SHARED, mounted=frozenset({"hard", "local_lock=all"})), Level.WARNING, "with local_lock=all"),
         (replace(SHARED, root_key="x"), Level.ERROR, "the key of root in guests cannot be used: x"),
     ],
 )
@@ -179,15 +187,15 @@ def test_with_managers_each_node_obeys_the_engine_of_its_group() -> None:
 
 MOUNTS = """\
 22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
-30 22 0:40 / /shared rw,relatime shared:2 - nfs4 server:/export rw,hard
+30 22 0:40 / /shared rw,relatime shared:2 - nfs4 server:/export rw,hard,local_lock=none
 31 22 0:41 / /with\\040blank rw - tmpfs tmpfs rw
 """
 
 
 def test_the_file_system_of_a_path_is_that_of_the_nearest_mount() -> None:
-    assert file_system_of(Path("/shared/rmsplugin"), MOUNTS) == "nfs4"
-    assert file_system_of(Path("/sharedother"), MOUNTS) == "ext4"
-    assert file_system_of(Path("/with blank/x"), MOUNTS) == "tmpfs"
+    assert file_system_of(Path("/shared/rmsplugin"), MOUNTS) == ("nfs4", {"rw", "hard", "local_lock=none"})
+    assert file_system_of(Path("/sharedother"), MOUNTS) == ("ext4", {"rw"})
+    assert file_system_of(Path("/with blank/x"), MOUNTS) == ("tmpfs", {"rw"})
 
 
 def looked(tmp_path: Path) -> SharedFacts:
@@ -218,6 +226,40 @@ def test_what_is_seen_of_a_shared_directory_leaves_nothing_there(shared: Path, t
     assert {path.name for path in shared.iterdir()} == {"guest_root_key", "guest_root_key.pub", "identity"}
     (shared / "guest_root_key.pub").write_text(f"{other.public}\n")
     assert "is not its public half" in looked(tmp_path).root_key
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for mounts of its own")
+@pytest.mark.parametrize(
+    ("options", "filled", "words"),
+    [
+        ("size=1m", True, ["has 0 MiB free", "cannot be written: No space left on device"]),
+        ("size=1g,ro", False, ["no file can be locked there: Read-only", "cannot be written: Read-only file system"]),
+        ("size=1g", False, []),
+    ],
+    ids=["full", "read-only", "in order"],
+)
+def test_a_file_system_that_takes_no_write_is_seen_as_it_is(
+    tmp_path: Path, options: str, filled: bool, words: list[str]
+) -> None:
+    (tmp_path / "shared").mkdir()
+    writable = ",".join(each for each in options.split(",") if each != "ro")
+    steps = [f"mount -t tmpfs -o mode=700,{writable} none shared", "echo 0a > shared/identity"]
+    steps += ["head -c 2m /dev/zero > shared/filler 2>/dev/null || true"] if filled else []
+    steps += [f"mount -o remount,{options} shared", 'exec "$0" -c "$1"']
+    look = f"""
+from dataclasses import replace
+from pathlib import Path
+from unit.cli import test_cli_check_cluster as tests
+tests.cluster_probe._ANSWER_S = 0.1
+seen = replace(tests.looked(Path({str(tmp_path)!r})), place=tests.PLACE)
+for fault in tests.faults(replace(tests.FACTS, shared=seen)):
+    print(fault.what)
+"""
+    own = ["unshare", "--mount", "sh", "-ec", "\n".join(steps), sys.executable, look]
+    done = subprocess.run(own, cwd=tmp_path, env=os.environ | {"PYTHONPATH": ":".join(sys.path)}, capture_output=True)
+    said = done.stdout.decode().splitlines()
+    assert done.returncode == 0, done.stderr.decode()
+    assert len(said) == len(words) and all(word in line for word, line in zip(words, said, strict=True)), said
 
 
 def test_a_shared_directory_that_is_not_mounted_is_said(shared: Path, tmp_path: Path) -> None:
