@@ -19,6 +19,9 @@ from rmsplugin.model.vm_names import parse_vm_name
 
 T = TypeVar("T")
 
+#: Seconds for which the VMs of a node are asked what is under way in them.
+_JOBS_S = 2.0
+
 
 class LibvirtNodes:
     """The libvirtd of each node, to which a connection is made when it is needed."""
@@ -36,6 +39,7 @@ class LibvirtNodes:
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, Link] = {}
         self._silent: dict[str, list[str]] = {}  # by node, VMs that delayed the question for jobs: the last one first
+        self._asked: dict[str, set[str]] = {}  # by node, VMs whose answer to that question is still to come
         self._lock = threading.Lock()
 
     def link(self, node: str) -> Link:
@@ -95,13 +99,16 @@ class LibvirtNodes:
     def _jobs(self, node: str, names: list[str]) -> dict[str, int | None]:
         """The operation (VIR_DOMAIN_JOB_OPERATION_*) under way in each VM.
 
-        A locked VM keeps the question waiting for up to 30 s. It must not keep the whole node waiting: no answer means
-        that an operation is under way, and the answer would have said the same. For VMs behind it in the question this
-        would be said without reason: so a VM that did not answer is asked last from then on.
+        A VM that is locked, as while it is restored, keeps the question waiting for up to 30 s. It must not keep the
+        whole node waiting, nor the cycle: no answer means that an operation is under way, and the answer would have
+        said the same. For VMs behind it in the question this would be said without reason: so a VM that did not answer
+        is asked last from then on. It is not asked again before it has answered: libvirt serves five questions of one
+        connection at a time.
         """
         jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
-        silent = self._silent.get(node, [])
-        unanswered = [name for name in silent if name in jobs] + [name for name in names if name not in silent]
+        asked, silent = self._asked.setdefault(node, set()), self._silent.get(node, [])
+        free = [name for name in names if name not in asked]
+        unanswered = [name for name in silent if name in free] + [name for name in free if name not in silent]
 
         def ask(conn: libvirt.virConnect) -> None:
             while unanswered:  # from its end
@@ -111,16 +118,24 @@ class LibvirtNodes:
                 except libvirt.libvirtError as error:
                     if error.get_error_code() in NOT_THERE:
                         jobs[name] = None
-                unanswered.pop()
+                finally:
+                    with self._lock:
+                        unanswered.pop()
+                        nobody_waits = name in asked
+                        asked.discard(name)
+                if nobody_waits:
+                    return
 
-        if names:
+        if unanswered:
             try:
-                self.link(node).call("listing jobs", ask, self.call_timeout_s)
+                self.link(node).call("listing jobs", ask, min(_JOBS_S, self.call_timeout_s))
             except TimedOutError:
-                left = list(unanswered)
-                self._silent[node] = left[-1:] + [name for name in left[:-1] if name in silent]
+                with self._lock:
+                    left = list(unanswered)
+                    asked.update(left[-1:])
+                self._silent[node] = left[-1:] + [name for name in silent if name in left[:-1] or name in asked]
                 return dict(jobs)
-        self._silent.pop(node, None)
+        self._silent[node] = [name for name in silent if name in asked]
         return jobs
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
