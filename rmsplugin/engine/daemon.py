@@ -133,7 +133,9 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         shared = "" if shared_dir is None else identity_of(shared_dir)
         opened = open_lease(settings, state_dir, shared, about(settings))
         leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION, _STILL_S)
-        if not _wait_for(leadership, settings):
+        proposer = Proposers(proposer_limits(settings), most_processes(settings))
+        if not _wait_for(leadership, settings, proposer.warm_up):
+            proposer.close()
             leadership.release(at_rest=True)
             return 0
     except RmspluginError as error:
@@ -141,7 +143,7 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         return 2
     daemon = None
     try:
-        daemon = Daemon(settings, state_dir, config.absolute(), opened)
+        daemon = Daemon(settings, state_dir, config.absolute(), opened, proposer)
         keep_for_good()
         asyncio.run(daemon.run(partial(_release, leadership, daemon)))
     except LedgerError as error:
@@ -171,8 +173,13 @@ def _begin_anew() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
-def _wait_for(leadership: Leadership, settings: Settings) -> bool:
+def _wait_for(leadership: Leadership, settings: Settings, stand_by: Callable[[], object]) -> bool:
     """Wait until this engine leads, or is told to end, and keep it leading. Returns whether it leads.
+
+    Args:
+        leadership: of this engine.
+        settings: as they were read.
+        stand_by: called where another engine leads: what can be done before this one does.
 
     Raises:
         UnavailableError: another engine runs here, and nothing says which one is to go on when it ends.
@@ -188,7 +195,12 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
     over = threading.Event()
     reaper = threading.Thread(target=_reap, args=(over,), name="reaper", daemon=True)
     reaper.start()
-    leads = leadership.wait(told_to_end, lambda why: notifier.notify(f"STATUS=waiting: {why}"), Watchdog().feed)
+
+    def tell(why: str) -> None:
+        notifier.notify(f"STATUS=waiting: {why}")
+        stand_by()
+
+    leads = leadership.wait(told_to_end, tell, Watchdog().feed)
     over.set()
     reaper.join()
     for number, handler in before.items():
@@ -201,7 +213,10 @@ def _wait_for(leadership: Leadership, settings: Settings) -> bool:
 
 
 def _reap(over: threading.Event) -> None:
-    """Take the ends of children that the program before has left in this process. There are no others yet."""
+    """Take the ends of children that the program before has left in this process.
+
+    The only one of its own is the proposer. Where that has ended, too, whoever asks it finds that there is none.
+    """
     with contextlib.suppress(ChildProcessError):
         while not over.wait(_REAP_S):
             os.waitpid(-1, os.WNOHANG)
@@ -217,8 +232,16 @@ def _end_at_once(why: str) -> None:
 class Daemon:
     """One engine."""
 
-    def __init__(self, settings: Settings, state_dir: Path, config: Path, opened: Opened) -> None:
-        """Put it together; ``config``: the settings file; ``opened``: the lease of this process, held."""
+    def __init__(self, settings: Settings, state_dir: Path, config: Path, opened: Opened, proposer: Proposers) -> None:
+        """Put it together.
+
+        Args:
+            settings: as they were read.
+            state_dir: of this engine.
+            config: the settings file.
+            opened: the lease of this process, held.
+            proposer: it may have been started already.
+        """
         lease, self._settings = opened.lease, settings
         self.hands_over = False
         self._cycles = Periodic("cycle", self._run_cycle, settings.engine.cycle_s)
@@ -245,7 +268,7 @@ class Daemon:
         placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)
         refuse_unknown_policy(settings)
-        self.proposer = Proposers(proposer_limits(settings), most_processes(settings))
+        self.proposer = proposer
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
         capacities = Capacities(settings, self.context.ledger, self.context.clock, self.context.demanded_cpus)
         self.metrics = open_metrics(capacities, self.cycle)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from rmsplugin.adapters.coordination.candidates import turn_of
 from rmsplugin.adapters.coordination.tree import Tree
-from rmsplugin.adapters.coordination.turns import Seen, watch
+from rmsplugin.adapters.coordination.turns import Watch
 from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.errors import UnavailableError
 
@@ -21,18 +21,19 @@ class GroupTurns:
     def __init__(self, tree: Tree, folder_of: Callable[[str], str], clock: Callable[[], float] = steady_s) -> None:
         """Have seen none yet; ``folder_of``: where the engines of a group are elected; ``clock``: theirs."""
         self._tree, self._folder_of, self._clock = tree, folder_of, clock
-        self._seen: dict[str, Seen] = {}
+        self._watches: dict[str, Watch] = {}
 
     def note_turns(self, groups: Collection[str]) -> None:
         """See how the turns of these groups are now: called again and again. Never raises."""
         try:
             for group in groups:
-                found = watch(self._tree, turn_of(self._folder_of(group)), self._seen.get(group), self._clock)
-                if found is not None:
-                    self._seen[group] = found
+                if group not in self._watches:
+                    self._watches[group] = Watch(self._tree, turn_of(self._folder_of(group)), self._clock)
+                self._watches[group].note_turn()
         except UnavailableError:
             return  # what was seen before goes on being true
 
     def told(self, group: str) -> str:
         """What an engine of the group is told at its start; empty if its turn was never seen."""
-        return str(self._seen.get(group, ""))
+        watch = self._watches.get(group)
+        return "" if watch is None or watch.seen is None else str(watch.seen)

@@ -35,6 +35,7 @@ from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
 from rmsplugin.adapters.coordination.base import NEVER, Coordination
 from rmsplugin.adapters.coordination.servers import ask_servers
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
+from rmsplugin.adapters.coordination.turns import Seen, Watch
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import steady_s
 from rmsplugin.api.binding import Engine
@@ -362,16 +363,30 @@ def test_an_engine_stands_by_takes_over_from_a_killed_one_and_hands_over_at_once
     wait_until(lambda: one.has_said("is up") and answers(tmp_path), "the first one leads")
     first = epoch_in(tmp_path)
     two = start_engine("two")
-    wait_until(lambda: two.has_said("stands by"), "the second one stands by")
+    wait_until(lambda: two.has_said("stands by") and proposers_of(two), "the second one stands by, with its solvers")
+    proposers = proposers_of(two)
     one.end()
     wait_until(lambda: two.has_said("is up") and answers(tmp_path), "the second one leads")
+    assert proposers_of(two) == proposers, "they were not loaded again"
     assert epoch_in(tmp_path) > first > FIRST_EPOCH
     three = start_engine("three")
     wait_until(lambda: three.has_said("stands by"), "the third one stands by")
     two.process.terminate()
     assert two.process.wait(PATIENCE_S) == 0
+    wait_until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in proposers), "nothing of it is left")
     wait_until(lambda: three.has_said("is up"), "the third one leads")
     assert " waits " not in three.said(), "nobody waits for one that has ended with nothing under way"
+
+
+def proposers_of(engine: EngineProcess) -> set[int]:
+    """The processes of an engine in which it proposes."""
+    found = set()
+    for children in Path(f"/proc/{engine.process.pid}/task").glob("*/children"):
+        for pid in map(int, children.read_text().split()):
+            with contextlib.suppress(OSError):
+                if b"rmsplugin.proposer.child" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.add(pid)
+    return found
 
 
 def test_a_stopped_engine_that_has_lost_ends_and_until_then_no_other_acts(
@@ -666,6 +681,61 @@ def test_a_node_is_written_only_where_it_is_what_was_read(trees: Trees, folder: 
     for ask in (tree.read, tree.children, lambda path: tree.write(path, b"")):
         with pytest.raises(MissingError):
             ask(path)
+
+
+def test_who_has_read_a_node_is_told_once_of_its_next_change(trees: Trees, folder: str) -> None:
+    one, other, told = trees.open(), trees.open(), list[str]()
+    make_folder(one, folder)
+    path = f"{folder}/node"
+    one.make(path, b"")
+
+    def changed() -> None:
+        told.append("changed")
+
+    def hears(times: int) -> None:
+        def heard() -> bool:
+            with contextlib.suppress(MissingError):
+                one.read(path)  # lives
+            return len(told) == times
+
+        wait_until(heard, f"it is told {times} times")
+
+    with pytest.raises(MissingError):
+        one.read(f"{folder}/none", changed)
+    for _ in range(3):
+        one.read(path, changed)
+    for _ in range(2):
+        other.write(path, b"")
+    hears(1)
+    one.read(path, changed)
+    other.remove(path)
+    hears(2)
+
+
+def test_the_last_turn_is_read_again_when_it_changes_and_no_more_by_one_that_has_its_own(
+    trees: Trees, folder: str
+) -> None:
+    one, other = trees.open(), trees.open()
+    make_folder(one, folder)
+    path = f"{folder}/turn"
+    other.make(path, b"")
+    watch = Watch(one, path, steady_s)
+    watch.note_turn()
+
+    def seen() -> Seen:
+        one.children(folder)  # lives
+        assert watch.seen is not None
+        return watch.seen
+
+    for _ in range(3):
+        began = steady_s()
+        version = other.write(path, b"")
+        wait_until(lambda: seen().version == version, "it is seen")  # noqa: B023
+        assert began < seen().at < steady_s()
+    watch.rest(seen())
+    other.write(path, b"")
+    wait_until(lambda: one.read(path).version == 4, "it is written")
+    assert seen().version == 3
 
 
 def test_nodes_of_a_session_are_numbered_in_the_order_of_their_making_and_end_with_it(

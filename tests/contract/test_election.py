@@ -14,7 +14,7 @@ from contract.coordinations import OnEnsemble, campaign_in_vain
 from rmsplugin.adapters.coordination.base import NEVER
 from rmsplugin.adapters.coordination.candidates import Candidate
 from rmsplugin.adapters.coordination.elected import Elected
-from rmsplugin.adapters.coordination.turns import watch
+from rmsplugin.adapters.coordination.turns import Watch
 from rmsplugin.errors import RefusedError, UnavailableError
 
 
@@ -73,19 +73,59 @@ def test_what_a_standing_engine_has_not_seen_counts_as_renewed_until_now(simulat
     first, second = lead(simulated), simulated.coordination()
     campaign_in_vain(second)
     simulated.pass_time(1.0)
-    first.campaign()  # the second one does not look
+    first.campaign()
+    simulated.trees[second].cut = True  # before it hears of that
+    simulated.pass_time(2.0, silent=(first,))
+    simulated.trees[second].cut = False
     simulated.pass_time(simulated.SESSION_S, silent=(first,))
-    assert f"waits {simulated.WAIT_S:.1f} s" in campaign_in_vain(second)
+    assert f"waits {simulated.WAIT_S - simulated.SESSION_S + 0.1:.1f} s" in campaign_in_vain(second)
+
+
+def test_the_last_renewal_is_known_to_one_that_did_not_campaign_again_before_the_servers_were_silent(
+    simulated: OnEnsemble,
+) -> None:
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    for _ in range(3):
+        simulated.pass_time(0.5)
+        first.campaign()
+    simulated.pass_time(0.1)
+    simulated.ensemble.quorum = False  # the servers have no leader
+    simulated.pass_time(2.0, silent=(first,))
+    simulated.ensemble.quorum = True  # each session has its whole time anew
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    assert f"waits {simulated.WAIT_S - simulated.SESSION_S - 2.0:.1f} s" in campaign_in_vain(second)
 
 
 def test_an_engine_goes_on_from_what_another_process_of_its_host_has_seen(simulated: OnEnsemble) -> None:
     first = lead(simulated)
-    tree = simulated.ensemble.open(1000.0)
-    seen = watch(tree, "/rmsplugin/turn", None, simulated.clock)
+    watch = Watch(simulated.ensemble.open(1000.0), "/rmsplugin/turn", simulated.clock)
+    watch.note_turn()
+    seen = watch.seen
     simulated.pass_time(2.0, silent=(first,))
-    assert watch(tree, "/rmsplugin/turn", seen, simulated.clock) == seen
+    watch.note_turn()
+    assert watch.seen == seen is not None
     simulated.pass_time(2.0, silent=(first,))
     assert f"waits {simulated.WAIT_S - 4.0:.1f} s" in campaign_in_vain(simulated.coordination(seen=seen))
+
+
+def test_an_answer_that_was_overtaken_takes_nothing_back_that_is_known_of_the_last_turn(simulated: OnEnsemble) -> None:
+    first, tree = lead(simulated), simulated.ensemble.open(1000.0)
+    watch = Watch(tree, "/rmsplugin/turn", simulated.clock)
+    watch.note_turn()
+
+    def overtaken() -> None:
+        first.campaign()
+        tree.live()  # hears of it, and reads it
+
+    tree.late = overtaken
+    watch.note_turn()
+    newest = simulated.ensemble.nodes["/rmsplugin/turn"].version
+    assert watch.seen is not None and watch.seen.version == newest
+    known, tree.late = watch.seen, lambda: watch.rest(known)
+    first.campaign()
+    watch.note_turn()
+    assert watch.seen == known, "it has its own turn meanwhile"
 
 
 def test_of_a_leader_whose_release_does_not_renew_its_turn_nothing_is_concluded(simulated: OnEnsemble) -> None:

@@ -24,6 +24,7 @@ from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.coordination.members import Member, Members
+from rmsplugin.adapters.coordination.turns import Seen
 from rmsplugin.adapters.lease.clocked import ClockedLease
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
@@ -86,7 +87,7 @@ class Seat:
         self.name, self.group, self.manager = f"{manager.name}'s {group} {day.count()}", group, manager
         self.tree = day.ensemble.open(SESSION_S)
         candidate = Candidate(self.name, "the shared directory", SESSION_S, ACT_S)
-        seen = manager.watched._seen.get(group)
+        seen = Seen.of(manager.watched.told(group))
         self.elected = Elected(self.tree, folder_of(group), candidate, day.now, seen=seen)
         self.lease = ClockedLease(self.elected, day.now)
 

@@ -6,7 +6,8 @@ one was sent before. It then waits for longer than any of them is valid. No prom
 for this; how soon somebody else leads depends on one.
 
 Most of that wait has passed already for an engine that has watched: the turn's node, read after the place was removed,
-has the last renewal. If it was seen to be as it is some time ago, that renewal was sent before then.
+has the last renewal. If it was seen to be as it is some time ago, that renewal was sent before then. It is read again
+as soon as a change is told, and not only in each campaign.
 
 A lead that has run out, because the service did not answer in time, goes on with the next answer: the write to the own
 place is done only while that is there, and nobody else leads before it is gone. So the same is true of such a renewal
@@ -25,7 +26,7 @@ from rmsplugin.adapters.coordination.base import NEVER
 from rmsplugin.adapters.coordination.candidates import Candidate, Standing, line_of, said, standing, turn_of, understood
 from rmsplugin.adapters.coordination.line import Line
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
-from rmsplugin.adapters.coordination.turns import Seen, Turn, Turns, watch
+from rmsplugin.adapters.coordination.turns import Seen, Turn, Turns, Watch
 from rmsplugin.errors import RefusedError, UnavailableError
 
 #: The share of a session for which a lead is valid: the rest is for clocks that run unequally.
@@ -64,7 +65,7 @@ class Elected:
         self._line = Line(tree, line_of(folder))
         self._next = ""
         self._said_at = NEVER
-        self._turns, self._seen = Turns(tree, turn_of(folder)), seen
+        self._turns, self._watch = Turns(tree, turn_of(folder)), Watch(tree, turn_of(folder), clock, seen)
         self._turn: Turn | None = None  # its own
         self._lock = threading.Lock()
         self._leads_from = float("inf")  # when the turn before this one has surely ended
@@ -134,6 +135,7 @@ class Elected:
     def resign(self, *, at_rest: bool) -> None:
         """See ``Coordination``."""
         turn, led = self._turn, self.valid_until() > self._clock()
+        self._watch.rest(None)
         self._lose(leave=False)
         # An engine that has lost is not at rest by its own word: a later leader may act already.
         if turn is not None and led and at_rest:
@@ -156,11 +158,11 @@ class Elected:
                 self._join()
             elif self._clock() >= self._said_at + _SAY_S:
                 self._renew_place()
-            self._seen = watch(self._tree, turn_of(self._folder), self._seen, self._clock)
+            self._watch.note_turn()
             raise UnavailableError(f"{before.name} leads; {self._candidate.name} stands by")
         # Read after the place before was seen to be gone: the last renewal of its engine is in it.
         last = self._turns.last()
-        self._seen = self._turns.since(self._seen, self._clock())
+        self._watch.rest(self._turns.since(self._watch.seen, self._clock()))
         own = Turn(
             epoch=self._line.epoch,
             name=self._candidate.name,
@@ -201,7 +203,8 @@ class Elected:
         if last.ended or self._candidate.late_is_harmless:
             self._leads_from = now
             return own
-        renewed = min(now, self._seen.at) if last.renewed and self._seen is not None else now
+        seen = self._watch.seen
+        renewed = min(now, seen.at) if last.renewed and seen is not None else now
         self._leads_from = renewed + last.wait_s
         return replace(own, wait_s=max(own.wait_s, last.wait_s))
 

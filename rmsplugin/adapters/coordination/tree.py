@@ -10,6 +10,7 @@ Contract, for every implementation (ZooKeeper's own promises, https://zookeeper.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +49,15 @@ class Tree(Protocol):
         """
         ...
 
-    def read(self, path: str) -> Stored:
-        """Read a node. Raises MissingError."""
+    def read(self, path: str, changed: Callable[[], object] | None = None) -> Stored:
+        """Read a node. Raises MissingError.
+
+        Args:
+            path: of the node.
+            changed: called once, in a thread of the tree's own, soon after the node was written or removed. It may be
+                called for nothing, and not at all where the connection changes. Those that are equal are called once.
+                It may ask the tree, and raises nothing.
+        """
         ...
 
     def write(self, path: str, data: bytes, *, version: int = -1) -> int:

@@ -1,17 +1,20 @@
 """Turns: a lasting node with the last leader's turn, written before it acts: who comes next knows how long to wait.
 
 A leader writes the node again at each renewal, before it renews its place. So whoever has seen the node as it is in the
-end, and notes when, knows a moment before which the last renewal was sent.
+end, and notes when, knows a moment before which the last renewal was sent. Who looks now and then has often not seen
+the last one: servers that have lost their leader answer nobody for seconds. So it is looked at once a change is told.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import RefusedError, UnavailableError
 
 #: The variable in which a manager tells an engine that it starts since when the last turn is as it is.
 TURN_SEEN = "RMSPLUGIN_TURN_SEEN"
@@ -119,7 +122,11 @@ class Turns:
 
     def since(self, before: Seen | None, now: float) -> Seen | None:
         """Since when the node is as it was read last: since ``before``, if it was so then. None: it is not there."""
-        return None if self._version is None else _since(before, self._made, self._version, now)
+        if self._version is None:
+            return None
+        if before is not None and (before.made, before.version) == (self._made, self._version):
+            return before
+        return Seen(self._made, self._version, now)
 
     def _write(self, data: bytes) -> None:
         if self._version is None:
@@ -136,16 +143,52 @@ class Turns:
             raise ChangedError(f"{self._path} was removed") from None
 
 
-def watch(tree: Tree, path: str, before: Seen | None, clock: Callable[[], float]) -> Seen | None:
-    """Read the node at the path. Returns since when it is as it is, as ``Turns.since``. Raises UnavailableError."""
-    try:
-        stored = tree.read(path)
-    except MissingError:
-        return None
-    return _since(before, stored.made, stored.version, clock())
+class Watch:
+    """Since when the node with the last turn is as it is, for one who waits for his own. All threads may call."""
 
+    def __init__(self, tree: Tree, path: str, clock: Callable[[], float], seen: Seen | None = None) -> None:
+        """Look at nothing yet.
 
-def _since(before: Seen | None, made: int, version: int, now: float) -> Seen:
-    if before is not None and (before.made, before.version) == (made, version):
-        return before
-    return Seen(made, version, now)
+        Args:
+            tree: where the node is.
+            path: of the node.
+            clock: of this host.
+            seen: the node as another process of this host has seen it, by the same clock.
+        """
+        self._tree, self._path, self._clock = tree, path, clock
+        self._seen, self._looks = seen, False
+        self._lock = threading.Lock()
+
+    @property
+    def seen(self) -> Seen | None:
+        """The node as it was seen last; None: it never was, or it is not there."""
+        return self._seen
+
+    def note_turn(self) -> None:
+        """Read the node now, and then whenever the tree tells of a change, until ``rest``. Raises UnavailableError."""
+        self._looks = True
+        self._read()
+
+    def rest(self, seen: Seen | None) -> None:
+        """Read no more; ``seen``: since when the node is as it is."""
+        with self._lock:
+            self._looks, self._seen = False, seen
+
+    def _read(self) -> None:
+        try:
+            stored = self._tree.read(self._path, self._look_again)
+        except MissingError:
+            self._seen = None
+            return
+        with self._lock:
+            before = self._seen
+            if not self._looks:
+                return
+            if before is None or before.made != stored.made or before.version < stored.version:
+                # Of two threads that read, the one that was first may be here last.
+                self._seen = Seen(stored.made, stored.version, self._clock())
+
+    def _look_again(self) -> None:
+        with suppress(UnavailableError):  # the next one is told
+            if self._looks:
+                self._read()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Stored
@@ -25,6 +26,16 @@ _CONNECT_S = 1.0
 _SILENT_SESSIONS = 1 / 3
 #: Seconds for which a session that is closed waits for the service's answer.
 _CLOSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """What kazoo calls of a node that has changed. It keeps those that are equal once."""
+
+    changed: Callable[[], object]
+
+    def __call__(self, event: object) -> None:
+        self.changed()
 
 
 class ZooKeeperTree:
@@ -71,9 +82,9 @@ class ZooKeeperTree:
         made, stat = self._ask(path, "create_async", path, data, ephemeral=True, sequence=numbered, include_data=True)
         return str(made), int(stat.czxid)
 
-    def read(self, path: str) -> Stored:
+    def read(self, path: str, changed: Callable[[], object] | None = None) -> Stored:
         """See ``Tree``."""
-        data, stat = self._ask(path, "get_async", path)
+        data, stat = self._ask(path, "get_async", path, watch=None if changed is None else _Watcher(changed))
         return Stored(data, stat.version, stat.czxid, stat.mtime / 1000)
 
     def write(self, path: str, data: bytes, *, version: int = -1) -> int:

@@ -28,6 +28,7 @@ class SimulatedEnsemble:
         self.zxid = first
         self.nodes: dict[str, _Node] = {}
         self.sessions: list[SimulatedTree] = []
+        self._watchers: dict[str, list[tuple[SimulatedTree, Callable[[], object]]]] = {}  # by path
         self._quorum = True
 
     @property
@@ -59,6 +60,17 @@ class SimulatedEnsemble:
             if not session.ended and self._clock() >= session.heard + session.session_s:
                 session.end()
 
+    def watch(self, path: str, session: SimulatedTree, changed: Callable[[], object]) -> None:
+        """Have a session told of the next change of a node."""
+        known = self._watchers.setdefault(path, [])
+        if (session, changed) not in known:
+            known.append((session, changed))
+
+    def tell(self, path: str) -> None:
+        """Tell those who watch the node that it has changed: their clients hear it when they live next."""
+        for session, changed in self._watchers.pop(path, ()):
+            session.news.append(changed)
+
     def number(self) -> int:
         """Count a write."""
         self.zxid += 1
@@ -75,6 +87,7 @@ class SimulatedTree:
     def __init__(self, ensemble: SimulatedEnsemble, session_s: float) -> None:
         self.ensemble, self.session_s = ensemble, session_s
         self.heard = 0.0
+        self.news: list[Callable[[], object]] = []  # to be called by the client
         self.ended = False
         self.closed = False  # by its client
         self.cut = False  # no request arrives
@@ -88,6 +101,7 @@ class SimulatedTree:
         mine = [path for path, node in self.ensemble.nodes.items() if node.session is self]
         for path in mine:
             del self.ensemble.nodes[path]
+            self.ensemble.tell(path)
         if mine:
             self.ensemble.number()
 
@@ -99,6 +113,9 @@ class SimulatedTree:
         ensemble.pass_time()
         self.ended = False
         self.heard = ensemble.now()
+        news, self.news = self.news, []
+        for changed in news:
+            changed()
 
     def _reach(self) -> None:
         early, self.early = self.early, None
@@ -146,12 +163,15 @@ class SimulatedTree:
         node = self.ensemble.nodes[path] = _Node(data, self.ensemble.number(), session, self.ensemble.now())
         return node.made
 
-    def read(self, path: str) -> Stored:
+    def read(self, path: str, changed: Callable[[], object] | None = None) -> Stored:
         """See ``Tree``."""
         self._reach()
         node = self._node(path)
+        if changed is not None:
+            self.ensemble.watch(path, self, changed)
+        stored = Stored(node.data, node.version, node.made, node.written_s)
         self._answer()
-        return Stored(node.data, node.version, node.made, node.written_s)
+        return stored
 
     def write(self, path: str, data: bytes, *, version: int = -1) -> int:
         """See ``Tree``."""
@@ -161,6 +181,7 @@ class SimulatedTree:
             raise ChangedError(f"{path} has version {node.version}")
         self.ensemble.number()
         node.data, node.version, node.written_s = data, node.version + 1, self.ensemble.now()
+        self.ensemble.tell(path)
         self._answer()
         return node.version
 
@@ -169,6 +190,7 @@ class SimulatedTree:
         self._reach()
         if self.ensemble.nodes.pop(path, None) is not None:
             self.ensemble.number()
+            self.ensemble.tell(path)
         self._answer()
 
     def children(self, path: str) -> tuple[str, ...]:
