@@ -35,7 +35,10 @@ _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 _RENEW_S = 180 * 86400
 
 #: Questions that one scontrol is asked, on its standard input: most of a short one's time is the start of a process.
-_QUESTIONS = ("show node", "show config", "show partition", "show reservation")
+#: The configuration comes last: behind it scontrol tells which slurmctld is up, and asks each of them. One that takes
+#: the question and cannot answer, since munge on its host has died, costs MessageTimeout, and is not waited for.
+_QUESTIONS = ("show node", "show partition", "show reservation", "show config")
+_AFTER_CONFIGURATION = "\nSlurmctld("
 
 # The node's agent ends the sleep, which it knows by the mark; then the job has completed. Slurm's own end is for all of
 # its processes: the shell has no trap, so it is not waited for. --export=NIL leaves no PATH.
@@ -146,7 +149,9 @@ class SlurmCli:
     def _all_but_jobs(self) -> str:
         """Nodes, configuration, partitions and reservations, as one process tells them one after the other."""
         text = "".join(f"{question}\n" for question in _QUESTIONS)
-        return slurm_records.answers(self._run("scontrol", "-a", "-o", text=text, questions=len(_QUESTIONS)))
+        asked = len(_QUESTIONS)
+        told = self._run("scontrol", "-a", "-o", text=text, questions=asked, enough=_AFTER_CONFIGURATION)
+        return slurm_records.answers(told)
 
     def version(self) -> str:
         """Release of the running Slurm, such as "22.05.8". Raises UnavailableError."""
@@ -378,7 +383,7 @@ class SlurmCli:
         self._act("scontrol", "update", f"JobId={target}", f"Licenses={wanted}", *more)
 
     def _configuration(self) -> dict[str, str]:
-        return slurm_records.configuration(self._run("scontrol", "show", "config"))
+        return slurm_records.configuration(self._run("scontrol", "show", "config", enough=_AFTER_CONFIGURATION))
 
     def _rows_of(self, job_id: int) -> list[JobRow]:
         """All rows with this job id: several if they are elements of an array that are not split off."""

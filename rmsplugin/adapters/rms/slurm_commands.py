@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -33,6 +34,10 @@ _MEANINGS: tuple[tuple[str, type[RmspluginError]], ...] = (
 )
 
 _LARGEST_SIGNAL = 64
+# The standard library of C keeps back what goes to a pipe until there is much of it.
+_BY_LINES = ("stdbuf", "-oL")
+# How often it is looked whether a command has printed enough.
+_LOOK_S = 0.5
 
 
 class SlurmCommands:
@@ -49,7 +54,7 @@ class SlurmCommands:
         self._timeout_s = timeout_s
         self._prefix = tuple(prefix)
 
-    def run(self, program: str, *arguments: str, text: str = "", questions: int = 1) -> str:
+    def run(self, program: str, *arguments: str, text: str = "", questions: int = 1, enough: str = "") -> str:
         """Run one command that only asks, and return its output.
 
         Args:
@@ -58,6 +63,7 @@ class SlurmCommands:
             text: its standard input.
             questions: how many questions it asks Slurm. Each has the time of a command: where no answer comes within
                 it, the command is ended, whatever time others have left.
+            enough: once it has printed this, it is not waited for much longer, and what it printed is its output.
 
         Raises:
             UnavailableError: it cannot be run, or Slurm does not answer.
@@ -68,9 +74,9 @@ class SlurmCommands:
 
         def run(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[bytes]:
             with self._permit():
-                return _run_command(command, environment, text, self._timeout_s, questions)
+                return _run_command(command, environment, text, self._timeout_s, questions, enough.encode())
 
-        return self._output(program, arguments, run)
+        return self._output(program, arguments, run, _BY_LINES if enough else ())
 
     def act(self, program: str, *arguments: str, text: str = "") -> str:
         """Run one command that changes something, and return its output.
@@ -92,11 +98,12 @@ class SlurmCommands:
         program: str,
         arguments: Sequence[str],
         run: Callable[[Sequence[str], Mapping[str, str]], subprocess.CompletedProcess[bytes]],
+        before: Sequence[str] = (),
     ) -> str:
-        """The output of a command that ``run`` runs in its environment."""
+        """The output of a command that ``run`` runs in its environment; ``before``: words before its own."""
         path = os.path.join(self._bin_dir, program)
         try:
-            done = run(*self._command([path, *arguments]))
+            done = run(*self._command([*before, path, *arguments]))
         except subprocess.TimeoutExpired:
             raise UnavailableError(f"Slurm did not answer `{program}` within {self._timeout_s:.0f} s") from None
         except OSError as error:
@@ -123,8 +130,7 @@ class SlurmCommands:
         Raises:
             UnavailableError: it cannot be started.
         """
-        # The standard library of C keeps back what goes to a pipe until there is much of it.
-        command, environment = self._command(["stdbuf", "-oL", os.path.join(self._bin_dir, program), *arguments])
+        command, environment = self._command([*_BY_LINES, os.path.join(self._bin_dir, program), *arguments])
         try:
             return subprocess.Popen(
                 command,
@@ -148,9 +154,16 @@ class SlurmCommands:
 
 
 def _run_command(
-    command: Sequence[str], environment: Mapping[str, str], text: str, answer_s: float, questions: int
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    text: str,
+    answer_s: float,
+    questions: int,
+    enough: bytes = b"",
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, as long as it prints something in each of ``questions`` periods of ``answer_s``.
+
+    Once it has printed ``enough``, if that is not empty, it is ended.
 
     Raises:
         subprocess.TimeoutExpired: it was silent for a period, or took longer than all; it is ended.
@@ -158,13 +171,19 @@ def _run_command(
     """
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as child:
-        printed, left, asked = 0, questions, text.encode()
+        printed, left, asked, began = 0, questions, text.encode(), time.monotonic()
         while True:
             try:
-                out, err = child.communicate(asked, timeout=answer_s)
+                out, err = child.communicate(asked, timeout=min(answer_s, _LOOK_S) if enough else answer_s)
                 return subprocess.CompletedProcess(command, child.returncode, out, err)
             except subprocess.TimeoutExpired as silent:
-                before, printed, left, asked = printed, len(silent.output or b""), left - 1, b""
+                out, asked = silent.output or b"", b""
+                if enough and enough in out:
+                    child.kill()
+                    return subprocess.CompletedProcess(command, 0, out, b"")
+                if time.monotonic() - began < answer_s:
+                    continue
+                before, printed, left, began = printed, len(out), left - 1, time.monotonic()
                 if printed == before or not left:
                     child.kill()
                     raise

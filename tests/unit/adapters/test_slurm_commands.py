@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import RefusedError, UnavailableError
 
 PREFIXES = [(), ("env", "TZ=Asia/Tokyo", "SQUEUE_FORMAT=%i")]
 
@@ -61,6 +61,27 @@ def test_each_question_of_a_command_has_its_own_time(tmp_path: Path) -> None:
     assert SlurmCommands(str(tmp_path), 3, ()).run("scontrol", text=asked, questions=4) == asked
     with pytest.raises(UnavailableError, match="did not answer"):
         SlurmCommands(str(tmp_path), 3, ()).run("scontrol", text=asked, questions=1)
+
+
+def test_a_command_that_has_printed_enough_is_not_waited_for(tmp_path: Path) -> None:
+    """Seen: `scontrol show config` asks each slurmctld behind it, and one without munge answers nothing for 20 s."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nread -r q\necho $q\necho the end\nexec sleep 1000\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    commands = SlurmCommands(str(tmp_path), 1, ())
+    assert commands.run("scontrol", text="asked\n", questions=9, enough="\nthe e") == "asked\nthe end\n"
+    with pytest.raises(UnavailableError, match="did not answer `scontrol` within 1 s"):
+        commands.run("scontrol", text="asked\n", questions=9, enough="\nnever said")
+
+
+def test_a_command_that_ends_by_itself_need_not_print_what_would_be_enough(tmp_path: Path) -> None:
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho all of it\nsleep 1\necho and more\nexit ${1:-0}\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    commands = SlurmCommands(str(tmp_path), 10, ())
+    assert commands.run("scontrol", enough="never said") == "all of it\nand more\n"
+    with pytest.raises(RefusedError, match="ended with status 7"):
+        commands.run("scontrol", "7", enough="never said")
+    with pytest.raises(UnavailableError, match="is not there: install Slurm's commands"):
+        SlurmCommands(str(tmp_path / "nowhere"), 10, ()).run("scontrol", enough="never said")
 
 
 @pytest.mark.parametrize("prefix", [(), ("sh", "-c", 'sh -c "$*"; exit', "-")], ids=["here", "by a shell"])

@@ -147,8 +147,9 @@ def test_one_process_tells_all_but_jobs(echo: str, monkeypatch: pytest.MonkeyPat
         "show reservation": f"{RESERVATION}\n",
     }
 
-    def run(*words: str, text: str = "", questions: int = 1) -> str:
+    def run(*words: str, text: str = "", questions: int = 1, enough: str = "") -> str:
         asked.append(words)
+        del enough
         lines = text.splitlines()
         assert questions == max(1, len(lines))
         return "".join(echo.format(line) + answers[line] for line in lines) + ("scontrol: " if lines else "")
