@@ -49,6 +49,7 @@ class EngineLink:
         # A first run leaves this out: an engine of an older release does not know the word.
         self._run = f"&run={run}" if run else ""
         self._wakes, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._silent = False
         self._host = "".join(c for c in socket.gethostname() if c.isalnum() or c in "-.")
 
     def access(self) -> Access:
@@ -102,6 +103,10 @@ class EngineLink:
         """
         _thread.start_new_thread(self._signs_of_life, (returned,))
 
+    def fall_silent(self) -> None:
+        """Give no sign of life any more."""
+        self._silent = True
+
     def goes_on(self) -> None:
         """Report that this process was stopped and goes on: a sign of life is sent soon. Any thread may call."""
         with contextlib.suppress(BlockingIOError):  # then one is sent soon anyway
@@ -110,7 +115,7 @@ class EngineLink:
     def _signs_of_life(self, returned: Callable[[int], object]) -> None:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
-        while True:
+        while not self._silent:
             shortest, longest = self._sign_of_life(returned)
             time.sleep(_LEAST_SIGN_OF_LIFE_S)
             poll.poll(1000 * (shortest + (longest - shortest) * os.urandom(1)[0] / 255 - _LEAST_SIGN_OF_LIFE_S))

@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
 from rmsplugin.errors import OperationFailedError
 
@@ -44,6 +45,12 @@ def share_one_heap() -> None:
 def give_back_memory() -> None:
     """Return free memory to the system: connecting takes much, and little is needed after that."""
     ctypes.CDLL(None).malloc_trim(0)
+
+
+def run_of_job(environ: Mapping[str, str]) -> int:
+    """The number of the job's requeues before this run, by its environment."""
+    count = environ.get("SLURM_RESTART_COUNT", "")
+    return int(count) if count.isdecimal() else 0
 
 
 def is_stopped(pid: int) -> bool:

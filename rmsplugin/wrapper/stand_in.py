@@ -19,7 +19,7 @@ from rmsplugin.errors import RmspluginError
 from rmsplugin.wrapper import process
 from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.process import is_stopped
-from rmsplugin.wrapper.session.session import Session
+from rmsplugin.wrapper.session.session import Session, SupersededError
 
 _LOOK_S = 0.2
 _AGAIN_S = 1.0
@@ -86,11 +86,13 @@ def main(argv: list[str]) -> None:
 
     def tell(number: int, everything: bool) -> None:
         access = engine.access()
-        session = Session.connect(access)
+        session = Session.connect(access, process.run_of_job(os.environ))
         try:
             # It may have waited for the VM for a long time.
             if number != signal.SIGSTOP or stopped():
                 session.signal(number, everything=everything)
+        except SupersededError:
+            return  # the script is another wrapper's
         finally:
             session.close()
 

@@ -24,9 +24,13 @@ from rmsplugin.wrapper.engine import EngineLink
 from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.commands import Commands
 from rmsplugin.wrapper.session.mailbox import Mailbox
-from rmsplugin.wrapper.session.session import Ending, NoRoomError, Session
+from rmsplugin.wrapper.session.session import Ending, NoRoomError, Session, SupersededError
 from rmsplugin.wrapper.session.steps import Steps
 from rmsplugin.wrapper.session.streams import OutputFile, same_file
+
+TYPE_CHECKING = False  # see rmsplugin/client.py
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # Pauses between two connections; longer and longer while the guest does not answer, as the engine is asked each time.
 _RECONNECT_S = 0.5
@@ -46,17 +50,23 @@ _REQUEUED_PATIENCE_S = 20.0
 # Signals that end a wrapper; its VM may sleep or move.
 _SIGNALS_PATIENCE_S = 5.0
 _LOOK_S = 0.05
+_ASIDE_S = 3600.0
 
 
 class Wrapper:
     """Runs one job: gets into its VM, and stays attached to the script over however many connections it takes."""
 
     def __init__(
-        self, job_words: list[str], engine: EngineLink, commands: Commands, steps: Callable[[Mailbox], Steps]
+        self,
+        job_words: list[str],
+        engine: EngineLink,
+        commands: Commands,
+        steps: Callable[[Mailbox], Steps],
+        run: int = 0,
     ) -> None:
-        """For one job: ``GEOMETRY SCRIPT ARGS...``."""
+        """For one job, ``GEOMETRY SCRIPT ARGS...``, and the number of its requeues before this run."""
         self._job_words = job_words
-        self._engine = engine
+        self._engine, self._run = engine, run
         self._merged = same_file(1, 2)
         self._files = [OutputFile("stdout", 1)] if self._merged else [OutputFile("stdout", 1), OutputFile("stderr", 2)]
         self._taken_over = False
@@ -81,6 +91,8 @@ class Wrapper:
             try:
                 ending = self._attempt(access)
                 break
+            except SupersededError:
+                self._stand_aside()
             except RmspluginError as error:
                 if self._delivered() > delivered or time.monotonic() - began > _PROGRESS_S:
                     failures = silences = 0
@@ -96,6 +108,17 @@ class Wrapper:
         self._engine.finished(ending)
         self._steps.settle(_SETTLE_S)
         return ending
+
+    def _stand_aside(self) -> NoReturn:
+        """Do nothing any more, and wait for Slurm to end this process: a later run of the job has the VM.
+
+        It lives on only because nobody could tell it: munge has died on its front, say. Whatever it wrote would be in
+        the output of its successor.
+        """
+        self._taken_over = False  # a signal that ends the job ends this process
+        self._engine.fall_silent()
+        while True:
+            time.sleep(_ASIDE_S)
 
     def went_back(self, returns: int) -> None:
         """Note that the vjob went back to a checkpoint so often; any thread may call.
@@ -142,7 +165,7 @@ class Wrapper:
         """Attach over one connection, and stay attached until the script has ended."""
         self._tell_return(access)
         preparation = None if self._taken_over else self._prepare(access)
-        session = self._session = Session.connect(access)
+        session = self._session = Session.connect(access, self._run)
         try:
             if preparation:
                 try:
@@ -220,8 +243,7 @@ def run_job(argv: list[str]) -> Ending:
     """Run the job of this process: ``attach CLIENTS ENGINE... GEOMETRY SCRIPT ARGS...``; see ``Wrapper.run``."""
     clients, engine_words, job_words = argv[1], argv[2 : 2 + WORDS], argv[2 + WORDS :]
     job_id = os.environ["SLURM_JOB_ID"]
-    count = os.environ.get("SLURM_RESTART_COUNT", "")
-    restarts = int(count) if count.isdecimal() else 0
+    restarts = process.run_of_job(os.environ)
     engine = EngineLink(EngineClient.from_words(engine_words), job_id, restarts)
 
     def fate() -> signals.Fate:
@@ -230,7 +252,7 @@ def run_job(argv: list[str]) -> Ending:
     def steps(mailbox: Mailbox) -> Steps:
         return Steps(clients, job_id, fate, mailbox.put_step)
 
-    wrapper = Wrapper(job_words, engine, Commands(clients, engine_words), steps)
+    wrapper = Wrapper(job_words, engine, Commands(clients, engine_words), steps, restarts)
 
     sentry = Sentry(engine_words)
     meant_all = Telltale(sentry.tell_child).meant_all

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.wrapper import process
 from rmsplugin.wrapper.engine import EngineLink
 
 # scontrol accepts any prefix of at least three letters of it, in any case.
@@ -53,8 +54,7 @@ def carried_out(act: Callable[[], int], engine_words: list[str], environ: Mappin
     It waits for the engine as for a slurmctld that is down. If the engine did not know, the new run would find a script
     that has ended, and end as that did.
     """
-    restarts = environ.get("SLURM_RESTART_COUNT", "")
-    run = int(restarts) if restarts.isdecimal() else 0
+    run = process.run_of_job(environ)
     engine = EngineLink(EngineClient.from_words(engine_words), environ["SLURM_JOB_ID"])
     try:
         engine.requeued("script", run)

@@ -70,8 +70,13 @@ class Commands:
         """The descriptor that is readable when a process has made a part, or has ended."""
         return self._lines.fileno()
 
-    def connect(self, connection: Connection) -> None:
-        """Take requests over this connection from now on, and over no other. Raises UnavailableError."""
+    def connect(self, connection: Connection, run: int) -> None:
+        """Take requests over this connection from now on, and over no other. Raises UnavailableError.
+
+        Args:
+            connection: with the VM.
+            run: the number of requeues of the job before this run.
+        """
         for answer in self._answers.values():
             answer.break_off()
         known = [*self._answers]
@@ -82,7 +87,7 @@ class Commands:
             self._incoming.close()
         self._forget_connection()
         self._connection = connection
-        self._requests = connection.open(f"{_GUEST} serve {' '.join(known)}")
+        self._requests = connection.open(f"{_GUEST} serve {' '.join((f'run:{run}', *known))}")
 
     def channels(self) -> list[Channel]:
         """The channels over which data may come."""

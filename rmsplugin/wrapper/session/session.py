@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from rmsplugin.errors import OperationFailedError, RefusedError, UnavailableError
+from rmsplugin.errors import OperationFailedError, RefusedError, RmspluginError, UnavailableError
 from rmsplugin.wrapper import TOOLS
 from rmsplugin.wrapper.session.access import Access
 from rmsplugin.wrapper.session.commands import Commands
@@ -27,7 +27,7 @@ _GUEST = f"{TOOLS}/rmsplugin-guest"
 _CONNECT_TIMEOUT_S = 15.0
 _COMMAND_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 1 << 16
-_USAGE, _NO_ROOM = 2, 3  # exit statuses of `rmsplugin-guest`
+_USAGE, _NO_ROOM, _SUPERSEDED = 2, 3, 4  # exit statuses of `rmsplugin-guest`
 # No tool of ours prints so much at once. The user may have replaced our tools: he pays for his VM's memory, and not for
 # the front's.
 _SAID_BYTES = 1 << 16
@@ -48,6 +48,10 @@ class NoRoomError(RefusedError):
     """The VM cannot hold the files for the script's start, and never will."""
 
 
+class SupersededError(RmspluginError):
+    """A wrapper of a later run of the job has the VM: this one has no part in it any more."""
+
+
 class Ending:
     """The end of the script: by exit code, or by a signal (not 0)."""
 
@@ -60,9 +64,10 @@ class Ending:
 class Session:
     """One connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, run: int) -> None:
         """Take a connection with a login; use ``connect``."""
         self._connection = connection
+        self._run = run
         self._control: Channel | None = None
         # Takes the files for the script's start; None in a VM of a former release.
         self._beginning: Channel | None = None
@@ -79,8 +84,14 @@ class Session:
         self._acknowledged_at = 0.0
 
     @classmethod
-    def connect(cls, access: Access, *, port: int = SSH_PORT) -> Session:
+    def connect(cls, access: Access, run: int, *, port: int = SSH_PORT) -> Session:
         """Connect as the user to the VM with the engine's key and host key.
+
+        Args:
+            access: the way into the VM.
+            run: the number of requeues of the job before this run. All methods that ask the guest for something raise
+                SupersededError once a wrapper of a later run was there; a VM of a former release refuses none.
+            port: of the VM's ssh server.
 
         Raises:
             UnavailableError: the VM does not answer (any more, or yet).
@@ -102,7 +113,7 @@ class Session:
         except BaseException:
             connection.close()
             raise
-        return cls(connection)
+        return cls(connection, run)
 
     def close(self) -> None:
         """Drop the connection."""
@@ -119,7 +130,7 @@ class Session:
             sizes: bytes of the files to which the streams go, which count until the first delivery.
         """
         words = "".join(f" {name} {size}" for name, size in sizes.items())
-        beginning = self._connection.open(f"{_GUEST} begin{words}")
+        beginning = self._connection.open(f"{_GUEST} begin run {self._run}{words}")
         deadline = time.monotonic() + _COMMAND_TIMEOUT_S
         said = self._read(beginning, deadline, until=b"ready\n")
         if not said.endswith(b"ready\n"):
@@ -242,13 +253,13 @@ class Session:
             OperationFailedError: a file accepts no data, or the guest's tools fail.
         """
         if self._waiting is None:
-            self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset}")
+            self._waiting = self._connection.open(f"{_GUEST} wait {steps.offset} {self._run}")
         self._take_lines(steps)
-        streams = [(file, self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset}")) for file in files]
+        streams = [(file, self._follow(file)) for file in files]
         poll = select.poll()
         poll.register(self._connection.fileno(), select.POLLIN)
         poll.register(mailbox.fileno(), select.POLLIN)
-        commands.connect(self._connection)
+        commands.connect(self._connection, self._run)
         poll.register(commands.fileno(), select.POLLIN)
         poll.register(steps.fileno(), select.POLLIN)
         signalling = False
@@ -274,6 +285,9 @@ class Session:
             if idle and not any(channel.pending() for channel in channels):
                 due = [each for each in (due_s, steps.due_s(), commands.due_s()) if each is not None]
                 poll.poll(min(due) * 1000 if due else None)
+
+    def _follow(self, file: OutputFile) -> Channel:
+        return self._connection.open(f"{_GUEST} follow {file.name} {file.ack.offset} {self._run}")
 
     def _channels(self, streams: list[tuple[OutputFile, Channel]]) -> list[Channel]:
         others = (self._control, None if self._said_all else self._waiting)
@@ -317,7 +331,7 @@ class Session:
     def _post(self, line: str, answered: Callable[[], None]) -> None:
         """Send a line to the control command, which is started when it is first needed."""
         if self._control is None:
-            self._control = self._connection.open(f"{_GUEST} control")
+            self._control = self._connection.open(f"{_GUEST} control {self._run}")
         self._owed.append(answered)
         self._control.write(line.encode() + b"\n")
 
@@ -385,6 +399,8 @@ class Session:
 def _check(words: str, status: int, said: bytes) -> None:
     if status < 0:
         raise UnavailableError("the connection to the guest broke")
+    if status == _SUPERSEDED:
+        raise SupersededError("a later run of the job has its VM")
     if status != 0:
         raise OperationFailedError(f"in the guest, '{words}' failed: {_text(said) or status}")
 

@@ -93,3 +93,14 @@ def test_it_may_be_told_so_however_often() -> None:
     link = EngineLink(Client(), "7")
     for _ in range(100_000):  # more than its pipe takes
         link.goes_on()
+
+
+def test_it_falls_silent_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_LEAST_SIGN_OF_LIFE_S", 0.01)
+    client = Client()
+    link = EngineLink(client, "7")
+    link.show_signs_of_life(lambda _: None)
+    assert client.posted.acquire(timeout=60)
+    link.fall_silent()
+    link.goes_on()
+    assert not client.posted.acquire(timeout=0.5)

@@ -51,13 +51,14 @@ class Guest:
         monkeypatch.setattr(attach, "time", SimpleNamespace(monotonic=time.monotonic, sleep=self.pauses.append))
         words = ["vms=1,cpus=1,memory=64,ntasks=1,cpus_per_task=1,image=default", str(script)]
         steps = SimpleNamespace(take_over=lambda: None)
-        self._wrapper = Wrapper(words, self, SimpleNamespace(), lambda mailbox: steps)  # type: ignore[arg-type, return-value]
+        self._wrapper = Wrapper(words, self, SimpleNamespace(), lambda mailbox: steps, 3)  # type: ignore[arg-type, return-value]
 
     def access(self) -> Access:
         self.attempts += 1
         return Access("alice", self.vms(), "10.0.0.1", "ssh-ed25519 AAAA", "KEY")
 
-    def _connect(self, access: Access) -> Session:
+    def _connect(self, access: Access, run: int) -> Session:
+        assert run == 3
         answers = next(self.answers, None)
         if answers is None:
             raise EnoughError

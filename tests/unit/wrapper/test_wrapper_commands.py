@@ -71,7 +71,7 @@ class Guest:
         self.delivered: list[Channel] = []
         #: The exit status of the command that takes an answer; None: it does not end.
         self.status: int | None = None
-        self.commands.connect(self)  # type: ignore[arg-type]
+        self.commands.connect(self, 0)  # type: ignore[arg-type]
 
     def open(self, words: str) -> Channel:
         """Start a command, as Connection does."""
@@ -143,8 +143,8 @@ def test_an_answer_that_the_guest_cannot_keep_is_sent_again_until_it_can_and_hol
     assert guest.commands.due_s() is None
     assert sorted(channel.words[2] for channel in guest.delivered) == ["1-1"] * 4 + ["2-1"]
     assert {bytes(channel.heard) for channel in guest.delivered} == {b"0 9 0\nanswered\n"}
-    guest.commands.connect(guest)  # type: ignore[arg-type]
-    assert guest.serve.words[2:] == []
+    guest.commands.connect(guest, 0)  # type: ignore[arg-type]
+    assert guest.serve.words[2:] == ["run:0"]
 
 
 def test_a_part_that_the_guest_cannot_keep_is_sent_again_and_not_made_again(
@@ -230,8 +230,8 @@ def test_where_commands_are_switched_off_any_number_of_requests_is_answered_and_
     with descriptors.at_most(8):
         guest.ask(*(f"{number}-1" for number in range(1, 3001)))
         guest.turn()
-        guest.commands.connect(guest)  # type: ignore[arg-type]
-        assert len(guest.serve.words[2:]) <= 64
+        guest.commands.connect(guest, 0)  # type: ignore[arg-type]
+        assert len(guest.serve.words[3:]) <= 64
         guest.status = 0
         guest.until(lambda: not guest.asked and guest.delivered[-1].ended)
     assert all(b"switched off" in channel.heard for channel in guest.delivered if channel.ended)

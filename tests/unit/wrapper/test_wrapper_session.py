@@ -53,7 +53,7 @@ def test_nobody_there_is_a_guest_that_does_not_answer() -> None:
         taken.bind(("127.0.0.1", 0))
         access = Access("alice", ("vjob12-0",), "127.0.0.1", "ssh-ed25519 AAAA", "secret")
         with pytest.raises(UnavailableError, match="does not answer"):
-            Session.connect(access, port=taken.getsockname()[1])
+            Session.connect(access, 0, port=taken.getsockname()[1])
 
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n" + b"\0" * 100])
@@ -72,7 +72,7 @@ def test_a_server_that_speaks_no_ssh_is_a_broken_connection(greeting: bytes) -> 
         thread.start()
         access = Access("alice", ("vjob12-0",), "127.0.0.1", "ssh-ed25519 AAAA", "secret")
         with pytest.raises(UnavailableError):
-            Session.connect(access, port=server.getsockname()[1])
+            Session.connect(access, 0, port=server.getsockname()[1])
         thread.join(PATIENCE_S)
         assert not thread.is_alive(), "the connection was closed"
 
@@ -97,7 +97,7 @@ def session_with(box: guestbox.Guestbox, does: str) -> Iterator[Session]:
     box.guests[0].run(f"mv {TOOL} {TOOL}.ours && printf %s {program} >{TOOL} && chmod 755 {TOOL}")
     try:
         with box.entered():
-            session = Session.connect(access_to(box))
+            session = Session.connect(access_to(box), 0)
         try:
             yield session
         finally:

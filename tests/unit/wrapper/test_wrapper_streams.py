@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmsplugin.errors import UnavailableError
 from rmsplugin.wrapper.session import streams
 from rmsplugin.wrapper.session.streams import Ack, OutputFile, ReplayNeeded, same_file
 
@@ -210,3 +211,41 @@ def test_an_announcement_is_a_line_of_its_own_and_acknowledged_with_the_output(
     lines = path.read_bytes().splitlines(keepends=True)
     lines.remove(LINE)
     assert b"".join(lines) == stream and path.read_bytes().count(LINE) == 1
+
+
+def test_nothing_is_written_into_a_file_that_somebody_truncates(tmp_path: Path) -> None:
+    """Seen: a wrapper whose run was over wrote into the file that Slurm had emptied for the next one."""
+    guest = Guest()
+    with (tmp_path / "out").open("ab") as output:
+        file = OutputFile("stdout", output.fileno())
+        file.feed(STREAM[:100], guest.acknowledge)
+        os.truncate(output.fileno(), 0)
+        with pytest.raises(UnavailableError, match="truncated"):
+            file.feed(STREAM[100:200], guest.acknowledge)
+        assert (tmp_path / "out").read_bytes() == b""
+        assert file.ack == Ack(100, 0)
+        # Whoever lets it connect again says by that that this is its file: its user has truncated it.
+        file.feed(STREAM[100:300], guest.acknowledge)
+    assert (tmp_path / "out").read_bytes() == STREAM[100:300]
+
+
+def test_what_was_written_in_the_moment_of_a_truncation_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on NFS, where a process learns by its own write that the file was truncated elsewhere."""
+    path, write = tmp_path / "out", os.write
+
+    def truncate_and_write(fd: int, data: memoryview) -> int:
+        os.truncate(path, 0)
+        monkeypatch.setattr(streams.os, "write", write)
+        return write(fd, data)
+
+    with path.open("ab") as output:
+        file = OutputFile("stdout", output.fileno())
+        file.feed(STREAM[:100], Guest().acknowledge)
+        monkeypatch.setattr(streams.os, "write", truncate_and_write)
+        with pytest.raises(UnavailableError, match="truncated"):
+            file.feed(STREAM[100:150], Guest().acknowledge)
+        assert file.ack == Ack(150, 50)
+        file.feed(STREAM[150:300], Guest().acknowledge)
+    assert path.read_bytes() == STREAM[100:300]

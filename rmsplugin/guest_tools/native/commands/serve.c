@@ -1,4 +1,4 @@
-/* commands serve ID...: tells of requests as they come, and prints the requests that are taken, as long as standard input
+/* commands serve [run:NUMBER] ID...: tells of requests as they come, and prints the requests that are taken, as long as standard input
  * is open. The wrapper knows of these IDs already; ID:again was taken, but did not reach it. */
 
 #define _GNU_SOURCE
@@ -6,6 +6,7 @@
 #include "askers.h"
 #include "desk.h"
 
+#include "base/run.h"
 #include "base/texts.h"
 
 #include <dirent.h>
@@ -130,6 +131,7 @@ static void take(const char *id)
 {
     char new[PATH_BYTES], taken[PATH_BYTES];
     off_t size;
+    leave_if_superseded();
     if (!is_request_id(id)) {
         printf("gone %s\n", id);
         return;
@@ -191,6 +193,8 @@ int serve(char *const ids[])
 {
     static struct input wake, orders = {.fd = STDIN_FILENO};
     bool connected = true;
+    if (*ids != NULL && strncmp(*ids, "run:", 4) == 0)
+        enter_run(*ids++ + 4);
     known = ids;
     wake.fd = open_wake();
     puts("parts"); /* the wrapper may send an answer in parts */

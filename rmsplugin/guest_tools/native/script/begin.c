@@ -1,10 +1,11 @@
-/* rmsplugin-guest begin STREAM SIZE...: the beginning of a wrapper's work on its job, in one process, since an emulated guest
+/* rmsplugin-guest begin [run NUMBER] STREAM SIZE...: the beginning of a wrapper's work on its job, in one process, since an emulated guest
  * takes its time for each process. It does `acks`, then, unless the script was started, `put`, `start` and `wait 0`. The files
  * come after `ready` was said; standard input goes on after them, as long as the connection does. */
 
 #include "guest.h"
 
 #include "base/files.h"
+#include "base/run.h"
 #include "base/unpack.h"
 
 #include <stdio.h>
@@ -28,6 +29,10 @@ static void keep_first(const char *stream, const char *size)
 
 int begin(char **words)
 {
+    if (*words != NULL && strcmp(*words, "run") == 0) {
+        enter_run(words[1] == NULL ? "" : words[1]);
+        words += words[1] == NULL ? 1 : 2;
+    }
     for (; *words != NULL; words += 2)
         keep_first(words[0], words[1]);
     acks();

@@ -5,6 +5,7 @@
 
 #include "base/files.h"
 #include "base/processes.h"
+#include "base/run.h"
 #include "protocol/hub_connect.h"
 #include "script.h"
 
@@ -97,6 +98,7 @@ int control(void)
 {
     char line[LINE_BYTES];
     while (fgets(line, sizeof line, stdin) != NULL && strchr(line, '\n') != NULL) {
+        leave_if_superseded();
         if (!obey(line))
             fail(1, "%.*s failed", (int)strcspn(line, " \n"), line);
         if (!write_all(STDOUT_FILENO, "ok\n", 3))

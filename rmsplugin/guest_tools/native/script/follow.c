@@ -1,4 +1,4 @@
-/* rmsplugin-guest follow STREAM OFFSET: print the stream from that offset on as it grows, until the script has ended. */
+/* rmsplugin-guest follow STREAM OFFSET [RUN]: print the stream from that offset on as it grows, until the script has ended. */
 
 #include "guest.h"
 

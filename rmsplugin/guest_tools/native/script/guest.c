@@ -6,6 +6,7 @@
 #include "guest.h"
 
 #include "base/files.h"
+#include "base/run.h"
 #include "programs.h"
 
 #include <stdlib.h>
@@ -18,6 +19,13 @@ static off_t number_of(const char *text, const char *what)
     if (!parse_number(text, &number))
         fail(2, "%s needs a number", what);
     return number;
+}
+
+/* The number of the wrapper's run, which one of a former release does not tell. */
+static void enter_run_of(const char *number)
+{
+    if (number != NULL)
+        enter_run(number);
 }
 
 int guest_main(int argc, char **argv)
@@ -36,12 +44,17 @@ int guest_main(int argc, char **argv)
     if (strcmp(command, "follow") == 0) {
         if (!is_stream(first))
             fail(2, "no such stream: %s", first);
+        enter_run_of(argc > 4 ? argv[4] : NULL);
         return follow(first, argc > 3 ? number_of(argv[3], "follow") : 0);
     }
-    if (strcmp(command, "wait") == 0)
+    if (strcmp(command, "wait") == 0) {
+        enter_run_of(argc > 3 ? argv[3] : NULL);
         return wait_for_script(*first == '\0' ? -1 : number_of(first, "wait"));
-    if (strcmp(command, "control") == 0)
+    }
+    if (strcmp(command, "control") == 0) {
+        enter_run_of(argc > 2 ? first : NULL);
         return control();
+    }
     if (strcmp(command, "acks") == 0)
         return acks();
     fail(2, "usage: rmsplugin-guest room|begin|put|start|follow|wait|control|acks ...");

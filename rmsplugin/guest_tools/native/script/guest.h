@@ -13,7 +13,7 @@ int room(off_t bytes);
 bool take_files(void); /* of `put`; whether all of them are kept */
 int put(void);
 int start(void);
-int begin(char **words); /* STREAM SIZE ..., ended by NULL */
+int begin(char **words); /* perhaps run NUMBER, then STREAM SIZE ..., ended by NULL */
 int follow(const char *stream, off_t offset);
 int wait_for_script(off_t from); /* and tell of steps, from that offset of their file on; -1: do not */
 int control(void);

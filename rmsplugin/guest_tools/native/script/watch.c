@@ -2,6 +2,7 @@
 
 #include "base/files.h"
 #include "base/processes.h"
+#include "base/run.h"
 #include "script.h"
 
 #include <errno.h>
@@ -20,6 +21,9 @@ void watch_open(struct watch *watch, const char *stream)
     watch->directory = inotify_add_watch(watch->events, VJOB_STATE "/.", IN_CREATE | IN_MOVED_TO);
     int growth = stream == NULL ? 0 : inotify_add_watch(watch->events, path_to(path, VJOB_OUTPUT, stream, ""), IN_MODIFY);
     watch->looks = watch->directory < 0 || growth < 0; /* the user may have used up his inotifies */
+    if (run_file() != NULL)
+        watch_file(watch, run_file());
+    leave_if_superseded(); /* by one that came before the watch */
 }
 
 void watch_file(struct watch *watch, const char *path)
@@ -61,7 +65,7 @@ static void forget(struct watch *watch, int *process)
     watch->looks = true;
 }
 
-void watch_wait(struct watch *watch, int timeout_ms)
+static void wait_for_something(struct watch *watch, int timeout_ms)
 {
     char ignored[4096];
     find_script(watch);
@@ -86,4 +90,10 @@ void watch_wait(struct watch *watch, int timeout_ms)
         forget(watch, &watch->script);
     if (some[3].revents)
         forget(watch, &watch->supervisor);
+}
+
+void watch_wait(struct watch *watch, int timeout_ms)
+{
+    wait_for_something(watch, timeout_ms);
+    leave_if_superseded();
 }

@@ -18,7 +18,8 @@ void watch_open(struct watch *watch, const char *stream);
 void watch_file(struct watch *watch, const char *path); /* its growth ends a wait, too */
 
 /* Return when something may have happened, or after so many milliseconds (-1: without limit). Ends the program
- * when standard input ends: a command that only waits has no other sign that nobody listens any more. */
+ * when standard input ends: a command that only waits has no other sign that nobody listens any more. Ends it, too,
+ * when a later run of the job has come (base/run.h). */
 void watch_wait(struct watch *watch, int timeout_ms);
 
 #endif
