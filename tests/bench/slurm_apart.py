@@ -236,7 +236,7 @@ class SlurmApart:
     def adapter(self) -> SlurmCli:
         """The real adapter, over the commands of this Slurm."""
         found = SlurmCli(gate=GATE)
-        found._run = self.run  # type: ignore[method-assign,assignment]
+        found._run = found._act = self.run  # type: ignore[assignment]
         return found
 
     def run(self, *words: str, text: str = "", questions: int = 1) -> str:
