@@ -52,6 +52,7 @@ class Told:
 
     def __init__(self, directory: Path) -> None:
         self.now = NOON
+        self.bytes = 100  # that each action moves
         self.path = directory / "ledger.sqlite"
         self.ledger = Ledger(laid_down(self.path), clock=lambda: self.now)
         self.settings = directory / "rmsplugin.toml"
@@ -169,6 +170,6 @@ class Told:
     def _action(self, operation: int, kind: str, vm: str, node: str, seconds: float, error: str = "") -> None:
         action = self.ledger.begin_action(operation, kind, vm, "", node)
         self.now += seconds
-        self.ledger.action_progress(action, 100, 100)
+        self.ledger.action_progress(action, self.bytes, self.bytes)
         self.ledger.end_action(action, error)
         self.now -= seconds
