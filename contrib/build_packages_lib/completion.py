@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from build_packages_lib.tools import output_of
 
-#: Shell -> where its completions lie.
-_PLACES = {
-    "bash": "usr/share/bash-completion/completions/rmsplugin",
-    "zsh": "usr/share/zsh/vendor-completions/_rmsplugin",
-}
+#: Shell -> where its completions lie; of zsh, below the directory of its release.
+_PLACES = {"bash": "usr/share/bash-completion/completions/rmsplugin", "zsh": "usr/share/zsh/{zsh}/_rmsplugin"}
 
 # The ids of live jobs and the names of nodes are Slurm's, which answers in hundredths of a second.
 _PROGRAM = r"""
@@ -57,12 +55,13 @@ print(shtab.complete(parser, shell=sys.argv[1], preamble={"bash": BASH, "zsh": Z
 """
 
 
-def scripts(modules: Path, work: Path) -> dict[str, str]:
+def scripts(modules: Path, work: Path, zsh: str) -> dict[str, str]:
     """The completions, by their places in a package's tree.
 
     Args:
         modules: the plugin's directory of modules, with its libraries or without.
         work: directory for shtab.
+        zsh: the name of the directory that packages have for it.
 
     Raises:
         BuildError: shtab cannot be had, or fails.
@@ -71,4 +70,7 @@ def scripts(modules: Path, work: Path) -> dict[str, str]:
     shtab = work / "shtab"
     output_of([*pip, "install", "--no-compile", "--target", shtab, "shtab>=1.7,<2"])
     path = {"PYTHONPATH": f"{shtab}:{modules}", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {place: output_of(["/usr/bin/python3", "-c", _PROGRAM, shell], path) for shell, place in _PLACES.items()}
+    return {
+        place.format(zsh=zsh): output_of([sys.executable, "-c", _PROGRAM, shell], path)
+        for shell, place in _PLACES.items()
+    }

@@ -1,7 +1,8 @@
 """The private Python of the packages: a virtual environment at one path on all hosts, with all libraries.
 
-It is made in a staging tree, by the Python of the release, and told afterwards where it will lie. libvirt's module is
-not in it: links lead to that of the release, which fits its libvirt.
+It is made in a staging tree, by the Python of the release, and told afterwards where it will lie. On Debian libvirt's
+module is not in it: links lead to that of the release, which fits its libvirt. Elsewhere it is compiled for the libvirt
+of the machine that builds.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ _SOURCES = ("rmsplugin", "contrib/build_backend", "contrib/compile-guest-tools")
 _SOURCE_FILES = ("pyproject.toml", "README.md", "LICENSE")
 
 
-def make(tree: Path, work: Path, libraries: bool) -> Path:
+def make(tree: Path, work: Path, libraries: bool, *, links_libvirt: bool = True) -> Path:
     """Make it in a staging tree.
 
     Args:
         tree: the root of the staging tree.
         work: directory for what is left over.
         libraries: whether to have the libraries from the package index in it.
+        links_libvirt: whether libvirt's module is that of the release; else it is one of the libraries.
 
     Returns:
         the directory for modules in it.
@@ -46,18 +48,19 @@ def make(tree: Path, work: Path, libraries: bool) -> Path:
         BuildError: a step fails.
     """
     home = tree / HOME.relative_to("/")
-    output_of(["/usr/bin/python3", "-m", "venv", "--without-pip", home])
+    output_of([sys.executable, "-m", "venv", "--without-pip", home])
     pip = _pip(work)
     if libraries:
-        output_of([*pip, "--python", home / "bin/python3", "install", "--no-compile", *_requirements()])
+        output_of([*pip, "--python", home / "bin/python3", "install", "--no-compile", *_requirements(links_libvirt)])
     output_of([*pip, "--python", home / "bin/python3", "install", "--no-compile", "--no-deps", _wheel(pip, work)])
     modules = home / f"lib/python{PYTHON}/site-packages"
     _tidy(home, modules)
-    _link_libvirt(modules)
+    if links_libvirt:
+        _link_libvirt(modules)
     # What a site adds, e.g. a policy; the libraries come first.
     (modules / "site.pth").write_text(f"{_OF_THE_SITE}\n")
     # Files of a package are never written beside on the host, so nothing has to be compared with its source.
-    output_of(["/usr/bin/python3", "-m", "compileall", *_COMPILE_OPTIONS, "-s", tree, "-p", "/", modules])
+    output_of([sys.executable, "-m", "compileall", *_COMPILE_OPTIONS, "-s", tree, "-p", "/", modules])
     return modules
 
 
@@ -67,17 +70,19 @@ _COMPILE_OPTIONS = ("-q", "-j", "0", "--invalidation-mode", "unchecked-hash")
 def _pip(work: Path) -> list[str | Path]:
     """A pip of its own: the release's may not be installed."""
     tools = work / "tools"
-    output_of(["/usr/bin/python3", "-m", "venv", tools])
+    output_of([sys.executable, "-m", "venv", tools])
     return [tools / "bin/python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
-def _requirements() -> list[str]:
-    """What pyproject.toml asks for, libvirt's module excepted."""
+def _requirements(links_libvirt: bool) -> list[str]:
+    """What pyproject.toml asks for; of libvirt's module nothing, or the release of the libvirt of this machine."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *(line for extra in _EXTRAS for line in project["optional-dependencies"][extra])]
     wanted = [line for line in asked if not line.startswith(_LIBVIRT)]
     if len(wanted) != len(asked) - 1:
         raise BuildError(f"pyproject.toml has no {_LIBVIRT}")
+    if not links_libvirt:
+        wanted.append(f"{_LIBVIRT}=={output_of(['pkg-config', '--modversion', 'libvirt']).strip()}")
     return wanted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from build_packages_lib import completion, private_python
@@ -20,7 +21,19 @@ _HOOKS = ("prolog", "epilog", "prolog_slurmctld", "epilog_slurmctld", "resume_pr
 _NODE_DIRECTORIES = {"var/lib/rmsplugin/store": 0o700, "var/lib/rmsplugin/vm": 0o711}
 
 
-def make(root: Path, work: Path, libraries: bool) -> dict[str, Path]:
+@dataclass(frozen=True, slots=True)
+class System:
+    """What differs between kinds of systems: see ``private_python.make`` and ``completion.scripts``."""
+
+    links_libvirt: bool
+    zsh: str
+
+
+DEBIAN = System(links_libvirt=True, zsh="vendor-completions")
+RED_HAT = System(links_libvirt=False, zsh="site-functions")
+
+
+def make(root: Path, work: Path, libraries: bool, system: System = DEBIAN) -> dict[str, Path]:
     """Make the trees of all packages below a directory; see ``private_python.make``.
 
     Returns:
@@ -29,19 +42,20 @@ def make(root: Path, work: Path, libraries: bool) -> dict[str, Path]:
     trees = {name: root / name for name in (COMMON, CONTROLLER, NODE)}
     for tree in trees.values():
         tree.mkdir(parents=True, mode=0o755)
-    _common(trees[COMMON], private_python.make(trees[COMMON], work, libraries), work)
+    modules = private_python.make(trees[COMMON], work, libraries, links_libvirt=system.links_libvirt)
+    _common(trees[COMMON], modules, work, system)
     _controller(trees[CONTROLLER])
     _node(trees[NODE])
     return trees
 
 
-def _common(tree: Path, modules: Path, work: Path) -> None:
+def _common(tree: Path, modules: Path, work: Path, system: System) -> None:
     _programs(tree, _COMMON_PROGRAMS)
     # It starts the Python beside it, whichever links lead to it.
     (tree / "usr/bin/rmsplugin-job").symlink_to(private_python.HOME / "bin/rmsplugin-job")
     for page in sorted((REPOSITORY / "docs/man").iterdir()):
         squeeze(page.read_bytes(), tree / f"usr/share/man/man{page.suffix[1:]}/{page.name}.gz")
-    for place, text in completion.scripts(modules, work).items():
+    for place, text in completion.scripts(modules, work, system.zsh).items():
         _write(tree / place, text)
     for name in _HOOKS:
         _copy("hooks/prolog", tree / "etc/rmsplugin/hooks" / name)
