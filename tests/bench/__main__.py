@@ -45,6 +45,7 @@ BENCHMARKS = {
     "ae": "handing",
     "af": "curves",
     "ag": "stepwise",
+    "ah": "ruled_cycle",
 }
 
 
@@ -68,14 +69,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="run-benchmarks",
         description="Measure decision, packing, plans, service, wrapper, latency, proposing, engine, crowded"
         " clusters, simulation, the parts of the planner, reports, steps, groups, calls of node agents, arrivals of"
-        " VMs, metrics, placement rules, and readings of Slurm, each next to something else; docs/benchmarks.md says"
+        " VMs, metrics, placement rules, readings of Slurm, and cycles with rules, each next to something else;"
+        " docs/benchmarks.md says"
         " what the numbers mean.",
         epilog="examples:\n  contrib/run-benchmarks --quick\n  contrib/run-benchmarks a f --out results.jsonl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     lines = ", ".join(f"{letter} {name}" for letter, name in BENCHMARKS.items())
     parser.add_argument(
-        "benchmarks", nargs="*", type=_letter, metavar="a|...|ag", help=f"which ones ({lines}); all if none"
+        "benchmarks", nargs="*", type=_letter, metavar="a|...|ah", help=f"which ones ({lines}); all if none"
     )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", dest="size", action="store_const", const="quick", help="fewer samples: some minutes")

@@ -7,7 +7,7 @@ import threading
 import time
 import unittest.mock
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,8 @@ class LargeSite:
         group_hosts: int | None = None,
         *,
         apart: bool = False,
+        strewn: bool = False,
+        rules: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         """Fill it.
 
@@ -124,9 +126,12 @@ class LargeSite:
             waiting: vjobs of one VM that wait.
             group_hosts: hosts of each group; None: as the engine groups them by itself.
             apart: Slurm is a process of its own, whose texts the engine reads as at a site.
+            strewn: the VMs of each vjob are on nodes of their own.
+            rules: the site's placement rules, by name.
         """
         self.socket = str(directory / "engine.sock")
-        self.settings = _settings(self.socket, nodes, group_hosts)
+        self.settings = _settings(self.socket, nodes, group_hosts, rules or {})
+        self._strewn = strewn
         cpus = running // nodes
         size = (cpus, cpus * _NODE_MIB_PER_CPU)
         self.durations_s: dict[str, float] = {}  # of the hypervisor's acting methods
@@ -177,9 +182,9 @@ class LargeSite:
                 vms = WIDE if number < running // 4 and number + WIDE <= running else 1
                 job_id = self._submit(now - 2 * _RUNS_S, vms)
                 self._enter(job_id, vms, VJobState.RUNNING, now - 2 * _RUNS_S, now - _RUNS_S)
-                self._run(
-                    job_id, [self.nodes[(number + each) // per_node] for each in range(vms)], number, now - _RUNS_S
-                )
+                places = [number + each for each in range(vms)]
+                at = [place % len(self.nodes) if self._strewn else place // per_node for place in places]
+                self._run(job_id, [self.nodes[each] for each in at], number, now - _RUNS_S)
                 number += vms
             for _ in range(waiting):
                 self._enter(self._submit(now, 1), 1, VJobState.WAITING, now, now)
@@ -303,7 +308,7 @@ def _vm(job_id: int, index: int, node: str, number: int) -> VMRow:
     )
 
 
-def _settings(socket: str, nodes: int, group_hosts: int | None) -> Settings:
+def _settings(socket: str, nodes: int, group_hosts: int | None, rules: Mapping[str, Mapping[str, Any]]) -> Settings:
     firsts = range(1, nodes + 1, group_hosts) if group_hosts else ()
     groups = {f"g{at}": {"hosts": f"n[{at}-{min(nodes, at + (group_hosts or 0) - 1)}]"} for at in firsts}
     return Settings.model_validate(
@@ -312,6 +317,7 @@ def _settings(socket: str, nodes: int, group_hosts: int | None) -> Settings:
             "slurm": {"partitions": ["vjob"]},
             "partition": {"vjob": {"hosts": "vmhosts"}},
             "group": groups,
+            "rule": rules,
             "nodes": {"store": "/store"},
             "network": {"pool": "10.0.0.1-10.0.255.250", "prefix_length": 16},
             "image": {"default": {"kind": "kernel", "kernel": "/vmlinuz", "initrd": "/initrd"}},

@@ -1,7 +1,7 @@
 """Ruled places: the nodes where single VMs may come now, by the rules about VMs beside each other.
 
 A context switch is planned by these rules. Here are the moves that no plan has: VMs leave a node, or an operator asks.
-Each step of a plan is looked at once more when it begins. And rooms are requested where VMs may come.
+Rooms are requested where VMs may come, too. For the steps of a plan see ``arrivals``.
 """
 
 from __future__ import annotations
@@ -82,15 +82,6 @@ class RuledPlaces:
             left[node] -= vm.demand
             self._standing.put(vm.name, node)
         return placed
-
-    def require(self, hosts: Mapping[str, str]) -> None:
-        """Raise RefusedError if a rule that holds at every step bars one of these VMs from the node where it comes."""
-        for vm, node in hosts.items():
-            rules = [rule for rule in self._concerning.of(vm) if not rule.discrete]
-            for title, bars in self._bars(rules, vm).items():
-                if not bars.admits(node):
-                    raise RefusedError(f"{vm} may not come to {node} now: {title}")
-            self._standing.put(vm, node)
 
     def _bars(self, rules: Iterable[Joint], vm: str) -> dict[str, Bars]:
         """By title, the bars of each rule that bars a VM from some nodes."""

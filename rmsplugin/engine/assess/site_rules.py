@@ -24,6 +24,8 @@ from rmsplugin.settings.rules import PlacementRule, Traits, license_names
 
 #: Kinds of rules that leave vjobs fewer nodes.
 _CLOSING = ("fence", "ban")
+#: Kinds of rules that leave vjobs fewer nodes, or nodes less room: none is about VMs beside each other.
+_OF_NODES = (*_CLOSING, "reserve")
 
 
 class Member(NamedTuple):
@@ -99,21 +101,98 @@ def beside(rules: Mapping[str, PlacementRule], members: Sequence[Member], nodes:
     """
     found: list[About] = []
     for name, rule in rules.items():
-        if rule.kind == "online":
-            assert rule.most is not None
-            found.append((Online(rule.hosts or nodes, rule.most, rule.discrete, name), None))
-        elif rule.kind == "split":
-            groups = tuple(_groups(rule, members).values())
-            if len(groups) > 1:
-                found.append((Split(groups, rule.discrete, name), frozenset().union(*groups)))
-        elif rule.kind in _MADE:
-            least, make = _MADE[rule.kind]
-            groups = tuple(group for group in _groups(rule, members).values() if len(group) >= least)
-            found += [(make(rule, group, nodes, name), group) for group in groups]
-    return found + [(rule, rule.names) for rule in _wished(members)]
+        if rule.kind not in _OF_NODES:
+            found += _made(name, rule, Selected(rule, members).groups, nodes)
+    return found + [(rule, rule.names) for rule in wished(members)]
 
 
-def _wished(members: Sequence[Member]) -> Iterator[Joint]:
+class Selected:
+    """The VMs that a rule selects, by what it holds for by itself, while vjobs come and go."""
+
+    def __init__(self, rule: PlacementRule, members: Iterable[Member] = ()) -> None:
+        self._rule = rule
+        self._vms: dict[str, dict[str, None]] = {}
+        self._frozen: dict[str, frozenset[str]] = {}
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Member) -> None:
+        """A vjob has come."""
+        if self._rule.selects(member.traits):
+            whose = self._whose(member)
+            self._vms.setdefault(whose, {}).update(dict.fromkeys(member.vms))
+            self._frozen.pop(whose, None)
+
+    def remove(self, member: Member) -> None:
+        """A vjob that had come has gone."""
+        whose = self._whose(member)
+        if not self._rule.selects(member.traits) or whose not in self._vms:
+            return
+        for vm in member.vms:
+            self._vms[whose].pop(vm, None)
+        if not self._vms[whose]:
+            del self._vms[whose]
+        self._frozen.pop(whose, None)
+
+    @property
+    def groups(self) -> dict[str, frozenset[str]]:
+        """The VMs of each."""
+        return {whose: self._group(whose) for whose in self._vms}
+
+    def groups_for(self, member: Member) -> dict[str, frozenset[str]]:
+        """Those groups on which it depends where the VMs of one vjob may be."""
+        if self._rule.kind == "lonely":
+            return self.groups
+        if not self._rule.selects(member.traits):
+            return {}
+        whose = self._whose(member)
+        return self.groups if self._rule.kind == "split" else {whose: self._group(whose)}
+
+    def _group(self, whose: str) -> frozenset[str]:
+        if whose not in self._frozen:
+            self._frozen[whose] = frozenset(self._vms.get(whose, ()))
+        return self._frozen[whose]
+
+    def _whose(self, member: Member) -> str:
+        if self._rule.per == "vjob":
+            return member.vjob
+        return "" if self._rule.per == "all" else str(getattr(member.traits, self._rule.per))
+
+
+def rules_for(
+    member: Member, rules: Mapping[str, PlacementRule], selected: Mapping[str, Selected], nodes: frozenset[str]
+) -> Iterator[Joint]:
+    """Those rules of the settings about VMs beside each other that are about a vjob's VMs.
+
+    Args:
+        member: the vjob; it is among the selected ones.
+        rules: of the settings, by name.
+        selected: the VMs that each selects.
+        nodes: all VM hosts.
+    """
+    for name, rule in rules.items():
+        if rule.kind not in _OF_NODES:
+            yield from (about[0] for about in _made(name, rule, selected[name].groups_for(member), nodes))
+
+
+def _made(
+    name: str, rule: PlacementRule, groups: Mapping[str, frozenset[str]], nodes: frozenset[str]
+) -> Iterator[tuple[Joint, frozenset[str] | None]]:
+    """A rule of the settings for these groups of VMs."""
+    if rule.kind == "online":
+        assert rule.most is not None
+        yield Online(rule.hosts or nodes, rule.most, rule.discrete, name), None
+    elif rule.kind == "split":
+        if len(groups) > 1:
+            yield Split(tuple(groups.values()), rule.discrete, name), frozenset().union(*groups.values())
+    else:
+        least, make = _MADE[rule.kind]
+        for group in groups.values():
+            if len(group) >= least:
+                yield make(rule, group, nodes, name), group
+
+
+def wished(members: Sequence[Member]) -> Iterator[Joint]:
     """The rules that users wish for their own VMs."""
     if not any(member.traits.wishes for member in members):
         return
@@ -143,18 +222,3 @@ _MADE: dict[str, tuple[int, Callable[[PlacementRule, frozenset[str], frozenset[s
         lambda rule, vms, nodes, name: Capacity(rule.hosts or nodes, vms, rule.most or 0, rule.discrete, name),
     ),
 }
-
-
-def _groups(rule: PlacementRule, members: Iterable[Member]) -> dict[str, frozenset[str]]:
-    """The VMs that a rule selects, by what it holds for by itself."""
-    found: dict[str, list[str]] = {}
-    for member in members:
-        if rule.selects(member.traits):
-            found.setdefault(_whose(rule, member), []).extend(member.vms)
-    return {whose: frozenset(vms) for whose, vms in found.items()}
-
-
-def _whose(rule: PlacementRule, member: Member) -> str:
-    if rule.per == "vjob":
-        return member.vjob
-    return "" if rule.per == "all" else str(getattr(member.traits, rule.per))

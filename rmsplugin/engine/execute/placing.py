@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmsplugin.adapters.guests.keys import generate_keypair
+from rmsplugin.engine.assess.arrivals import Arrivals
 from rmsplugin.engine.assess.newcomers import make_vms, new_vjob
 from rmsplugin.engine.assess.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.assess.ruled_places import RuledPlaces
@@ -50,6 +51,7 @@ class Placing:
         self._executor = executor
         self._memory_care = memory_care
         self._lock = memory_care.placement_lock
+        self._arrivals = Arrivals(context.settings, context.ledger)  # used under the lock
         self._closed: dict[str, float] = {}  # nodes whose rooms were given back, and when
 
     # -- steps of context switches -------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ class Placing:
             assert vjob is not None
             comes = {} if step.kind is OperationKind.UNPAUSE else step.hosts  # it has its memory
             vms = [vm for vm in self._ledger.vms(vjob.job_id) if vm.name in comes]
-            self._require_rules(seen, None, {vm.name: step.hosts[vm.name] for vm in vms})
+            self._require_rules(seen, vjob.job_id, {vm.name: step.hosts[vm.name] for vm in vms})
             self._require_room(seen, [(step.hosts[vm.name], self._vm(seen, vjob, vm).demand.memory_mib) for vm in vms])
             self._make_room_for(seen, vjob, vms, step.hosts)
             self._require_disks(vjob, vms, step.hosts)
@@ -157,20 +159,21 @@ class Placing:
             if left < need_mib:
                 raise RefusedError(f"{node} has {left} MiB of memory free, and {need_mib} MiB are needed")
 
-    def _require_rules(self, seen: Observation, starts: Waiting | None, hosts: Mapping[str, str]) -> None:
+    def _require_rules(self, seen: Observation, vjob: int | Waiting, hosts: Mapping[str, str]) -> None:
         """Raise RefusedError unless rules let VMs come to these nodes now.
 
         Args:
             seen: the last look at the cluster.
-            starts: the vjob of these VMs, if they are still to be made.
+            vjob: the job id of the VMs' vjob; or its place in the queue, if they are still to be made.
             hosts: by VM.
         """
-        if hosts:
-            coming = []
-            if starts is not None:
-                traits = traits_of_job(starts.job, starts.geometry)
-                coming = [Member(starts.job.display_id, traits, tuple(hosts))]
-            RuledPlaces(self._settings, self._ledger, seen, coming).require(hosts)
+        if not hosts:
+            return
+        if isinstance(vjob, int):
+            self._arrivals.require(seen, vjob, hosts)
+        else:
+            traits = traits_of_job(vjob.job, vjob.geometry)
+            self._arrivals.require(seen, Member(vjob.job.display_id, traits, tuple(hosts)), hosts)
 
     def fits_beside_caches(self, seen: Observation, step: Step, vjob: VJobRow | None, waiting: Waiting | None) -> bool:
         """Whether a vjob that starts or resumes fits beside all that guests hold, with caches; if not, it may later.
