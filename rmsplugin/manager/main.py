@@ -109,6 +109,7 @@ class Manager:
                 'managers need cluster.coordination = "zookeeper" and cluster.shared_dir; without them, run '
                 "`rmsplugin engine`"
             )
+        settings.require_kept_by_groups()
         self._settings, self._servers = settings, tuple[ServerFact, ...]()
         state_dir = prepare_state_dir(settings)
         place = f"the shared directory {identity_of(cluster.shared_dir)}"

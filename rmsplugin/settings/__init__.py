@@ -24,7 +24,7 @@ from rmsplugin.settings.metrics import Metrics
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.page import Page
 from rmsplugin.settings.power import Power
-from rmsplugin.settings.rules import PlacementRule
+from rmsplugin.settings.rules import PlacementRule, why_not_by_groups
 from rmsplugin.settings.schedule import Schedule
 from rmsplugin.settings.section import Section
 from rmsplugin.settings.slurm import Hosts, Partition, Slurm
@@ -146,16 +146,7 @@ class Settings(Section):
                 'the engine of a group needs cluster.coordination = "zookeeper" and cluster.shared_dir; without them, '
                 "one engine has all groups: start it without --group"
             )
-        if self.nodes.vm_dir_shared:
-            raise SettingsError(
-                "the engine of a group needs VMs' directories of the nodes' own: nodes of two groups would refuse each "
-                "other's engines with nodes.vm_dir_shared"
-            )
-        if self.power.cap_w is not None:
-            raise SettingsError(
-                "power.cap_w is a bound for the whole site, which engines of groups cannot share: take it out, or have "
-                "one engine for all groups"
-            )
+        self.require_kept_by_groups()
         engine = {
             "state_dir": self.engine.state_dir / GROUPS_DIR / name,
             "socket": self.engine.socket.parent / GROUPS_DIR / f"{name}.sock",
@@ -173,6 +164,26 @@ class Settings(Section):
         settings._territory, settings._managers_listen = name, self.engine.listen
         settings._managers_socket = str(self.engine.socket)
         return settings
+
+    def require_kept_by_groups(self) -> None:
+        """Refuse settings that engines of groups, each by itself, cannot keep.
+
+        Raises:
+            SettingsError: there are some.
+        """
+        if self.nodes.vm_dir_shared:
+            raise SettingsError(
+                "the engine of a group needs VMs' directories of the nodes' own: nodes of two groups would refuse each "
+                "other's engines with nodes.vm_dir_shared"
+            )
+        if self.power.cap_w is not None:
+            raise SettingsError(
+                "power.cap_w is a bound for the whole site, which engines of groups cannot share: take it out, or have "
+                "one engine for all groups"
+            )
+        for name, rule in self.rule.items():
+            if why := why_not_by_groups(rule, self.group.values()):
+                raise SettingsError(f"[rule.{name}]: {why}")
 
     def hosts_of(self, name: str) -> Hosts:
         """The rules for borrowing the nodes of a hosts partition; the defaults if the file has no section for it."""

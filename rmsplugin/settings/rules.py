@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
 from typing import Annotated, Literal, NamedTuple
@@ -11,6 +11,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import AfterValidator, Field, model_validator
 
 from rmsplugin.model.hostlist import expand
+from rmsplugin.settings.groups import Group
 from rmsplugin.settings.section import Section
 
 #: By kind: the keys that it needs, and those that it may have besides ``discrete`` and those that select vjobs.
@@ -144,3 +145,21 @@ class PlacementRule(Section):
             and (not self.names or any(fnmatchcase(traits.name, each) for each in self.names))
             and (not self.licenses or not traits.licenses.isdisjoint(self.licenses))
         )
+
+
+def why_not_by_groups(rule: PlacementRule, groups: Iterable[Group]) -> str:
+    """Why engines of groups, each of which knows its own VMs only, cannot keep a rule; empty: they can."""
+    if rule.kind == "gather" and rule.per != "vjob":
+        return (
+            'gather is about VMs of several vjobs, which may be in several groups: say per = "vjob", or have one '
+            "engine for all groups"
+        )
+    if rule.kind not in ("capacity", "online"):
+        return ""
+    counts = f"{rule.kind} counts VMs of several groups together, which engines of groups cannot"
+    if not rule.hosts:
+        return f"{counts}: name nodes of one group in nodes, or have one engine for all groups"
+    homes = [group for group in groups if not rule.hosts.isdisjoint(group.names)]
+    if len(homes) == 1 and rule.hosts.issubset(homes[0].names):
+        return ""
+    return f"{counts}: name nodes of one group only, with a rule for each group, or have one engine for all groups"

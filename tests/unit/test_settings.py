@@ -351,6 +351,7 @@ transition_w = 85
 off_s = 30
 on_s = 120
 """
+COUNTED = '[rule.few]\nkind = "capacity"\nmost = 2\n'
 SHARING = """
 [cluster]
 coordination = "zookeeper"
@@ -406,11 +407,32 @@ def test_a_group_has_a_part_of_a_shared_store_of_its_own(tmp_path: Path) -> None
         (VALID + SHARING.replace('shared_dir = "/shared"', ""), "and cluster.shared_dir"),
         (VALID.replace("[nodes]", "[nodes]\nvm_dir_shared = true") + SHARING, "directories of the nodes' own"),
         (VALID + SHARING + CAPPED, "power.cap_w is a bound for the whole site"),
+        (VALID + SHARING + COUNTED, r"^\[rule.few\]: capacity counts VMs of several groups .*: name nodes of"),
+        (VALID + SHARING + COUNTED + 'nodes = "n[1-3]"', "with a rule for each group, or have one engine"),
+        (VALID + SHARING + '[rule.r]\nkind = "online"\nmost = 1\n', r"^\[rule.r\]: online counts VMs of"),
+        (VALID + SHARING + '[rule.r]\nkind = "gather"\nper = "user"\n', r'^\[rule.r\]: .*: say per = "vjob", or'),
     ],
 )
 def test_a_site_whose_groups_cannot_have_engines_is_told_why(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         of_all(tmp_path, text).of_group("left")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        'kind = "capacity"\nmost = 1\nnodes = "n[1-2]"',
+        'kind = "online"\nmost = 1\nnodes = "n3"',
+        'kind = "gather"\nper = "vjob"',
+        'kind = "spread"',
+        'kind = "split"\nper = "user"',
+        'kind = "reserve"\nnodes = "n[1-3]"\ncpus = 1',
+    ],
+)
+def test_engines_of_groups_keep_rules_about_their_own_nodes(tmp_path: Path, rule: str) -> None:
+    groups = '[group.left]\nhosts = "n[1-2]"\n[group.right]\nhosts = "n[3-4]"\n'
+    settings = of_all(tmp_path, f"{VALID}{SHARING}{groups}[rule.r]\n{rule}\n")
+    assert settings.of_group("left").rule == settings.rule
 
 
 def test_nodes_are_emptied_only_where_they_are_switched_off(tmp_path: Path) -> None:

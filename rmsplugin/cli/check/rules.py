@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from rmsplugin.cli.check.facts import SlurmFacts, number, some
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
-from rmsplugin.settings.rules import PlacementRule
+from rmsplugin.settings.rules import PlacementRule, why_not_by_groups
 
 
 def judge_rules(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     """Judge each rule of the settings, and tell which vjobs of the queue it selects."""
     for name, rule in settings.rule.items():
         subject, faults = f"rule {name}", 0
-        for fault in (*_of_nodes(subject, rule, settings, facts), *_of_licenses(subject, rule, facts)):
+        for fault in (
+            *_of_nodes(subject, rule, settings, facts),
+            *_of_licenses(subject, rule, facts),
+            *_of_groups(subject, rule, settings),
+        ):
             faults += 1
             yield fault
         if not faults:
@@ -64,6 +68,13 @@ def _of_nodes(subject: str, rule: PlacementRule, settings: Settings, facts: Slur
                 f"keeps {rule.cpus} CPUs and {rule.memory_mib} MiB of {node}, which has {cpus} and {memory_mib}",
                 "keep less, or leave the node out",
             )
+
+
+def _of_groups(subject: str, rule: PlacementRule, settings: Settings) -> Iterator[Finding]:
+    """Where there may be managers: whether the engines of groups can keep it."""
+    why = why_not_by_groups(rule, settings.group.values())
+    if why and settings.cluster.coordination == "zookeeper":
+        yield warning(subject, f"managers do not start with it: {why}", "change the rule, or run `rmsplugin engine`")
 
 
 def _of_licenses(subject: str, rule: PlacementRule, facts: SlurmFacts) -> Iterator[Finding]:

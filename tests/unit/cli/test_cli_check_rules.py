@@ -73,3 +73,18 @@ def test_a_rule_that_cannot_be_kept_is_said(keys: dict[str, Any], level: Level, 
     found = judged(**keys)
     assert (found.level, found.what) == (level, what)
     assert found.remedy
+
+
+def test_a_rule_that_engines_of_groups_cannot_keep_is_told_where_there_may_be_managers() -> None:
+    cluster = {"coordination": "zookeeper", "servers": ["c1:2181"], "shared_dir": "/shared"}
+    groups = {"left": {"hosts": "n1"}, "right": {"hosts": "n2"}}
+
+    def told(**keys: Any) -> list[str]:
+        settings = check_facts.settings(rule={"db": keys}, cluster=cluster, group=groups)
+        return [found.what for found in judge_rules(settings, facts()) if found.level is Level.WARNING]
+
+    [what] = told(kind="capacity", nodes="n[1-2]", most=1)
+    assert what.startswith("managers do not start with it: capacity counts VMs of several groups together")
+    assert told(kind="capacity", nodes="n1", most=1) == []
+    settings = check_facts.settings(rule={"db": {"kind": "capacity", "most": 1}})
+    assert [found.level for found in judge_rules(settings, facts())] == [Level.OK]
