@@ -44,7 +44,7 @@ class Profile(Generic[Item]):
         slots = [Slot(0.0, list(running), room)]
         for time_s in sorted({end for end in map(end_s, running) if end < math.inf}):
             left = [item for item in running if end_s(item) > time_s]
-            later = room.anew(left)
+            later = room.later(left)
             if later is not None:
                 slots.append(Slot(time_s, left, later))
         return cls(slots)
@@ -63,7 +63,7 @@ class Profile(Generic[Item]):
 
     def _has_no_time(self, item: Item) -> None:
         if self.timeless is None:
-            self.timeless = self.slots[0].room.anew([item])
+            self.timeless = self.slots[0].room.later((), item)
         else:
             self.timeless.add(item)
 
@@ -90,6 +90,6 @@ class Profile(Generic[Item]):
         following = self.slots[last + 1].begin_s if last + 1 < len(self.slots) else math.inf
         if end_s < following:
             items = list(self.slots[last].items)
-            rest = self.slots[last].room.anew(items)
+            rest = self.slots[last].room.later(items)
             if rest is not None:
                 self.slots.insert(last + 1, Slot(end_s, items, rest))

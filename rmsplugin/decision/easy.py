@@ -71,14 +71,32 @@ class Pass(Generic[Item]):
 def reserve(head: Item, running: Iterable[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Reservation[Item]:
     """Find the head's shadow time: the earliest end of a running vjob at which it fits beside those that run on."""
     left = list(running)
-    for shadow_s in sorted({end_s(item) for item in left}):
+    times = sorted({end for end in map(end_s, left) if end < math.inf})
+    if room.by_halves:
+        return _by_halves(
+            head, times, lambda time_s: room.later([item for item in left if end_s(item) > time_s], head)
+        ) or (Reservation(head, math.inf, room.later((), head)))
+    for shadow_s in times:
         left = [item for item in left if end_s(item) > shadow_s]
-        if shadow_s == math.inf:
-            break
-        later = room.anew([*left, head])
+        later = room.later(left, head)
         if later is not None:
             return Reservation(head, shadow_s, later)
-    return Reservation(head, math.inf, room.anew([head]))
+    return Reservation(head, math.inf, room.later((), head))
+
+
+def _by_halves(
+    head: Item, times: Sequence[float], later: Callable[[float], Room[Item] | None]
+) -> Reservation[Item] | None:
+    """The reservation for the first time at which the head fits, if it fits at all that follow; None: at none."""
+    found, first, beyond = None, 0, len(times)
+    while first < beyond:
+        middle = (first + beyond) // 2
+        room = later(times[middle])
+        if room is None:
+            first = middle + 1
+        else:
+            found, beyond = Reservation(head, times[middle], room), middle
+    return found
 
 
 def schedule(

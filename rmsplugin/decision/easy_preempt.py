@@ -17,6 +17,7 @@ from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.awaiting import keep_or_await
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, reserved, would_delay
+from rmsplugin.decision.later import is_barred_now
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -102,5 +103,6 @@ class _Walk:
     def _gone_s(self, member: VJob, head: VJob) -> float:
         """When a running vjob makes way for the head: at its end, or at the moment from which it may be suspended."""
         position = self.room.site.position
-        fixed = not member.preemptible or position[member.name] < position[head.name]
+        # Nobody makes way for a rule.
+        fixed = is_barred_now(head) or not member.preemptible or position[member.name] < position[head.name]
         return remaining_s(member) if fixed else min(remaining_s(member), exempt_for_s(member, self.parameters))

@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import Protocol, TypeVar
 
+from rmsplugin.decision.later import LaterRoom, Ruling
 from rmsplugin.decision.result import Reason
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, NodeState, VJob
@@ -25,9 +26,17 @@ from rmsplugin.packing.search import Search
 
 Item = TypeVar("Item")
 
+#: Where no more vjobs run, each of their ends is tried as the time of a reservation, whatever rules there are.
+_FEW = 64
+
 
 class Room(Protocol[Item]):
     """Vjobs that run together; ``add`` and ``anew`` judge whole sets, so that running VMs may migrate to make room."""
+
+    @property
+    def by_halves(self) -> bool:
+        """Whether a later time is searched by halves, because to ask for one after the other would take too long."""
+        ...
 
     def add(self, item: Item) -> bool:
         """Add one vjob if all fit together; otherwise change nothing."""
@@ -39,6 +48,13 @@ class Room(Protocol[Item]):
 
     def anew(self, items: Iterable[Item]) -> Room[Item] | None:
         """The same nodes with only these on them; None if they do not fit together."""
+        ...
+
+    def later(self, items: Iterable[Item], newest: Item | None = None) -> Room[Item] | None:
+        """The same nodes later with only these on them, and with ``newest``; None if they do not fit together.
+
+        Without ``newest`` only capacity is asked: those that run together may run together later.
+        """
         ...
 
 
@@ -93,6 +109,11 @@ class Site:
     def capacity(self) -> Resources:
         """The resources of all nodes that are up together."""
         return sum((node.capacity for node in self.up.values()), NOTHING)
+
+    @cached_property
+    def ruling(self) -> Ruling | None:
+        """Tells which vjobs can run together by rules about VMs beside each other; None: there are none."""
+        return Ruling(self.configuration) if self.configuration.joint else None
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -181,6 +202,15 @@ class NodeRoom:
     def members(self) -> list[VJob]:
         """The vjobs that run in it: first the pinned ones, then the packed ones."""
         return [*self.pinned, *self.packed]
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the decision has tried as many packings as it may."""
+        return self.site.effort.is_spent
+
+    def spend(self, vms: int) -> None:
+        """So many VMs were placed on trial."""
+        self.site.effort.left -= vms
 
     @property
     def names(self) -> set[str]:
@@ -350,6 +380,17 @@ class NodeRoom:
         vjobs = list(items)
         loose = sum((self.site.demands[vjob.name] for vjob in vjobs if vjob.name not in self.site.pinned), NOTHING)
         return self.site.pack(vjobs) if self.site.capacity.holds(loose) else None
+
+    @property
+    def by_halves(self) -> bool:
+        """See ``Room``: so is a time by rules, which are asked about each VM."""
+        return self.site.ruling is not None and len(self.members) > _FEW
+
+    def later(self, items: Iterable[VJob], newest: VJob | None = None) -> Room[VJob] | None:
+        """See ``Room``: rules about VMs beside each other hold then, too."""
+        if self.site.ruling is not None:
+            return LaterRoom(self, self.site.ruling).later(items, newest)
+        return self.anew([*items, *([newest] if newest is not None else [])])
 
     def free_at(self, node: str) -> Resources:
         """The free resources of a node that is there; below 0 if it is overloaded."""

@@ -14,10 +14,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.decision.admission import out_of, where_it_is
+from rmsplugin.decision.later import NOT_NOW, is_barred_now
 from rmsplugin.decision.near import items_of
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
-from rmsplugin.decision.reasons import needs, sentence
+from rmsplugin.decision.reasons import needs, sentence, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Site
 from rmsplugin.model.configuration import Configuration
@@ -33,6 +34,10 @@ from rmsplugin.packing.search import Search
 #: The most decisions, one after the other. Those that find no place after the last one stay out, and none fills in.
 _ROUNDS = 6
 
+#: The policies that may reserve a start for a vjob that a rule keeps out.
+_RESERVING = frozenset({"easy", "easy-preempt", "conservative", "mixed"})
+
+_READY = (VJobState.WAITING, VJobState.SLEEPING)
 _HOLD_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
 
 
@@ -57,17 +62,21 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
             reasons[vjob.name] = Reason(ReasonCode.RULE, _words(vjob, obstacle), _numbers(vjob, obstacle))
         if not out or not left:
             return _told(configuration, found, trial.placement, out, reasons)
-        names = {vjob.name for vjob in out}
-        stated = _fixed(stated, names)
+        stated = _kept_out(stated, {vjob.name for vjob in out}, policy)
     raise AssertionError("the last round is decided")
 
 
-def _fixed(configuration: Configuration, names: set[str]) -> Configuration:
-    """The configuration with these vjobs fixed to stay out."""
-    vjobs = tuple(
-        replace(vjob, target=out_of(configuration.state(vjob))) if vjob.name in names else vjob
-        for vjob in configuration.vjobs
-    )
+def _kept_out(configuration: Configuration, names: set[str], policy: str) -> Configuration:
+    """The configuration in which these vjobs do not run: fixed to stay out, or without a node now."""
+
+    def out(vjob: VJob) -> VJob:
+        state = configuration.state(vjob)
+        left_to_policy = vjob.target is None and vjob.preference is None
+        if policy in _RESERVING and left_to_policy and state in _READY and not is_barred_now(vjob):
+            return replace(vjob, rules=(*vjob.rules, NOT_NOW))
+        return replace(vjob, target=out_of(state))
+
+    vjobs = tuple(out(vjob) if vjob.name in names else vjob for vjob in configuration.vjobs)
     return Configuration(configuration.nodes, vjobs, configuration.locations, checked=True)
 
 
@@ -82,9 +91,20 @@ def _told(
     states = dict(decision.states)
     for vjob in out:
         states[vjob.name] = out_of(configuration.state(vjob))
-    told = {name: reasons.get(name, reason) for name, reason in decision.reasons.items()}
+    told = {name: _with_its_time(reasons.get(name), reason) for name, reason in decision.reasons.items()}
     words = sentence(configuration, states, told)
     return replace(decision, states=states, reasons=told, placement=dict(placement), sentence=words)
+
+
+def _with_its_time(ruled: Reason | None, decided: Reason) -> Reason:
+    """The reason of a rule, if there is one, with the time for which the policy has reserved a start."""
+    if ruled is None:
+        return decided
+    shadow_s = decided.numbers.get("shadow_s")
+    if not isinstance(shadow_s, (int, float)) or "head" in decided.numbers:
+        return ruled
+    words = f"{ruled.sentence}; {starts_within(shadow_s)}"
+    return Reason(ruled.code, words, {**ruled.numbers, "shadow_s": shadow_s})
 
 
 class Way(enum.Enum):

@@ -15,6 +15,7 @@ from rmsplugin.decision import worth
 from rmsplugin.decision.admission import Draft
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, would_delay
+from rmsplugin.decision.later import is_barred_now
 from rmsplugin.decision.near import loose, near, price_mib
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import cpu_seconds, fits, names, no_room, seconds, starts_within
@@ -145,6 +146,8 @@ class Round:
     def _gone_s(self, member: VJob, head: VJob) -> float:
         """The time when a running vjob makes way for the head: its end, or the moment when the head may suspend it."""
         end_s = remaining_s(member)
+        if is_barred_now(head):
+            return end_s  # nobody makes way for a rule
         position = self.room.site.position
         fixed = member.name in self.protected and self.draft.reasons[member.name].code is not ReasonCode.EXEMPT
         if fixed or not member.preemptible or position[member.name] < position[head.name]:

@@ -10,10 +10,11 @@ from rmsplugin.decision.result import Decision
 from rmsplugin.energy.emptying import may_pay, migrating_w, pays
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VMState
+from rmsplugin.model.elements import VMState, held
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.better_fit import BetterFit
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
 from rmsplugin.planning.order.transfers import Durations
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
@@ -74,15 +75,48 @@ def _filled(source: Configuration) -> BetterFit:
 
 
 def _prepared(source: Configuration, fit: BetterFit, node: str, parameters: ProposalParameters) -> Iterator[Prepared]:
-    """The ways to empty a node: first only its own VMs move, then others make way for them."""
-    for exchange in (False, True):
-        moves = fit.moves_to_empty(node, exchange=exchange)
-        if moves is None:
+    """The ways to empty a node that rules allow: only its own VMs move, or others make way for them."""
+    for moves in _ways(source, fit, node):
+        if not _obeys(source, moves):
             continue
         ask = partial(_ask, _decision(source, parameters.policy, node, moves))
         found = prepare(source, replace(parameters, heuristic="ffd"), ask)
         if found.proposal is not None and not found.fault:  # after a fault it is another plan
             yield found
+
+
+def _ways(source: Configuration, fit: BetterFit, node: str) -> Iterator[Mapping[str, str]]:
+    """By VM, the nodes to which VMs move: as if there were no rules about VMs beside each other, and by these."""
+    ways = (
+        fit.moves_to_empty(node, exchange=False),
+        _moves_by_rules(source, node),
+        fit.moves_to_empty(node, exchange=True),
+    )
+    yield from (moves for moves in ways if moves is not None)
+
+
+def _moves_by_rules(source: Configuration, node: str) -> Mapping[str, str] | None:
+    """The node's VMs go, one after the other, where there are VMs and their rules allow it; None: one finds no node."""
+    if not source.joint:
+        return None
+    here, hosting = list[Item](), set(source.homes.values()) - {node}
+    nodes = [each for each in source.nodes if each.name in hosting]
+    fit = RuledFit(nodes, source.joint, source.homes, source.vm_by_name.values())
+    for vjob in source.vjobs:
+        for vm in vjob.vms:
+            at = source.locations[vm.name]
+            if at.node != node and vm.name in source.homes:
+                fit.take(replace(vm, demand=held(vm, at.state)), source.homes[vm.name])
+            elif at.node == node:
+                if vjob.in_transit or vjob.leaves or at.state is not VMState.RUNNING:
+                    return None
+                here.append(Item(vm, vjob.rules_of(vm)))
+    found = fit.place(here, {})
+    return None if isinstance(found, Obstacle) else found
+
+
+def _obeys(source: Configuration, moves: Mapping[str, str]) -> bool:
+    return not source.joint or obeys(source.joint, source.homes, {**source.homes, **moves})
 
 
 def _ask(decision: Decision, source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:

@@ -34,6 +34,8 @@ Scheduler = Callable[[float, Sequence[Job], Mapping[Job, float]], Iterable[Job]]
 class CountingRoom:
     """Interchangeable processors."""
 
+    by_halves = False
+
     def __init__(self, processors: int, jobs: Iterable[Job] = ()) -> None:
         self.processors = processors
         self.free = processors - sum(job.processors for job in jobs)
@@ -50,6 +52,9 @@ class CountingRoom:
     def anew(self, items: Iterable[Job]) -> CountingRoom | None:
         room = CountingRoom(self.processors, items)
         return room if room.free >= 0 else None
+
+    def later(self, items: Iterable[Job], newest: Job | None = None) -> CountingRoom | None:
+        return self.anew([*items, *([newest] if newest is not None else [])])
 
 
 def counting(processors: int, backfill: bool) -> Scheduler:

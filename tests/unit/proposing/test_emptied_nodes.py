@@ -13,6 +13,8 @@ from rmsplugin.energy.power import PowerClass
 from rmsplugin.model.capabilities import EVERYTHING
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, paused_on, running_on, sleeping_on
+from rmsplugin.model.given_rules import given_rules
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Root, Spread
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
@@ -170,3 +172,31 @@ def test_a_plan_that_does_more_than_migrate_is_not_taken(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(emptying, "propose_for", asleep)
     assert moves(source) == {}
+
+
+@pytest.mark.parametrize(
+    ("rules", "goes"),
+    [
+        ([], {"small-0": "n0"}),
+        ([Spread(frozenset({"small-0", "busy-0"}))], {"small-0": "n1"}),
+        ([Lonely(frozenset({"busy-0", "busy-1"}), discrete=True)], {"small-0": "n1"}),
+        ([Gather(frozenset({"small-0", "other-0"}), discrete=True)], {"small-0": "n1"}),
+        ([Spread(frozenset({"small-0", "busy-0"})), Spread(frozenset({"small-0", "other-0"}))], {}),
+        ([Root(frozenset({"small-0"}))], {}),
+        ([Capacity(frozenset({"n0", "n1"}), frozenset({"small-0", "busy-0"}), 1)], {}),
+    ],
+)
+def test_the_vms_of_an_emptied_node_join_others_where_rules_let_them(rules: list[Joint], goes: dict[str, str]) -> None:
+    other = vjob("other", vms=2)
+    source = cluster({BUSY: [running_on("n0")] * 2, other: [running_on("n1")] * 2, SMALL: [running_on("n2")]})
+    vjobs = given_rules(source.vjobs, [(rule, rule.names) for rule in rules])
+    assert moves(Configuration(source.nodes, tuple(vjobs), source.locations)) == goes
+
+
+def test_no_plan_is_searched_for_where_a_rule_keeps_a_node_from_being_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Decision] = []
+    monkeypatch.setattr(emptying, "_ask", lambda decision, *_: asked.append(decision))
+    source = cluster({BUSY: [running_on("n0")] * 2, SMALL: [running_on("n1")]})
+    vjobs = given_rules(source.vjobs, [(rule, rule.names) for rule in [Spread(frozenset({"small-0", "busy-0"}))]])
+    assert empty_one(Configuration(source.nodes, tuple(vjobs), source.locations), terms(source), PARAMETERS) is None
+    assert asked == []

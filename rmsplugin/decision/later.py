@@ -1,0 +1,191 @@
+"""Later: room at a later time, for reservations, where rules about VMs beside each other hold, too.
+
+A rule that bars a vjob now may bar it no more when others have ended. So a vjob that a rule keeps out has ``NOT_NOW``
+among its rules: it finds no place now, and is asked about later times as any other. A start is promised at a time at
+which places are found by capacity and by rules, with all that run on where they are; or, if they are few, with all of
+them placed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
+from rmsplugin.model.rules import Fence
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
+
+#: Up to so many pairs of a VM and a node all are placed anew, if they cannot stay where they are.
+_MOST_PAIRS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow(Fence):
+    """No node now: a rule about VMs beside each other keeps the vjob out. At a later time it says nothing."""
+
+    nodes: frozenset[str] = frozenset()
+
+
+NOT_NOW = NotNow()
+
+
+def is_barred_now(vjob: VJob) -> bool:
+    """Whether a rule keeps a vjob out now."""
+    return NOT_NOW in vjob.rules
+
+
+class Ruling:
+    """Tells of sets of vjobs whether they can run together by the rules. What it has placed is kept for the next."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
+        self._without: dict[str, VJob] = {}
+        self._fit = self._empty(())  # who will be there besides differs from one question to the next
+        self._placed: dict[str, dict[str, str]] = {}  # by vjob, the nodes of its VMs
+        self._known: dict[str, VJob] = {}  # the vjobs that are placed
+        self._staying: set[str] = set()  # those of them that are where they are now
+        self.placed_vms = 0  # in all: what it has cost
+
+    def _empty(self, expected: Iterable[VJob]) -> RuledFit:
+        whole = self._configuration
+        return RuledFit(whole.nodes, whole.joint, whole.homes, (vm for vjob in expected for vm in vjob.vms))
+
+    def without_bar(self, vjob: VJob) -> VJob:
+        """The vjob as it is at a later time; the same object each time."""
+        if not is_barred_now(vjob):
+            return vjob
+        if vjob.name not in self._without:
+            rules = tuple(rule for rule in vjob.rules if rule is not NOT_NOW)
+            self._without[vjob.name] = replace(vjob, rules=rules)
+        return self._without[vjob.name]
+
+    def allows(self, members: Iterable[VJob]) -> bool:
+        """Whether a place is found for all of them together; those that have memory now stay there if they can."""
+        vjobs = sorted(members, key=lambda vjob: self._position[vjob.name])
+        return self._around_those_there(vjobs) or self._anew(vjobs)
+
+    def _around_those_there(self, vjobs: list[VJob]) -> bool:
+        wanted = {vjob.name for vjob in vjobs}
+        for name in self._placed.keys() - wanted:
+            self._give_back(name)
+        come = [vjob for vjob in vjobs if vjob.name not in self._placed]
+        homes = {vjob.name: places for vjob in come if (places := self._homes(vjob))}
+        if homes:  # VMs may have been placed where these are
+            for name in self._placed.keys() - self._staying:
+                self._give_back(name)
+            for vjob in come:
+                if vjob.name in homes:
+                    for vm in vjob.vms:
+                        self._fit.take(vm, homes[vjob.name][vm.name])
+                    self._put(vjob, homes[vjob.name])
+                    self._staying.add(vjob.name)
+        for vjob in vjobs:
+            if vjob.name not in self._placed:
+                found = self._fit.place(_items(vjob), {})
+                if isinstance(found, Obstacle):
+                    return False
+                self._put(vjob, found)
+        return True
+
+    def _put(self, vjob: VJob, places: Mapping[str, str]) -> None:
+        self._placed[vjob.name], self._known[vjob.name] = dict(places), vjob
+        self.placed_vms += len(vjob.vms)
+
+    def _give_back(self, name: str) -> None:
+        places, vjob = self._placed.pop(name), self._known.pop(name)
+        self._staying.discard(name)
+        for vm in vjob.vms:
+            self._fit.give_back(vm, places[vm.name])
+
+    def _homes(self, vjob: VJob) -> dict[str, str] | None:
+        """The nodes where all its VMs have memory; None if one of them has none, or may not be there."""
+        homes = self._configuration.homes
+        found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
+        return found if len(found) == len(vjob.vms) and all(map(vjob.allows, found.values())) else None
+
+    def _anew(self, vjobs: list[VJob]) -> bool:
+        """Whether all find a place one after the other, near where they are: if they are few."""
+        if sum(len(vjob.vms) for vjob in vjobs) * len(self._configuration.nodes) > _MOST_PAIRS:
+            return False
+        fit, homes = self._empty(vjobs), self._configuration.homes
+        ordered = sorted(vjobs, key=lambda vjob: not self._homes(vjob))
+        self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
+        return all(not isinstance(fit.place(_items(vjob), homes), Obstacle) for vjob in ordered)
+
+
+def _items(vjob: VJob) -> list[Item]:
+    return [Item(vm, vjob.rules_of(vm)) for vm in vjob.vms]
+
+
+class Packed(Protocol):
+    """Vjobs that fit together by capacity: the room of nodes."""
+
+    @property
+    def members(self) -> list[VJob]:
+        """The vjobs that run in it."""
+        ...
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the decision has tried as many packings as it may."""
+        ...
+
+    def add(self, item: VJob) -> bool:
+        """See ``Room``."""
+        ...
+
+    def discard(self, item: VJob) -> None:
+        """See ``Room``."""
+        ...
+
+    def anew(self, items: Iterable[VJob]) -> Packed | None:
+        """See ``Room``."""
+        ...
+
+    def spend(self, vms: int) -> None:
+        """So many VMs were placed on trial."""
+        ...
+
+
+class LaterRoom:
+    """Implements ``Room`` by the room of nodes, and by rules."""
+
+    by_halves = True
+
+    def __init__(self, room: Packed, ruling: Ruling) -> None:
+        self._room, self._ruling = room, ruling
+
+    def _allowed(self) -> bool:
+        """Whether rules allow those in it; the trial counts as one of the decision's."""
+        before = self._ruling.placed_vms
+        found = self._ruling.allows(self._room.members)
+        self._room.spend(self._ruling.placed_vms - before)
+        return found
+
+    def add(self, item: VJob) -> bool:
+        """See ``Room``."""
+        vjob = self._ruling.without_bar(item)
+        if self._room.is_spent or not self._room.add(vjob):
+            return False
+        if self._allowed():
+            return True
+        self._room.discard(vjob)
+        return False
+
+    def discard(self, item: VJob) -> None:
+        """See ``Room``."""
+        self._room.discard(self._ruling.without_bar(item))
+
+    def anew(self, items: Iterable[VJob]) -> LaterRoom | None:
+        """See ``Room``."""
+        room = self._room.anew(map(self._ruling.without_bar, items))
+        return None if room is None else LaterRoom(room, self._ruling)
+
+    def later(self, items: Iterable[VJob], newest: VJob | None = None) -> LaterRoom | None:
+        """See ``Room``."""
+        found = self.anew([*items, *([newest] if newest is not None else [])])
+        return found if newest is None or found is None or found._allowed() else None

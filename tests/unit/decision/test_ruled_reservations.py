@@ -1,0 +1,108 @@
+"""Room is held for a vjob that a rule about VMs beside each other keeps out, for the time when it does so no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from unit.queues import Queue, nodes, states
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.given_rules import given_rules
+from rmsplugin.model.joint import Capacity, Gather, Joint, Spread
+
+RESERVING = ("easy", "easy-preempt", "mixed", "conservative")
+
+
+def decide(policy: str, queue: Queue, *rules: Joint) -> Decision:
+    source = queue.configuration
+    vjobs = given_rules(source.vjobs, [(rule, rule.names) for rule in rules])
+    found = decide_by_rules(policy, Configuration(source.nodes, tuple(vjobs), source.locations), Parameters())
+    assert isinstance(found, Decision)
+    return found
+
+
+def at_most(most: int, *vms: str, on: int = 2) -> Capacity:
+    """So many of these run, on all nodes together."""
+    return Capacity(frozenset(f"n{number}" for number in range(1, on + 1)), frozenset(vms), most, label="few")
+
+
+def licensed(c_limit_s: float | None, **more: Any) -> Queue:
+    """On two nodes of two CPUs ``a`` has the licence, ``b`` waits for it, and ``c`` fits and needs three CPUs."""
+    queue = Queue(*nodes(2, cpus=2)).add("a", "n1", time_limit_s=1000, ran_s=900, preemptible=False)
+    queue.add("b", vms=2, time_limit_s=500, preemptible=False)
+    return queue.add("c", vms=3, time_limit_s=c_limit_s, preemptible=False, **more)
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_a_start_is_reserved_for_a_vjob_that_waits_for_a_rule(policy: str) -> None:
+    found = decide(policy, licensed(None), at_most(2, "a-0", "b-0", "b-1"))
+    assert states(found) == {"a": "running", "b": "waiting", "c": "waiting"}
+    reason = found.reasons["b"]
+    assert reason.code is ReasonCode.RULE and reason.numbers["shadow_s"] == 100
+    assert reason.sentence.startswith("needs 2 CPUs and 0 MiB in 2 VMs; 1 node with room for b-1, but rule few: ")
+    assert reason.sentence.endswith(" bars it from 1; reserved to start in at most 100 s")
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_others_pass_it_if_they_have_ended_by_then(policy: str) -> None:
+    found = decide(policy, licensed(100), at_most(2, "a-0", "b-0", "b-1"))
+    assert states(found) == {"a": "running", "b": "waiting", "c": "running"}
+
+
+@pytest.mark.parametrize("policy", ["rjsp", "fcfs", "slowdown"])
+def test_others_pass_it_under_policies_that_reserve_nothing_for_it(policy: str) -> None:
+    found = decide(policy, licensed(None), at_most(2, "a-0", "b-0", "b-1"))
+    assert states(found)["c"] == "running" and "shadow_s" not in found.reasons["b"].numbers
+
+
+@pytest.mark.parametrize("policy", RESERVING)
+def test_no_room_is_held_for_one_that_its_rule_keeps_out_for_ever(policy: str) -> None:
+    found = decide(policy, licensed(None), at_most(1, "b-0", "b-1"))
+    assert states(found) == {"a": "running", "b": "waiting", "c": "running"}
+    assert "shadow_s" not in found.reasons["b"].numbers
+
+
+@pytest.mark.parametrize("policy", ["easy", "mixed", "conservative"])
+def test_one_that_waits_for_room_is_promised_it_where_its_rule_allows(policy: str) -> None:
+    """``a`` ends first, and leaves two CPUs on one node; a spread needs two nodes, and ``b`` ends later."""
+    queue = Queue(*nodes(2, cpus=2)).add("a", "n1", "n1", time_limit_s=100, preemptible=False)
+    queue.add("b", "n2", "n2", time_limit_s=300, preemptible=False).add("c", vms=2, preemptible=False)
+    assert decide(policy, queue).reasons["c"].numbers["shadow_s"] == 100
+    apart = decide(policy, queue, Spread(frozenset({"c-0", "c-1"})))
+    assert apart.reasons["c"].numbers["shadow_s"] == 300
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_nobody_starts_who_would_be_in_the_way_of_its_rule(policy: str) -> None:
+    """There is room for ``late`` beside the head at its time; but not on the one node where the head has to be."""
+    queue = Queue(*nodes(2, cpus=3)).add("with", "n1", preemptible=False)
+    queue.add("a", "n1", time_limit_s=100, preemptible=False).add("head", vms=2, time_limit_s=50, preemptible=False)
+    queue.add("beside", "n2", preemptible=False).add("late", vms=1, preemptible=False, cpus=1)
+    rules = [Gather(frozenset({"with-0", "head-0", "head-1"})), Gather(frozenset({"with-0", "late-0"}))]
+    found = decide(policy, queue, *rules)
+    assert found.reasons["head"].numbers["shadow_s"] == 100
+    assert states(found)["late"] == "waiting"
+
+
+@pytest.mark.parametrize("policy", ["easy", "mixed"])
+def test_of_many_that_end_it_is_the_first_one_that_matters(policy: str) -> None:
+    queue = Queue(*nodes(40, cpus=4))
+    names = [f"r{number}" for number in range(100)]
+    for number, name in enumerate(names):
+        queue.add(name, f"n{number % 40 + 1}", time_limit_s=100 + number, preemptible=False)
+    queue.add("head", vms=3, time_limit_s=500, preemptible=False)
+    rule = at_most(60, *(f"{name}-0" for name in names), "head-0", "head-1", "head-2", on=40)
+    assert decide(policy, queue, rule).reasons["head"].numbers["shadow_s"] == 100 + 42  # then 57 of 100 are left
+
+
+@pytest.mark.parametrize("policy", ["mixed", "easy-preempt"])
+def test_no_start_is_promised_as_if_others_made_way_for_a_rule(policy: str) -> None:
+    """``low`` may be suspended at once; but nobody is for a rule, so that its end counts."""
+    queue = Queue(*nodes(2)).add("head", vms=1, time_limit_s=50, priority=2, preemptible=False)
+    queue.add("low", "n1", time_limit_s=700, priority=1)
+    found = decide(policy, queue, at_most(1, "head-0", "low-0"))
+    assert found.reasons["head"].numbers.get("shadow_s", 700) == 700
