@@ -146,7 +146,7 @@ def build(
     del actions  # the replays need the memory
     replays = replay(jobs, lives.work_s - slowed, accounts.limit_s, site.nodes, _taken_mib(jobs, site), tell)
     facts = Facts(jobs, lives, accounts, replays, migrations, slowed)
-    about = _circumstances(reader, question, site, begins, no_accounting)
+    about = _circumstances(reader, question, site, jobs, begins, no_accounting)
     tell("putting the report together", 0.0)
     head = Head(
         kind="report",
@@ -183,7 +183,7 @@ def _energy(reader: LedgerReader, question: Question, site: Site, facts: Facts, 
 
 
 def _circumstances(
-    reader: LedgerReader, question: Question, site: Site, begins: float, no_accounting: str
+    reader: LedgerReader, question: Question, site: Site, jobs: Jobs, begins: float, no_accounting: str
 ) -> Circumstances:
     return Circumstances(
         since=question.since,
@@ -193,6 +193,7 @@ def _circumstances(
         no_nodes=site.no_nodes,
         knows_hosts=bool(site.host_cpus),
         own_only=reader.owner is not None,
+        ruled=reader.ruled(jobs),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 
@@ -77,6 +78,11 @@ _LOSSES = """
     select job_id, time, kind, message from events join vjobs on display_id = vjob
     where kind in ('lost', 'went-back') and time >= submitted and time >= ? and time < ? order by events.id"""
 _NODE_EVENTS = "('room-gone', 'room-given-back', 'room-requested', 'node-gone', 'node-back')"
+
+
+_RULED = "select distinct vjob, sentence from decisions where code = 'rule' and time < ?"
+#: The names of placement rules in the sentence of a decision: "..., but rule db: spread of ... bars it from 3".
+_RULE = re.compile(r" (?:but|and) rule ([^:]+): ")
 
 
 class LedgerReader:
@@ -187,6 +193,15 @@ class LedgerReader:
         """The number of times that a node came or went since then."""
         sql = f"select count(*) from events where kind in {_NODE_EVENTS} and time >= ? and time < ?"
         return int(self.connection.execute(sql, [since, self._until]).fetchone()[0])
+
+    def ruled(self, jobs: Jobs) -> dict[str, Flags]:
+        """By placement rule, the jobs that one kept out at any time, by its name."""
+        found: dict[str, Flags] = {}
+        rows = {jobs.names.get(row, str(job_id)): row for row, job_id in enumerate(jobs.job_id.tolist())}
+        for vjob, sentence in self.connection.execute(_RULED, [self._until]):
+            for rule in _RULE.findall(sentence) if vjob in rows else ():
+                found.setdefault(rule, np.zeros(len(jobs), dtype=bool))[rows[vjob]] = True
+        return found
 
     def require(self, column: str, values: list[str]) -> None:
         """Raise ReportError unless the ledger knows jobs of each of these users or partitions, at whatever time."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,7 @@ SENTENCES = {
     "waiting": "{count} {jobs} had not run yet: their run times are not known, and the replays are without them",
     "never-ran": "{count} {jobs} ended before they ran (most likely cancelled): they are in no comparison, and the"
     " replays are without them",
+    "ruled": "{count} {jobs} waited or slept for placement rules of the site: {why}",
     "repeated": "{count} {jobs} lost their state and began anew, or went back to a checkpoint: their run time has work"
     " that was done twice",
     "no-accounting": "accounts and time limits of {count} {jobs} are not known: {why}",
@@ -69,6 +70,7 @@ class Circumstances:
         no_nodes: why the nodes are not known; empty if they are.
         knows_hosts: whether the numbers of CPUs are known of the nodes on which VMs ran.
         own_only: whether it tells of the jobs of one user only, to whom nothing is told of others' jobs.
+        ruled: by placement rule, the jobs that it kept out.
     """
 
     since: float
@@ -78,6 +80,7 @@ class Circumstances:
     no_nodes: str
     knows_hosts: bool
     own_only: bool
+    ruled: Mapping[str, Flags] = field(default_factory=dict)
 
 
 def notes(facts: Facts, about: Circumstances, told: Flags) -> Iterator[Note]:
@@ -87,8 +90,16 @@ def notes(facts: Facts, about: Circumstances, told: Flags) -> Iterator[Note]:
     counts |= {code: int(np.count_nonzero(of & told)) for code, of in flags.items()}
     for code, sentence in SENTENCES.items():
         if count := counts.get(code, 0):
-            why = about.no_accounting if code == "no-accounting" else about.no_nodes
+            why = {"no-accounting": about.no_accounting, "ruled": _rules(about, told)}.get(code, about.no_nodes)
             yield Note(code, count, sentence.format(count=count, jobs="job" if count == 1 else "jobs", why=why))
+
+
+def _rules(about: Circumstances, told: Flags) -> str:
+    """How many jobs each rule kept out, most first: "db 3, private 1"."""
+    counts = {rule: int(np.count_nonzero(of & told)) for rule, of in about.ruled.items()}
+    return ", ".join(
+        f"{rule} {counts[rule]}" for rule in sorted(counts, key=lambda rule: (-counts[rule], rule)) if counts[rule]
+    )
 
 
 def _of_circumstances(facts: Facts, about: Circumstances) -> dict[str, int]:
@@ -111,6 +122,7 @@ def _of_jobs(facts: Facts, about: Circumstances) -> dict[str, Flags]:
         "waiting": still & ~lives.ran & (lives.state == WAITING),
         "never-ran": ~still & ~lives.ran,
         "repeated": facts.jobs.repeated,
+        "ruled": np.logical_or.reduce([np.zeros(len(facts.jobs), dtype=bool), *about.ruled.values()]),
     }
 
 

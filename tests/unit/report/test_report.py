@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from unit.reported import NOON, UIDS, K, Told
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
+from rmsplugin.decision.result import Decision, Reason, ReasonCode
 from rmsplugin.engine.ledger.history import reading
 from rmsplugin.errors import ReportError, UnavailableError
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.report import samples, sharing, writing
 from rmsplugin.report.build import Question, Report, Site, build
 from rmsplugin.report.document import Job, Node
@@ -739,6 +741,27 @@ def test_a_ledger_that_begins_later_and_nodes_that_came_and_went_are_said(told: 
         report(told, HOUR, since=-1000)
     )
     assert counts(report(told, HOUR, since=100))["earlier"] == 1
+
+
+def test_jobs_that_placement_rules_kept_out_are_counted_by_rule(told: Told) -> None:
+    for job, user in ((1, "alice"), (2, "bob"), (3, "alice"), (4, "alice")):
+        told.at(0).submit(job, user=user)
+    kept_out = {
+        "1": "needs 1 CPU; 2 nodes with room for vjob1-0, but rule few: capacity: at most 1 bars it from 2",
+        "2": "needs 1 CPU; 2 nodes, but rule few: capacity bars it from 1 and rule apart: spread of 'x' bars it from 1",
+        "3": "needs 1 CPU; 2 nodes, but rule --spread-job: spread of 2 VMs bars it from 2",
+    }
+    waits = dict.fromkeys(["1", "2", "3", "4"], VJobState.WAITING)
+    reasons = {name: Reason(ReasonCode.RULE, sentence) for name, sentence in kept_out.items()}
+    reasons["4"] = Reason(ReasonCode.NO_ROOM, "no room, but rule few: is not the reason")
+    told.ledger.plans.decided(Decision("mixed", waits, reasons, {}, ""), 0)
+    [note] = [note for note in report(told, HOUR).head.notes if note.code == "ruled"]
+    assert (note.count, note.sentence) == (
+        3,
+        "3 jobs waited or slept for placement rules of the site: few 2, --spread-job 1, apart 1",
+    )
+    [own] = [note for note in report(told, HOUR, owner=UIDS["bob"]).head.notes if note.code == "ruled"]
+    assert own.sentence == "1 job waited or slept for placement rules of the site: apart 1, few 1"
 
 
 def test_an_empty_ledger_makes_an_empty_report(told: Told) -> None:
