@@ -239,7 +239,7 @@ class SlurmApart:
         found._run = found._act = self.run  # type: ignore[assignment]
         return found
 
-    def run(self, *words: str, text: str = "", questions: int = 1) -> str:
+    def run(self, *words: str, text: str = "", questions: int = 1, enough: str = "") -> str:
         """See ``SlurmCommands.run``."""
         return str(self._ask("run", *words, text=text, questions=questions))
 
