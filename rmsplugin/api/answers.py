@@ -190,6 +190,8 @@ class VJob(UnmetVJob):
         state_since: when it came into its state.
         resumes: whether it sleeps because the engine suspended it, and resumes when its turn comes.
         preference: what an administrator prefers about it: ``running``, ``sleeping``; empty: nothing.
+        resized_cpus: to so many CPUs each VM was resized by hand; null: never.
+        resized_memory_mib: the same of its requested memory.
         ran_s: seconds that it has run since its start; sleeps do not count.
         losses: how often its state was lost and its script began anew.
         returns: how often it went back to a checkpoint.
@@ -204,6 +206,8 @@ class VJob(UnmetVJob):
     state_since: float
     resumes: bool
     preference: str
+    resized_cpus: int | None
+    resized_memory_mib: int | None
     ran_s: float
     losses: int
     returns: int
@@ -379,6 +383,18 @@ class Begun(TypedDict):
 
 class Preferred(TypedDict):
     """What an operator prefers about vjobs is kept.
+
+    Attributes:
+        vjobs: the vjobs for which it is kept.
+        refused: by vjob, why it is not kept: a sentence.
+    """
+
+    vjobs: list[str]
+    refused: dict[str, str]
+
+
+class Resized(TypedDict):
+    """To what the VMs of vjobs are resized is kept; it is carried out from the next cycle on.
 
     Attributes:
         vjobs: the vjobs for which it is kept.

@@ -307,6 +307,12 @@ class Engine:
         rows_of(answer, "vjobs")
         return cast("answers.Preferred", answer)
 
+    def resize(self, name: str, *, cpus: int | None = None, memory_mib: int | None = None) -> answers.Resized:
+        """Have each VM of vjobs do with so many CPUs or MiB; 0: with all that is booked. None: no change."""
+        answer = self._post(_job(name, "/resize"), {"cpus": cpus, "memory_mib": memory_mib})
+        rows_of(answer, "vjobs")
+        return cast("answers.Resized", answer)
+
     def cancel(self, name: str) -> None:
         """Cancel the jobs of this name by Slurm's `scancel`, as the user as whom this program runs; no request.
 

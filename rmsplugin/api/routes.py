@@ -157,6 +157,7 @@ COMMA_LIST: Schema = {
     "maxLength": 4096,
 }
 _PREFERENCE: Schema = {"type": "string", "enum": list(PREFERENCES), "examples": ["running"]}
+_AMOUNT: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 999_999_999, "examples": [1]}
 WORDS = _list(SENTENCE, ["bob"])
 JOB_NAMES = _list(JOB_NAME, ["12"])
 
@@ -412,6 +413,20 @@ ROUTES: tuple[Route, ...] = (
         Tag.CONTROL,
         door=Door.TRUSTED,
         body=(Key("state", _PREFERENCE, "what is preferred; `auto`: nothing any more", required=True),),
+    ),
+    _job(
+        "resize",
+        "POST",
+        "/resize",
+        answers.Resized,
+        "Have each VM of running vjobs do with less than is booked for it, or take that back; kept until they end.",
+        Who.OWNER_OR_OPERATOR,
+        Tag.CONTROL,
+        door=Door.LOGIN,
+        body=(
+            Key("cpus", _AMOUNT, "its CPUs; 0: all that are booked; one of the two has to be given"),
+            Key("memory_mib", _AMOUNT, "its memory, of the requested memory, in MiB; 0: all that is booked"),
+        ),
     ),
     Route(
         "operation",

@@ -104,6 +104,20 @@ class PreferredShown(TypedDict):
     vjobs: list[str]
 
 
+class ResizedShown(TypedDict):
+    """`rmsplugin resize`.
+
+    Attributes:
+        cpus: the CPUs that each VM is to have; 0: all that are booked; null: no change.
+        memory_mib: the same of its memory.
+        vjobs: display ids of the vjobs for which it is kept.
+    """
+
+    cpus: int | None
+    memory_mib: int | None
+    vjobs: list[str]
+
+
 class LeaderShown(TypedDict):
     """`rmsplugin handover`: `from` and `to` are the hosts.
 
@@ -371,6 +385,7 @@ FORMS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("resume",): _OPERATION,
     ("migrate",): _OPERATION,
     ("prefer",): (PreferredShown,),
+    ("resize",): (ResizedShown,),
     ("states",): (StatesShown, answers.Operation, answers.Ok),
     ("usage",): (answers.UsageAnswer,),
     ("confirm",): (HeldShown, ConfirmedShown, answers.Ok),

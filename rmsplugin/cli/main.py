@@ -35,8 +35,8 @@ _WRONG_INPUT = (
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
     **{name: f"live.{name}" for name in ("vjobs", "vms", "nodes", "groups", "events", "status", "cycles", "decisions")},
-    **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "prefer", "states", "usage")},
-    **{name: f"live.{name}" for name in ("confirm", "show", "config", "drain", "undrain", "node", "ssh")},
+    **{name: f"live.{name}" for name in ("schedule", "suspend", "resume", "migrate", "prefer", "resize", "states")},
+    **{name: f"live.{name}" for name in ("usage", "confirm", "show", "config", "drain", "undrain", "node", "ssh")},
     **{name: f"live.{name}" for name in ("pause", "unpause", "handover", "top")},
     "plan": "plan.command",
     "pack": "plan.pack_command",

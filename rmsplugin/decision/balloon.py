@@ -20,7 +20,7 @@ class Ballooned:
 
     Args:
         name: its name.
-        size_mib: the memory requested for it: the most that it can have.
+        size_mib: the most that it can have: the memory requested for it, or less if it was resized.
         needed_mib: its observed need.
     """
 

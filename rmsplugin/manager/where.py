@@ -26,7 +26,7 @@ WHERE = {
     **dict.fromkeys(
         ("nodes", "groups", "vjobs", "unmet", "vms", "events", "cycles", "plan", "states", "schedule"), Where.MERGED
     ),
-    **dict.fromkeys(("vjob", "usage", "decisions", "suspend", "resume", "migrate", "prefer"), Where.OWNER),
+    **dict.fromkeys(("vjob", "usage", "decisions", "suspend", "resume", "migrate", "prefer", "resize"), Where.OWNER),
     **dict.fromkeys(("access", "started", "attached", "finished", "requeued"), Where.OWNER),
     **dict.fromkeys(("prolog", "account", "epilog"), Where.OWNER),
     **dict.fromkeys(("operation", "take_back", "drop_states", "cycle", "report"), Where.NUMBER),

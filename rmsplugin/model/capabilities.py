@@ -15,7 +15,7 @@ class Capabilities:
         elsewhere: the file is restored on any other node of the platform, too.
         pause: it stands still, and keeps its memory.
         checkpoint: its state is written to a file, and it runs on.
-        resize: it can be asked to do with less memory, and be given the memory back.
+        resize: while it runs it can be asked to do with less memory or fewer CPUs, and be given them back.
         template: the saved state of one VM is restored as another one, which starts sooner than by booting.
         own_kernel: it has a kernel of its own: a user who breaks out of a job is root of a guest, not of the node.
     """

@@ -132,6 +132,7 @@ def test_an_operator_on_a_login_host_acts_on_his_own_vjobs(site: Site) -> None:
     site.served.add_vjob(77, BOB, VJobState.RUNNING)
     for uid in (0, ALICE):
         assert site.host(LOGIN).ask(uid, "POST", "/v1/jobs/77/suspend")[0] == 403
+        assert site.host(LOGIN).ask(uid, "POST", "/v1/jobs/77/resize", {"cpus": 1})[0] == 403
         assert site.host(LOGIN).ask(uid, "GET", "/v1/states") == (200, {"states": [], "next": None})
     assert site.host(ADMIN).ask(ALICE, "POST", "/v1/jobs/77/suspend")[0] != 403
     for host in ("n1", STRANGER):

@@ -147,21 +147,24 @@ def test_ones_own_jobs_are_told(site: Site) -> None:
     assert NOT_TOLD in site.ask("/v1/events")[1]
 
 
-@pytest.mark.parametrize("what", ["suspend", "resume", "migrate", "usage", "access", "decisions", "", "operation"])
+@pytest.mark.parametrize(
+    "what", ["suspend", "resume", "migrate", "resize", "usage", "access", "decisions", "", "operation"]
+)
 def test_a_vjob_of_another_user_is_none(site: Site, what: str) -> None:
     site.keep("jobs")
-    method = "POST" if what in ("suspend", "resume", "migrate") else "GET"
+    method = "POST" if what in ("suspend", "resume", "migrate", "resize") else "GET"
+    body: dict[str, int] | None = None if method == "GET" else {"cpus": 1} if what == "resize" else {}
     path = f"/v1/jobs/{site.theirs}/{what}".rstrip("/")
     if what == "operation":
         path = "/v1/operations/1"
         assert site.served.ledger.operation(1).job_id == site.theirs
-    status, answer = site.ask(path, method, {} if method == "POST" else None)
+    status, answer = site.ask(path, method, body)
     if what == "migrate":
         assert (status, SECRET in answer) == (403, False)
         return
     assert (status, json.loads(answer)) == (404, {"error": f"no vjob {site.theirs}"})
     site.keep()
-    assert site.ask(path, method, {} if method == "POST" else None)[0] in (200, 403), "else it is told whose it is"
+    assert site.ask(path, method, body)[0] in (200, 403), "else it is told whose it is"
 
 
 def test_root_is_told_all(site: Site) -> None:

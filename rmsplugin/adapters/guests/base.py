@@ -55,6 +55,20 @@ class Guests(Protocol):
         """Whether the job's script, which runs in this guest, was started and has ended. Raises as ``configure``."""
         ...
 
+    def set_cpus(self, address: str, host_key: str, cpus: int, *, timeout_s: float) -> int:
+        """Let the guest's kernel use its first ``cpus`` CPUs, and take the others off line, until it boots again.
+
+        Programs that run on the others go on, on CPUs that are left. More than the guest has means all of them.
+
+        Returns:
+            The number of CPUs that it used before.
+
+        Raises:
+            ValueError: fewer than one.
+            OperationFailedError: its kernel cannot do that; otherwise as ``configure``.
+        """
+        ...
+
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """Set the guest's clock to this host's. Raises as ``configure``."""
         ...

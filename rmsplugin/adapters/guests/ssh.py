@@ -75,6 +75,15 @@ _LINGER_S = 3.0
 _KEPT_S = 30.0
 
 
+# A CPU without the file is always on line. The directories of all CPUs that there can be are numbered without gaps.
+_CPUS = (
+    "cd {0} || exit 1; i=0 before=0; while [ -d cpu$i ]; do on=1 wanted=1; [ $i -lt {1} ] || wanted=0; "
+    "[ ! -e cpu$i/online ] || read -r on <cpu$i/online || exit 1; before=$((before + on)); "
+    "[ $on = $wanted ] || echo $wanted >cpu$i/online || exit 1; i=$((i + 1)); done; echo $before"
+)
+_CPU_FILES = "/sys/devices/system/cpu"
+
+
 class SshGuests:
     """Guests reached by ssh. Makes one connection a call: calls are rare, and VMs move between them.
 
@@ -152,6 +161,15 @@ class SshGuests:
     def script_ended(self, address: str, host_key: str, *, timeout_s: float) -> bool:
         """See Guests."""
         return self._run_in_guest(address, host_key, _ENDED, b"", timeout_s=timeout_s).strip() == "ended"
+
+    def set_cpus(self, address: str, host_key: str, cpus: int, *, timeout_s: float) -> int:
+        """See Guests."""
+        if cpus < 1:
+            raise ValueError(f"a guest cannot do with {cpus} CPUs")
+        said = self._run_in_guest(address, host_key, _CPUS.format(_CPU_FILES, cpus), b"", timeout_s=timeout_s)
+        if not said.strip().isdecimal():
+            raise OperationFailedError(f"guest {address}: it does not say how many CPUs it used: {said.strip()!r}")
+        return int(said)
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests.

@@ -20,6 +20,8 @@ class SimulatedGuest:
     clock_set: int = 0
     used: Used | None = None
     script_ended: bool = False
+    has_cpus: int = 1
+    cpus: int = 0  # on line; 0: all
 
 
 class SimulatedGuests:
@@ -85,6 +87,15 @@ class SimulatedGuests:
         """See Guests."""
         del timeout_s
         return self._guest("script_ended", address, host_key).script_ended
+
+    def set_cpus(self, address: str, host_key: str, cpus: int, *, timeout_s: float) -> int:
+        """See Guests."""
+        del timeout_s
+        if cpus < 1:
+            raise ValueError(f"a guest cannot do with {cpus} CPUs")
+        guest = self._guest("set_cpus", address, host_key)
+        before, guest.cpus = guest.cpus or guest.has_cpus, min(cpus, guest.has_cpus)
+        return before
 
     def set_clock(self, address: str, host_key: str, *, timeout_s: float) -> None:
         """See Guests."""

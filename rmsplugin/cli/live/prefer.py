@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rmsplugin.cli.live.keeping import keep_for_each
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
-from rmsplugin.cli.shared.document import print_document
-from rmsplugin.cli.shared.printable import printable
-from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError, UnavailableError
-from rmsplugin.model.job_names import fold
 from rmsplugin.model.preferences import PREFERENCES
-
-if TYPE_CHECKING:
-    from rmsplugin.api.binding import Engine
 
 _SAID = {
     "running": "is to run, as soon as there is room beside those that must run",
     "sleeping": "is not to run",
     "auto": "is left to the policy",
 }
-#: Stands for the vjob in a sentence that holds for several.
-_NAME = "\0"
 
 
 def add_command(commands: options.Commands) -> None:
@@ -55,30 +46,5 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _prefer(arguments: argparse.Namespace) -> int:
-    names = list(dict.fromkeys(name for named in arguments.jobs for name in named))
-    done, refused = _ask(find_engine(arguments.config), names, arguments.state)
-    faults = [sentence.replace(_NAME, fold(those)) for sentence, those in refused.items()]
-    if arguments.json:
-        print_document(arguments, {"state": arguments.state, "vjobs": done}, errors=faults)
-    elif done:
-        said = f"{fold(done)}: {_SAID[arguments.state]}"
-        print(printable(said))
-    if faults:
-        raise OperationFailedError("\n".join(map(printable, faults)))
-    return 0
-
-
-def _ask(engine: Engine, names: list[str], state: str) -> tuple[list[str], dict[str, list[str]]]:
-    """The vjobs for which it is kept; and sentences about the others, with their names."""
-    done: list[str] = []
-    refused: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            answer = engine.prefer(name, state)
-        except (RefusedError, NotFoundError, ForbiddenError, UnavailableError) as error:
-            refused.setdefault(str(error).replace(name, _NAME), []).append(name)
-            continue
-        done += answer["vjobs"]
-        for vjob, why in answer["refused"].items():
-            refused.setdefault(why.replace(vjob, _NAME), []).append(vjob)
-    return done, refused
+    engine, state = find_engine(arguments.config), arguments.state
+    return keep_for_each(arguments, lambda name: engine.prefer(name, state), {"state": state}, _SAID[state])

@@ -65,6 +65,11 @@ def _repeated(row: Row) -> str:
     return duration(repeated_s) if repeated_s else ""
 
 
+def _resized(row: Row) -> str:
+    cpus, memory_mib = row.get("resized_cpus"), row.get("resized_memory_mib")
+    return ",".join([*([f"cpus={cpus}"] if cpus else []), *([f"memory={memory_mib}M"] if memory_mib else [])])
+
+
 FIELDS = (
     Field(
         "jobid",
@@ -108,6 +113,7 @@ FIELDS = (
     Field("ran", "how long it has run since its start; sleeps do not count", _ran, right=True),
     Field("resumes", "yes: the engine suspended it, and resumes it when its turn comes", _resumes),
     Field("preferred", "what an administrator prefers about it: running or sleeping", text_of("preference")),
+    Field("resized", "what each VM has of its CPUs and memory since it was resized by hand", _resized),
     Field("losses", "how often its state was lost and the script began anew", text_of("losses"), right=True),
     Field(
         "checkpoint", "age of its newest checkpoint; the vjob goes back to it when its VMs are lost", _age, right=True

@@ -129,6 +129,24 @@ def positive_number(text: str) -> int:
     return number
 
 
+def amount(text: str) -> int:
+    """A number from 1 on; or `all`, which is 0."""
+    return 0 if text == "all" else positive_number(text)
+
+
+def memory_mib(text: str) -> int:
+    """An amount of memory as `sbatch --mem` takes it, in MiB; or `all`, which is 0."""
+    if text == "all":
+        return 0
+    match = re.fullmatch(r"([0-9]{1,9})([KMGT]?)B?", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory, for example 512M or 2G; or all")
+    kib = int(match[1]) << 10 * "KMGT".index(match[2].upper() or "M")
+    if kib == 0 or kib // 1024 > 999_999_999:
+        raise argparse.ArgumentTypeError(f"{text!r} is {'no memory' if kib == 0 else 'too much'}")
+    return -(-kib // 1024)
+
+
 def _float(text: str) -> float:
     """A number; NaN, which no comparison lets pass, if it is none."""
     try:

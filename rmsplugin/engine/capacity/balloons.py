@@ -43,7 +43,7 @@ class Balloons:
         """Ask guests of a node to change to their shares of ``room_mib``. Returns whether any target is new."""
         if not self._capabilities.resize:
             return False
-        sizes = [Ballooned(vm.name, vm.memory_mib, needed_mib(vm)) for _, vm in vms]
+        sizes = [Ballooned(vm.name, _most_mib(vjob, vm), needed_mib(vm)) for vjob, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.phase.moves}
         have = _have_mib(seen, node)
         # If all guests have room, a small change of a neighbour's need is no reason to ask any of them.
@@ -75,6 +75,13 @@ class Balloons:
         words = f"{name} {verb} {target_mib} MiB instead of {has_mib}"
         self._ledger.event("balloon", words, vm=name, node=node)
         return True
+
+
+def _most_mib(vjob: VJobRow, vm: VMRow) -> int:
+    """The most memory that a VM is left: its own, or less if it was resized; never less than it needs."""
+    booked_mib = vjob.geometry.memory_mib_of(vm.idx)
+    less_mib = max(0, booked_mib - (vjob.resized_memory_mib or booked_mib))
+    return max(needed_mib(vm), vm.memory_mib - less_mib)
 
 
 def _have_mib(seen: Observation, node: str) -> dict[str, int]:

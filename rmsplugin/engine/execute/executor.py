@@ -103,6 +103,7 @@ class Chore(enum.Enum):
     MAILS = enum.auto()
     OVERSEERS = enum.auto()
     CALIBRATION = enum.auto()
+    GUEST_CPUS = enum.auto()
 
 
 class Executor:

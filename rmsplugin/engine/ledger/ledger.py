@@ -450,7 +450,7 @@ class Ledger:
                 changes["state_since"] = self._clock()
                 changes["ran_s"] = records.ran_s(vjob, target, self._clock())
                 if target is VJobState.TERMINATED:
-                    changes["preference"] = ""
+                    changes |= {"preference": "", "resized_cpus": 0, "resized_memory_mib": 0}
                 changes["paused"] = target is VJobState.PAUSED or (vjob.paused and target is VJobState.SUSPENDING)
             update(db, "vjobs", {"job_id": job_id}, {"state": str(target), "reason": reason, **changes})
             self._changed.add(("vjob", job_id))

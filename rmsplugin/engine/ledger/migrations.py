@@ -401,6 +401,13 @@ def m030_times_of_switches(db: Database) -> None:
     db.execute("alter table power_acts add column took_s real not null default 0")
 
 
+@migrations()
+def m031_resized_vjobs(db: Database) -> None:
+    """To what the VMs of each vjob were resized by hand."""
+    db.execute("alter table vjobs add column resized_cpus integer not null default 0")
+    db.execute("alter table vjobs add column resized_memory_mib integer not null default 0")
+
+
 def _with_phase(vm: dict[str, Any], vjob: str) -> dict[str, Any]:
     """The row of an older release with the phase that its places told, and without places that do not belong to it.
 

@@ -55,6 +55,8 @@ class VJobRow:
     begins_anew: bool = False  # its script asked to begin anew, or ended before the next run: that run starts it again
     paused: bool = False  # its VMs stand still: the vjob is *paused*, or *suspending* after a pause
     preference: str = ""  # an administrator's: running or sleeping; empty: the policy decides
+    resized_cpus: int = 0  # to so many CPUs each VM was resized by hand; 0: never
+    resized_memory_mib: int = 0  # the same of its requested memory
 
     @property
     def preferred(self) -> VJobState | None:
@@ -65,6 +67,11 @@ class VJobRow:
     def wakes(self) -> bool:
         """Whether the engine resumes it, once it sleeps, when its turn comes."""
         return self.resumes or self.preferred is VJobState.RUNNING
+
+    def cpus_of(self, index: int) -> int:
+        """The CPUs that a VM is to have: those that are booked for it, or fewer if it was resized."""
+        booked = self.geometry.cpus_of(index)
+        return min(booked, self.resized_cpus or booked)
 
     def ran_by(self, moment: float) -> float:
         """The seconds that the vjob has run by ``moment``, since its start; sleeps and pauses do not count.

@@ -20,6 +20,8 @@ from rmsplugin.model import job_names
 MAX_WAIT_S = 300.0
 #: Most events of one answer.
 MAX_EVENTS = 10_000
+#: The most CPUs or MiB that a request may name.
+MAX_AMOUNT = 999_999_999
 
 _SHOWN = 60  # characters of what was sent that are repeated in an error
 _MAX_EVENT_ID = 2**53
@@ -230,6 +232,15 @@ class Body:
         if type(value) not in (int, float) or not 0 <= value <= _MAX_EVENT_ID:
             raise BadRequestError(f"{key} has to be a number of seconds since the epoch")
         return float(value)
+
+    def amount(self, key: str) -> int | None:
+        """A number of CPUs or MiB from 0 on; None if none was given. Raises BadRequestError."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if type(value) is not int or not 0 <= value <= MAX_AMOUNT:
+            raise BadRequestError(f"{key} has to be a whole number from 0 to {MAX_AMOUNT}")
+        return value
 
     def seconds(self, key: str) -> float:
         """A time that has passed, a day at most; 0 if none was given. Raises BadRequestError."""

@@ -29,6 +29,7 @@ from rmsplugin.engine.serve.orders import Orders, seen_by
 from rmsplugin.engine.serve.preferring import prefer
 from rmsplugin.engine.serve.privacy import Privacy, Sight
 from rmsplugin.engine.serve.put_aside import PutAside
+from rmsplugin.engine.serve.resizing import Resizing, Size
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.engine.serve.standings import Standings
 from rmsplugin.engine.serve.unmet import find_unmet, unmet_view
@@ -78,6 +79,7 @@ class Requests:
         self._cycle = cycle
         self._wake = wake
         self.vjob_cache = VJobCache(context.ledger)
+        self._resizing = Resizing(context.ledger, context.capabilities, context.clock.now)
         self._privacy = Privacy(cycle)
         self._grant(Rights.of_site(context.settings.engine))
         self.standings = Standings(context.settings, context.ledger, cycle)
@@ -421,6 +423,17 @@ class Requests:
         self.rights.require_operator(uid, "prefer what vjobs do")
         self.require(uid, name)
         done = prefer(self._settings, self._ledger, self._seen(), user_name(uid), name, state)
+        self._wake()
+        return done
+
+    def resize(self, uid: int, name: str, size: Size) -> dict[str, Any]:
+        """Have the VMs of running vjobs do with less than is booked for them, or take that back."""
+        found = self._named(uid, name).alive
+        for row in found.rows:
+            self._owned(uid, row.display_id, operators=True)
+        if found.waiting and not found.rows:
+            raise RefusedError(f"vjob {found.waiting[0]} is waiting, and has no VMs yet")
+        done = self._resizing.resize(user_name(uid), found, size)
         self._wake()
         return done
 

@@ -31,6 +31,7 @@ from rmsplugin.engine.serve.naming import own_name
 from rmsplugin.engine.serve.previews import Previews
 from rmsplugin.engine.serve.privacy import Sight
 from rmsplugin.engine.serve.requests import Requests, Several
+from rmsplugin.engine.serve.resizing import Size
 from rmsplugin.engine.serve.rights import user_name
 from rmsplugin.engine.serve.scenes import Scenes
 from rmsplugin.engine.serve.schedule_view import schedule_views
@@ -125,6 +126,7 @@ class Routes:
             "resume": self._resume,
             "migrate": self._migrate,
             "prefer": self._prefer,
+            "resize": self._resize,
             "operation": self._operation,
             "states": self._states,
             "take_back": self._take_back,
@@ -319,6 +321,12 @@ class Routes:
     async def _prefer(self, asked: Asked) -> Reply:
         name, state = asked.vjobs, asked.body.choice("state", PREFERENCES)
         return await self._do(asked, lambda: self._for(asked).prefer(asked.uid, name, state))
+
+    async def _resize(self, asked: Asked) -> Reply:
+        name, size = asked.vjobs, Size(asked.body.amount("cpus"), asked.body.amount("memory_mib"))
+        if size == Size():
+            raise parsing.BadRequestError("cpus or memory_mib has to be given")
+        return await self._do(asked, lambda: self._for(asked).resize(asked.uid, name, size))
 
     async def _begin_operation(self, asked: Asked, begin: Callable[[], Operation | Several]) -> Reply:
         begun = await self._do_slowly(asked, begin)

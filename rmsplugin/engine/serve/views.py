@@ -68,6 +68,8 @@ def vjob_view(
         "state_since": vjob.state_since,
         "resumes": vjob.resumes,
         "preference": vjob.preference,
+        "resized_cpus": vjob.resized_cpus or None,
+        "resized_memory_mib": vjob.resized_memory_mib or None,
         "ran_s": round(vjob.ran_by(clock.now()), 1),
         "losses": vjob.losses,
         "returns": vjob.returns,

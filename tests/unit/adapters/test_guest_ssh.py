@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,3 +134,59 @@ def test_a_clock_that_can_only_be_told_late_is_left_late() -> None:
     guests.set_clock("10.0.0.1", "", timeout_s=9)
     assert guests.late_s == 2.0
     assert len(guests.took_s) == 4
+
+
+# -- the CPUs that a guest's kernel uses -------------------------------------------------------------------------------
+
+
+def cpus_in(place: Path, *online: str) -> None:
+    """Files of CPUs as a kernel has them: the first one cannot be taken off line, and has none."""
+    for number, state in enumerate(["", *online]):
+        (place / f"cpu{number}").mkdir()
+        if state:
+            (place / f"cpu{number}/online").write_text(f"{state}\n")
+    (place / "cpufreq").mkdir()
+
+
+def set_cpus(place: Path, cpus: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", ssh._CPUS.format(place, cpus)], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+
+def online_in(place: Path) -> list[str]:
+    return [
+        file.read_text().strip()
+        for file in sorted(place.glob("cpu*/online"), key=lambda file: int(file.parent.name[3:]))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "cpus", "after"),
+    [
+        (["1"] * 3, 2, ["1", "0", "0"]),
+        (["1", "0", "0"], 4, ["1"] * 3),
+        (["0", "1", "1"], 2, ["1", "0", "0"]),
+        (["1"] * 11, 11, ["1"] * 10 + ["0"]),
+        (["1"] * 3, 9, ["1"] * 3),
+        ([], 1, []),
+    ],
+)
+def test_a_guest_uses_its_first_cpus_and_tells_how_many_it_used(
+    tmp_path: Path, before: list[str], cpus: int, after: list[str]
+) -> None:
+    cpus_in(tmp_path, *before)
+    done = set_cpus(tmp_path, cpus)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{1 + before.count('1')}\n", "")
+    assert online_in(tmp_path) == after
+    assert set_cpus(tmp_path, cpus).stdout == f"{1 + after.count('1')}\n", "once more, nothing changes"
+    assert online_in(tmp_path) == after
+
+
+def test_a_kernel_that_takes_no_cpu_off_line_is_an_error_in_its_words(tmp_path: Path) -> None:
+    cpus_in(tmp_path, "1")
+    (tmp_path / "cpu1/online").unlink()
+    (tmp_path / "cpu1/online").symlink_to("/sys/devices/system/cpu/kernel_max")  # a number that nobody changes
+    done = set_cpus(tmp_path, 1)
+    assert done.returncode == 1 and "cpu1/online" in done.stderr
+    assert set_cpus(tmp_path / "none", 1).returncode == 1

@@ -91,6 +91,8 @@ def test_each_request_of_users_and_operators_has_a_method_of_its_name(served: Se
         assert engine.wait(begin(name))["state"] == "done"
         world.until(job, state)
     assert engine.prefer(name, "auto") == {"vjobs": [name], "refused": {}}
+    assert engine.resize(name, cpus=1) == {"vjobs": [name], "refused": {}}
+    assert engine.vjob(name)["resized_cpus"] == 1
     assert (engine.pause()["changed"], engine.unpause()["paused"]) == (True, None)
     assert engine.handover(to="backup")["to"] == "backup"
     world.cycle.brake.let_through([Held(99, "99", "", Directive(OperationKind.STOP, "not seen"), proved=False)], 9)

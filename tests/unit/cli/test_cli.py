@@ -27,7 +27,7 @@ from unit.cli.json_documents import answer_of
 
 from rmsplugin import __version__
 from rmsplugin.cli.main import build_parser
-from rmsplugin.cli.shared.arguments import split_command
+from rmsplugin.cli.shared.arguments import memory_mib, split_command
 
 PROGRAM = str(Path(sys.executable).parent / "rmsplugin")
 
@@ -753,6 +753,45 @@ def test_what_is_preferred_is_asked_for_each_and_what_is_refused_is_named(site: 
     assert engine.requests[0] == ("POST", "/v1/jobs/12/prefer", {"state": "sleeping"})
     done = run(site, "prefer", "12", "running", "--json")
     assert (done.returncode, answer_of(done.stdout)) == (0, {"state": "running", "vjobs": ["12"]})
+
+
+def test_what_vms_are_resized_to_is_asked_for_each_vjob(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/jobs/12/resize", {"vjobs": ["12"], "refused": {}})
+    engine.lay("/v1/jobs/15/resize", {"error": "vjob 15 is waiting, and has no VMs yet"}, 409)
+    done = run(site, "resize", "12", "15", "--cpus", "2", "--memory", "1.5G")
+    assert (done.returncode, engine.requests) == (2, [])
+    done = run(site, "resize", "12", "15", "--cpus", "2", "--memory", "2g")
+    words = "12: each VM is to have 2 CPUs and 2048 MiB, from the next cycle on\n"
+    assert (done.returncode, done.stdout) == (1, words)
+    assert done.stderr == "rmsplugin resize: vjob 15 is waiting, and has no VMs yet\n"
+    assert engine.requests[0] == ("POST", "/v1/jobs/12/resize", {"cpus": 2, "memory_mib": 2048})
+    done = run(site, "resize", "12", "--cpus", "all", "--json")
+    assert (done.returncode, answer_of(done.stdout)) == (0, {"cpus": 0, "memory_mib": None, "vjobs": ["12"]})
+    assert engine.requests[2] == ("POST", "/v1/jobs/12/resize", {"cpus": 0, "memory_mib": None})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("12",),
+        ("12", "--cpus", "0"),
+        ("12", "--cpus", "two"),
+        ("12", "--memory", "0"),
+        ("12", "--memory", "-1G"),
+        ("12", "--memory", "9999999T"),
+        ("12", "--memory", ""),
+        ("12_*", "--cpus", "1"),
+        ("--cpus", "1"),
+    ],
+)
+def test_a_size_that_is_none_is_status_2(site: Path, engine: FakeEngine, words: tuple[str, ...]) -> None:
+    assert run(site, "resize", *words).returncode == 2
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(("text", "mib"), [("512", 512), ("2g", 2048), ("1T", 1 << 20), ("1K", 1), ("1025kb", 2)])
+def test_memory_is_read_as_sbatch_reads_it(text: str, mib: int) -> None:
+    assert memory_mib(text) == mib
 
 
 @pytest.mark.parametrize("words", [("12",), ("running",), ("12", "asleep"), ("12_*", "running")])

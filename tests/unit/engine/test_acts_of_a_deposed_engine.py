@@ -79,7 +79,7 @@ ACTS = {
     Nodes: {"put_config", "put_seed", "make_overlay", "drop_config", "seal", "send", "drop_state", "use_checkpoint"}
     | {"put_aside", "take_back", "drop_aside", "init_store", "use_template", "keep_disk", "settle_template"}
     | {"refuse_template", "bound_memory", "obey", "adopt", "lend", "end_room"},
-    Guests: {"configure", "set_clock"},
+    Guests: {"configure", "set_clock", "set_cpus"},
 }
 NEIGHBOURS = {Rms: "rms", Platform: "hypervisor", Nodes: "nodes", Guests: "guests"}
 

@@ -165,6 +165,7 @@ def control(ask: Teller, world: World) -> None:
         world.until(job, S.SLEEPING if verb == "suspend" else S.RUNNING)
     for state in ("running", "auto"):
         assert ask("POST", f"/v1/jobs/{job}/prefer", {"state": state}) == {"vjobs": [str(job)], "refused": {}}
+    assert ask("POST", f"/v1/jobs/{job}/resize", {"cpus": 1}) == {"vjobs": [str(job)], "refused": {}}
 
 
 def orders(ask: Teller, world: World) -> None:

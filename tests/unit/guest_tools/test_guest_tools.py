@@ -509,5 +509,9 @@ def test_simulated_guests_keep_state_and_fail_on_command() -> None:
     guests.set_clock(vm.address, vm.host_key, timeout_s=1)
     assert guests.guests[vm.address].config == config
     assert guests.guests[vm.address].clock_set == 1
+    guests.guests[vm.address].has_cpus = 2
+    assert [guests.set_cpus(vm.address, vm.host_key, cpus, timeout_s=1) for cpus in (1, 9, 1)] == [2, 1, 2]
+    with pytest.raises(ValueError, match="0 CPUs"):
+        guests.set_cpus(vm.address, vm.host_key, 0, timeout_s=1)
     with pytest.raises(ForbiddenError):
         guests.set_clock(vm.address, "ssh-ed25519 AAAA", timeout_s=1)
