@@ -386,6 +386,27 @@ def test_a_mount_waits_until_the_module_of_its_version_is_loaded() -> None:
         assert guest.run("cat /tmp/seen") == "live\n"
 
 
+#: Stands for a mount that was given up, and is done when the next try finds it busy.
+_BUSY = """
+program=$(which mount)
+rm $program
+printf '#!/bin/sh\\nbusybox mount "$@"\\necho busy >&2\\nexit 32\\n' >$program
+chmod +x $program
+"""
+
+
+@needs_guests
+def test_what_is_mounted_at_last_is_no_failure() -> None:
+    with guestbox.opened() as box:
+        (guest,) = box.boot("busybox", 1)
+        mount = GuestMount("nowhere", "/mnt/late", "tmpfs", "rw")
+        with box.entered():
+            box.ssh().wait_ready(guest.vm.address, guest.vm.host_key, timeout_s=PATIENCE_S)
+            guest.run(_BUSY)
+            box.ssh().configure(guest.vm.address, guest.vm.host_key, box.config(mounts=(mount,)), timeout_s=PATIENCE_S)
+            assert len(guest.run("grep ' /mnt/late tmpfs ' /proc/mounts").splitlines()) == 1
+
+
 GROUP = """
 group=/run/rmsplugin/group
 rm -rf $group; mkdir $group

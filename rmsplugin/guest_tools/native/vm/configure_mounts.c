@@ -200,8 +200,10 @@ static void mount_line(const char *line)
     bool is_mounted = mount_in_time(type, source, target, options, error);
     if (!is_mounted && passes(*error))
         fail(1, "cannot mount %s on %s: for %d s its server has said: %s", source, target, SERVER_S, strerror(*error));
+    /* A call that was given up may have mounted it at last, and the program would say that it is busy. */
+    is_mounted = is_mounted || mount_at(target) != NULL;
     /* Mounts that the kernel refuses go to the program, as all others do. */
-    if (!is_mounted && !mount_by_program(type, source, target, options))
+    if (!is_mounted && !mount_by_program(type, source, target, options) && mount_at(target) == NULL)
         fail(1, "cannot mount %s on %s", source, target);
     munmap(error, sizeof *error);
 }
