@@ -67,8 +67,7 @@ class Campaign:
 
     def _fault(self, throw: Throw, keeper: Keeper) -> bool:
         """Live through one fault. Returns whether all was well afterwards."""
-        if throw.kind in _FORGET:
-            time.sleep(_SAVED_S)
+        earlier = self._before(throw)
         hosts, middle = faults.places(self._site, throw), self.work.begin_order(throw)
         self._say(f"{len(self.rounds) + 1}. {throw} on {', '.join(hosts)}" + (f" ({middle})" if middle else ""))
         recovery, begun = well.Recovery(decided=well.last_decision(self._site)), time.time()
@@ -92,9 +91,8 @@ class Campaign:
             len(recovery.ended),
         )
         self.rounds.append(round_)
-        round_.wrong = [f"not well again: {each}" for each in lacks] + self._new(
-            self._judged(forgets=throw.kind in _FORGET)
-        )
+        lacking = [f"not well again: {each}" for each in lacks]
+        round_.wrong = earlier + lacking + self._new(self._judged(forgets=throw.kind in _FORGET))
         for line in recovery.resumed:
             self._say(f"   resumed: {line}")
         for host in recovery.ended:
@@ -108,6 +106,13 @@ class Campaign:
         if round_.wrong:
             self._keep_evidence(f"round-{len(self.rounds)}")
         return not lacks
+
+    def _before(self, throw: Throw) -> list[str]:
+        """What was wrong before a fault that would excuse it, once slurmctld has saved what is new."""
+        if throw.kind not in _FORGET:
+            return []
+        time.sleep(_SAVED_S)
+        return self._new(self._judged())
 
     def _judged(self, *, forgets: bool = False) -> list[str]:
         """What is wrong now; vjobs that have just ended have left nothing. ``forgets``: see ``judge.of_vjob``."""

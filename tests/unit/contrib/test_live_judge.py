@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from e2e.live import judge, well
+from e2e.live import campaign, judge, well
 from e2e.live import site as live_site
 from e2e.live.acts import Acts, Row, fates
 from e2e.live.campaign import Campaign
-from e2e.live.dice import Order
+from e2e.live.dice import Order, Throw
 from e2e.live.judge import begun, left_over, of_vjob, of_vms
 from e2e.live.work import VJob
 from journal.check import check
@@ -255,6 +255,18 @@ def test_after_a_fault_all_rules_are_asked_and_each_breach_is_told_once(
     assert output.startswith("vjob 7: it does not end") and act == "head (5) and front2 (9) may both act at 20.0"
     assert [vms, left, ledger] == ["vjob8-0 has 2 QEMUs", "vjob 7 has left: QEMU on n1", "ledger check: damaged"]
     assert whole() == []
+
+
+@pytest.mark.parametrize(("kind", "told"), [("slurmctld", ["vjob 7: its job was requeued 1 times"]), ("nfs", [])])
+def test_a_fault_does_not_excuse_what_was_wrong_before_it(
+    whole: Callable[..., list[str]], site: Any, monkeypatch: pytest.MonkeyPatch, kind: str, told: list[str]
+) -> None:
+    """Seen: jobs whose starts had failed, seconds before a slurmctld was killed."""
+    monkeypatch.setattr(campaign, "_SAVED_S", 0.0)
+    made = Campaign(site, 1, print, None, "")
+    made.work.all.append(counting())
+    site.told, site.left = RUNS.replace("Restarts=0", "Restarts=1"), [[]]
+    assert made._before(Throw(kind, "kill", 5.0, 0.0, "", 0.0, False)) == told
 
 
 # --- the journal of ledgers ---
