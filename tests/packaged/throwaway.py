@@ -78,6 +78,18 @@ def run_in(
         variables: for the script, beside PATH and HOME.
         timeout_s: seconds after which it is killed.
     """
+    command, environment = command_in(lower, script, shown, upper, variables)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout_s)
+
+
+def command_in(
+    lower: Path,
+    script: str,
+    shown: Mapping[Path, str],
+    upper: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> tuple[list[str], dict[str, str]]:
+    """The command that does so, and its environment; arguments as of ``run_in``. All of it ends with its process."""
     command = [
         "unshare",
         "--mount",
@@ -101,7 +113,7 @@ def run_in(
         "DEBIAN_FRONTEND": "noninteractive",
         **(variables or {}),
     }
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout_s)
+    return command, environment
 
 
 def news(lower: Path, listed: list[str]) -> dict[str, str]:
