@@ -15,11 +15,18 @@ from typing import Protocol
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.rules import Fence
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
+from rmsplugin.packing.ruled_program import Wish, solve
+from rmsplugin.packing.search import Search
 
 #: Up to so many pairs of a VM and a node all are placed anew, if they cannot stay where they are.
 _MOST_PAIRS = 20_000
+#: Up to so many an integer program is asked, where placing one after the other finds nothing.
+_FEW_PAIRS = 500
+#: It takes milliseconds; and it depends on no clock.
+_SEARCH = Search(deterministic_limit=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,17 @@ class Ruling:
         fit, homes = self._empty(vjobs), self._configuration.homes
         ordered = sorted(vjobs, key=lambda vjob: not self._homes(vjob))
         self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
-        return all(not isinstance(fit.place(_items(vjob), homes), Obstacle) for vjob in ordered)
+        if all(not isinstance(fit.place(_items(vjob), homes), Obstacle) for vjob in ordered):
+            return True
+        return self._by_program([item for vjob in vjobs for item in _items(vjob)])
+
+    def _by_program(self, items: list[Item]) -> bool:
+        """Whether a solver finds a place for all of these: if they are very few."""
+        whole = self._configuration
+        if len(items) * len(whole.nodes) > _FEW_PAIRS:
+            return False
+        found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), Budget(_SEARCH))
+        return found is not None and found.hosts is not None
 
 
 def _items(vjob: VJob) -> list[Item]:

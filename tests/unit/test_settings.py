@@ -409,6 +409,10 @@ def test_a_group_has_a_part_of_a_shared_store_of_its_own(tmp_path: Path) -> None
         (VALID + SHARING + CAPPED, "power.cap_w is a bound for the whole site"),
         (VALID + SHARING + COUNTED, r"^\[rule.few\]: capacity counts VMs of several groups .*: name nodes of"),
         (VALID + SHARING + COUNTED + 'nodes = "n[1-3]"', "with a rule for each group, or have one engine"),
+        (
+            f'{VALID}{SHARING}[group.left]\nhosts = "n[1-2]"\n{COUNTED}nodes = "n[1-3]"',
+            "name nodes of one group only",
+        ),
         (VALID + SHARING + '[rule.r]\nkind = "online"\nmost = 1\n', r"^\[rule.r\]: online counts VMs of"),
         (VALID + SHARING + '[rule.r]\nkind = "gather"\nper = "user"\n', r'^\[rule.r\]: .*: say per = "vjob", or'),
     ],

@@ -12,7 +12,7 @@ from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import given_rules
-from rmsplugin.model.joint import Capacity, Gather, Joint, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Root, Spread
 
 RESERVING = ("easy", "easy-preempt", "mixed", "conservative")
 
@@ -72,8 +72,9 @@ def test_one_that_waits_for_room_is_promised_it_where_its_rule_allows(policy: st
     queue = Queue(*nodes(2, cpus=2)).add("a", "n1", "n1", time_limit_s=100, preemptible=False)
     queue.add("b", "n2", "n2", time_limit_s=300, preemptible=False).add("c", vms=2, preemptible=False)
     assert decide(policy, queue).reasons["c"].numbers["shadow_s"] == 100
-    apart = decide(policy, queue, Spread(frozenset({"c-0", "c-1"})))
-    assert apart.reasons["c"].numbers["shadow_s"] == 300
+    apart, stays = Spread(frozenset({"c-0", "c-1"})), Root(frozenset({"b-0", "b-1"}))
+    assert decide(policy, queue, apart).reasons["c"].numbers["shadow_s"] == 100  # one VM of b migrates
+    assert decide(policy, queue, apart, stays).reasons["c"].numbers["shadow_s"] == 300
 
 
 @pytest.mark.parametrize("policy", ["easy", "conservative"])
@@ -102,7 +103,9 @@ def test_of_many_that_end_it_is_the_first_one_that_matters(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["mixed", "easy-preempt"])
 def test_no_start_is_promised_as_if_others_made_way_for_a_rule(policy: str) -> None:
     """``low`` may be suspended at once; but nobody is for a rule, so that its end counts."""
-    queue = Queue(*nodes(2)).add("head", vms=1, time_limit_s=50, priority=2, preemptible=False)
-    queue.add("low", "n1", time_limit_s=700, priority=1)
-    found = decide(policy, queue, at_most(1, "head-0", "low-0"))
-    assert found.reasons["head"].numbers.get("shadow_s", 700) == 700
+    queue = Queue(*nodes(2, cpus=2)).add("first", "n1", time_limit_s=700, preemptible=False)
+    queue.add("head", vms=2, time_limit_s=50, priority=2, preemptible=False)
+    queue.add("low", "n2", time_limit_s=900, priority=1)
+    found = decide(policy, queue, at_most(2, "first-0", "head-0", "head-1", "low-0"))
+    assert states(found)["low"] == "running"
+    assert found.reasons["head"].numbers["shadow_s"] == 900
