@@ -80,6 +80,32 @@ def guest_counter(cluster: Cluster, job: int, name: str) -> int:
     return int(dict(line.split() for line in told.splitlines() if line)[name])
 
 
+# -- a user gives memory up --------------------------------------------------------------------------------------------
+
+
+def test_a_job_gives_up_memory_and_has_it_back(cluster: Cluster) -> None:
+    """What its guest's caches had is neither booked nor kept; its programs keep what they have."""
+    job = reads_a_file(cluster)
+    wait_counting(cluster, job)
+    cluster.wait("caches", lambda: guest_counter(cluster, job, "disk_caches") > 300 << 10, 60)
+    wait_demand(cluster, job, 275, 700)
+    had_kib = guest_counter(cluster, job, "actual")
+    assert cluster.plugin("resize", str(job), "--memory", "2G", user="alice").code == 1
+    assert cluster.plugin("resize", str(job), "--memory", "600M", user="alice").code == 0
+    most_kib = had_kib - (424 << 10)
+
+    def given_up() -> bool:
+        return guest_counter(cluster, job, "actual") <= most_kib
+
+    cluster.wait("memory to be given up", given_up, 120, lambda: explain(cluster))
+    # The guest reports each five seconds.
+    cluster.wait("caches to go", lambda: guest_counter(cluster, job, "disk_caches") < 300 << 10, 60)
+    wait_counting(cluster, job, more=12)  # so long ago it was resized, at least
+    assert cluster.plugin("resize", str(job), "--memory", "all", user="alice").code == 0
+    cluster.wait("it to come back", lambda: guest_counter(cluster, job, "actual") == had_kib, 120)
+    finish(cluster, job)
+
+
 # -- the ladder --------------------------------------------------------------------------------------------------------
 
 
