@@ -65,7 +65,10 @@ def open_lease(settings: Settings, state_dir: Path, shared: str = "", about: Map
 
 
 def longest_act_s(settings: Settings) -> float:
-    """How long an act may go on whose engine has ended: a command of Slurm's, or a fence and its proof. In seconds."""
+    """How long an act may go on whose engine has ended, in seconds.
+
+    A command of Slurm's, a fence and its proof, or a command or request to a BMC.
+    """
     nodes = settings.nodes
     fence_s = 2 * nodes.fence_timeout_s if nodes.fence else 0.0
-    return max(settings.slurm.command_timeout_s, fence_s)
+    return max(settings.slurm.command_timeout_s, fence_s, *(each.timeout_s for each in settings.power.driver.values()))

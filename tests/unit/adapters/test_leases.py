@@ -180,7 +180,11 @@ def test_with_a_shared_directory_an_engine_has_its_state_directory_from_the_begi
     open_lease(settings(tmp_path, ZOOKEEPER), tmp_path, "0a1b").lease.release()
 
 
-def test_the_longest_act_is_a_command_or_a_fence_with_its_proof(tmp_path: Path) -> None:
+def test_the_longest_act_is_a_command_a_fence_with_its_proof_or_an_order_to_a_bmc(tmp_path: Path) -> None:
     assert longest_act_s(settings(tmp_path)) == 20
     fence = '[nodes]\nfence = ["/fence", "{node}"]\nfence_timeout_s = 15\n'
     assert longest_act_s(settings(tmp_path, fence)) == 30
+    words = '"/b", "{node}"'
+    bmc = f'[power.driver.x]\nkind = "command"\nnodes = ["n1"]\nstatus = [{words}]\non = [{words}]\noff = [{words}]\n'
+    assert longest_act_s(settings(tmp_path, bmc + "timeout_s = 45\n")) == 45
+    assert longest_act_s(settings(tmp_path, bmc)) == 20
