@@ -147,7 +147,7 @@ def on(inventory: Path, host: str, command: str) -> str:
     return subprocess.run(ssh, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_roots
 def test_the_role_sets_each_host_up_and_a_second_run_changes_nothing(inventory: Path) -> None:
     status, said, told = play(inventory)
@@ -177,6 +177,7 @@ def test_the_role_sets_each_host_up_and_a_second_run_changes_nothing(inventory: 
     assert "to make  /etc/libvirt/hooks/qemu.d/rmsplugin" in said
 
 
+@pytest.mark.long
 @needs_roots
 def test_a_host_without_packages_for_it_is_refused(inventory: Path, tmp_path: Path) -> None:
     status, said, _ = play(inventory, "-e", f"rmsplugin_debs={tmp_path}", "--limit", "login")

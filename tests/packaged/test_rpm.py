@@ -39,12 +39,9 @@ OF_DEBIAN = re.compile(
 )
 OF_RPM = re.compile(r"/usr/(share/(licenses|doc)/rmsplugin-common.*|lib/\.build-id.*)")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not (shutil.which("rpmbuild") and shutil.which("dpkg-deb")), reason="needs Debian's package rpm"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not (shutil.which("rpmbuild") and shutil.which("dpkg-deb")), reason="needs Debian's package rpm"
+)
 
 
 def said(*command: str | Path) -> str:
@@ -94,6 +91,7 @@ def in_rpm(rpms: Path, kind: str) -> dict[str, str]:
     return {path: f"{mode} {owner}" for mode, owner, path in rows}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["common", "controller", "node"])
 def test_the_packages_have_what_those_of_debian_have(rpms: Path, debs: Path, kind: str) -> None:
     expected = {}
@@ -111,6 +109,7 @@ def _is_ours(path: str) -> bool:
     return "rmsplugin" in path
 
 
+@pytest.mark.long
 def test_configuration_of_the_site_is_kept(rpms: Path, debs: Path, tmp_path: Path) -> None:
     for kind in ("common", "controller", "node"):
         (deb,) = debs.glob(f"rmsplugin-{kind}_*.deb")
