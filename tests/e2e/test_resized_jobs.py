@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from e2e.cluster import Cluster
+from e2e.engine_settings import configured
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
@@ -18,6 +21,13 @@ while [ -z "$enough" ]; do i=$((i + 1)); echo "$i on $(cat /sys/devices/system/c
 kill $first $second
 echo counted to $i
 """
+
+
+@pytest.fixture(autouse=True)
+def short_window(cluster: Cluster) -> Iterator[None]:
+    """Demand falls soon after use; in the cluster that tests share it does not within a day."""
+    with configured(cluster, "decision", "demand_window_s = 10"):
+        yield
 
 
 def resized(cluster: Cluster, job: int, *words: str, user: str = "alice") -> str:
