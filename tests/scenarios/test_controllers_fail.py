@@ -39,9 +39,20 @@ def test_an_engine_stands_still_while_the_ensemble_has_no_quorum_and_goes_on_in_
     assert SESSION_S < found.gap_s < 23.0, "nobody might act meanwhile, and nobody waits afterwards"
 
 
-@pytest.mark.parametrize(("seed", "call"), [(13, "resume"), (13, "open_gate"), (14, "suspend")])
-def test_what_an_engine_was_about_to_ask_slurm_for_when_it_was_stopped_is_not_asked(seed: int, call: str) -> None:
-    """The next one leads, and acts on the same vjob, before it goes on: without the command's own look it is late."""
+@pytest.mark.parametrize(("first", "call"), [(13, "resume"), (12, "open_gate"), (17, "suspend")])
+def test_what_an_engine_was_about_to_ask_slurm_for_when_it_was_stopped_is_not_asked(first: int, call: str) -> None:
+    """The next one leads, and acts on the same vjob, before it goes on: without the command's own look it is late.
+
+    Not each course has the call in time: the first one that has it is enough.
+    """
+    for seed in range(first, first + 12):
+        if refused := stopped_before(seed, call):
+            break
+    assert refused == [call]
+
+
+def stopped_before(seed: int, call: str) -> list[str]:
+    """What was refused at Slurm in a course in which the engine is stopped right before such a call."""
     course = course_of(seed)
     at = next(number for number, event in enumerate(course) if event.kind in FAULTS)
     course = [event for event in course if event.kind not in FAULTS]
@@ -49,4 +60,4 @@ def test_what_an_engine_was_about_to_ask_slurm_for_when_it_was_stopped_is_not_as
     day, wrong = live(seed, course)
     assert not wrong, "\n".join([wrong, *day.happened])
     acts = [json.loads(line) for line in day.world.journal.lines()]
-    assert [act["what"] for act in acts if act.get("outcome") == "refused" and act["where"] == "rms"] == [call]
+    return [act["what"] for act in acts if act.get("outcome") == "refused" and act["where"] == "rms"]
