@@ -11,7 +11,7 @@ from e2e.engine_settings import BY_QUEUE, configured
 from e2e.queued import WHOLE, nothing_left, wait_reason, wait_rooms
 from e2e.rooms import count, explain, finish, wait_number
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)
