@@ -42,6 +42,7 @@ Maintainer: nobody <nobody@localhost>
 Description: stands for Debian's
 """
 _SSHD = """\
+unset TMPDIR
 sed -i /^slurm:/d /etc/passwd /etc/group /etc/shadow
 rm -rf /root/.ssh /etc/rmsplugin /var/lib/rmsplugin /var/lib/rmsplugin-node
 usermod -p '*' root
@@ -85,7 +86,8 @@ def inventory(given: Path) -> Iterator[Path]:
         for host, kind in HOSTS.items():
             port = _port()
             shown = {given: "/srv/given", Path(sysconfig.get_path("purelib")): "/srv/libraries"}
-            command, environment = throwaway.command_in(Path("/"), _SSHD.format(site=SITE, port=port), shown)
+            script, own = _SSHD.format(site=SITE, port=port), {"TMPDIR": str(given)}  # it is killed, and leaves its own
+            command, environment = throwaway.command_in(Path("/"), script, shown, variables=own)
             log = stack.enter_context((given / f"{host}.log").open("w"))
             process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             stack.callback(process.wait)
