@@ -30,7 +30,6 @@ FROM_BACK = 2
 LONGEST = (
     "e2e/test_accounting.py",
     "e2e/test_elastic.py",
-    "e2e/test_cloud_image.py",
     "contract/test_nodes.py",
     "contract/hypervisor/test_hypervisor_migration.py",
     "contract/test_rms_power.py",
@@ -60,7 +59,6 @@ LONGEST = (
     "e2e/test_admission.py",
     "e2e/test_reports_live.py",
     "e2e/test_jobs.py",
-    "e2e/test_idle_pollers.py",
     "e2e/test_checkpointed_jobs.py",
     "e2e/test_memory_of_jobs.py",
     "e2e/test_storage_faults.py",

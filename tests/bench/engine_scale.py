@@ -39,7 +39,7 @@ class Sizes:
 SIZES = {
     "full": Sizes(),
     "quick": Sizes(cases=(Case(200, 1000, 5000, 1.0),), cycles=3),
-    "tiny": Sizes(cases=(Case(16, 128, 20, 1.0),), cycles=1),
+    "tiny": Sizes(cases=(Case(8, 40, 10, 1.0),), cycles=1),
 }
 
 #: Row of the table, what it is in the results, its unit, its bound; the bound of the first is that of the case.

@@ -103,6 +103,7 @@ def test_root_in_a_guest_takes_no_address_until_the_filter_is_gone(cluster: Clus
     assert cluster.run("ls", files, host=node).code != 0
 
 
+@pytest.mark.long
 def test_nor_where_libvirt_filters(cluster: Cluster) -> None:
     with configured(cluster, "network", 'filter = "rmsplugin-guest"'):
         takes_none_until(cluster, "ebtables -t nat -F")

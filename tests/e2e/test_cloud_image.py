@@ -14,7 +14,7 @@ from e2e.cluster import REPOSITORY, Cluster
 from e2e.conftest import PERIODS
 from e2e.rooms import ledger
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
 DEBIAN = ("--export=ALL,RMSPLUGIN_IMAGE=debian",)
 MEMORY_MIB = 512

@@ -13,7 +13,7 @@ import pytest
 from e2e.cluster import PROGRAM, Cluster
 from e2e.engine_settings import configured
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 _POLLERS = 64
 #: As many as one user may have waiting for one vjob.

@@ -166,6 +166,7 @@ def test_slurms_powered_down_is_no_proof_where_slurmd_runs_on(cluster: Powered) 
     wait_off(cluster, "n2")
 
 
+@pytest.mark.long
 def test_a_node_that_is_little_used_is_emptied_live_and_goes_off(cluster: Powered) -> None:
     beside, fills = (count(cluster, "-w", "n1") for _ in range(2))
     for job in (beside, fills):
