@@ -228,6 +228,11 @@ class EngineClient:
                 error = ForbiddenError(f"the engine at {self} does not accept this host's MUNGE credentials")
                 error.status = status
                 raise error
+            if status == 503:
+                raise UnavailableError(
+                    f"the engine at {self} cannot answer now, and says so without MUNGE's proof (HTTP status 503): "
+                    "munge may not run on its host; `rmsplugin status` there tells more"
+                )
             raise UnavailableError(f"{self} answered, but not as the engine does (HTTP status {status})")
         return self._checked(*self._unsealed(answer, nonce))
 

@@ -53,6 +53,10 @@ class SilentError(UnreachableError):
     """The service took a connection, and answers nothing: nothing was asked of it. It is slow, or it stands still."""
 
 
+class NoMungeError(UnavailableError):
+    """munged of this host does not answer: nobody else can be asked anything from here that munge has to prove."""
+
+
 class NoStoreError(UnavailableError):
     """A node's store of saved states does not show its marker: it is not mounted, or was never set up."""
 

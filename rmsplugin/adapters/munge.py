@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rmsplugin.errors import ForbiddenError, OperationFailedError, UnavailableError
+from rmsplugin.errors import ForbiddenError, NoMungeError, OperationFailedError, UnavailableError
 
 #: The package libmunge2 has it; Slurm's own plugin for MUNGE needs it as well.
 _LIBRARY = "libmunge.so.2"
@@ -61,7 +61,8 @@ def encode(payload: bytes, *, restrict_uid: int | None = None, socket: str = "")
         socket: munged's socket, if it is not the default one.
 
     Raises:
-        UnavailableError: munged does not answer, or libmunge is not installed.
+        NoMungeError: munged does not answer.
+        UnavailableError: libmunge is not installed.
         OperationFailedError: munged refuses to make it, for example because the payload is larger than 1 MiB.
     """
     library = _library()
@@ -87,7 +88,8 @@ def decode(credential: str, *, socket: str = "") -> Credential:
 
     Raises:
         ForbiddenError: it proves nothing: forged, expired, replayed, or made for another user.
-        UnavailableError: munged does not answer, or libmunge is not installed.
+        NoMungeError: munged does not answer.
+        UnavailableError: libmunge is not installed.
     """
     library = _library()
     text = credential.encode("utf-8", "replace")
@@ -146,5 +148,5 @@ def _failure(library: ctypes.CDLL, context: ctypes.c_void_p, status: int, what: 
     said: bytes | None = library.munge_ctx_strerror(context)
     message = " ".join((said or b"").decode("utf-8", "replace").split()) or f"error {status} of libmunge"
     if status in (_SOCKET, _TIMEOUT):
-        return UnavailableError(f"munged does not answer: {message}")
+        return NoMungeError(f"munged does not answer: {message}")
     return OperationFailedError(f"{what}: {message}")

@@ -73,3 +73,44 @@ def test_the_output_of_a_vjob_is_whole_though_its_wrapper_outlived_its_run(clust
     finally:
         munge_comes_back(cluster)
     wait_said(cluster, "stands by: front2")
+
+
+def leads(cluster: Cluster, host: str) -> bool:
+    told = status(cluster)
+    return f" on {host}, " in told and "leads with epoch" in told
+
+
+def test_nothing_is_lost_where_munge_ends_on_the_controller_that_leads(cluster: Cluster) -> None:
+    """Longer than a wrapper may be silent; then the lead goes to the other controller, though munge is still dead."""
+    wait_said(cluster, "stands by: front2")
+    cluster.ok("scontrol", "update", "NodeName=front2", "State=DRAIN", "Reason=test")
+    runs, sleeps = count(cluster), count(cluster)
+    wait_number(cluster, runs, 3)
+    wait_number(cluster, sleeps, 3)
+    assert cluster.plugin("suspend", str(sleeps)).code == 0
+    assert cluster.plugin("handover", "--to", "front2").code == 0
+    cluster.wait("front2 to lead", lambda: leads(cluster, "front2"), 120, lambda: status(cluster))
+    wait_said(cluster, "stands by: head")
+    hosts = cluster.qemus(runs)
+    cluster.kill("front2", "munged")
+    try:
+        wait_said(cluster, "munge", host="front2")
+        wait_said(cluster, "Until it can, nobody counts as silent", host="front2")
+        wait_number(cluster, runs, 45)
+        refused = cluster.plugin("resume", str(sleeps), "--no-wait")
+        assert refused.code == 1 and "munge may not run on its host" in refused.err, refused.out + refused.err
+        for job in (runs, sleeps):
+            assert cluster.job(job)["Restarts"] == "0", cluster.describe(job)
+        assert cluster.qemus(runs) == hosts and cluster.qemus(sleeps) == []
+
+        handed = cluster.run(str(PROGRAM), "handover", "--to", "head", host="front2")
+        assert handed.code == 1 and "cannot be asked from here" in handed.err, handed.out + handed.err
+        cluster.wait("the head to lead", lambda: leads(cluster, "head"), 120, lambda: status(cluster))
+        wait_number(cluster, runs, 3)
+        assert cluster.plugin("resume", str(sleeps)).code == 0
+        assert cluster.plugin("suspend", str(runs)).code == 0
+        assert cluster.plugin("resume", str(runs)).code == 0
+        finish(cluster, runs, sleeps)
+    finally:
+        munge_comes_back(cluster)
+    wait_said(cluster, "stands by: front2")

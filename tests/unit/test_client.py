@@ -359,6 +359,14 @@ def test_tcp_status_that_was_changed_on_the_way(tcp_engine: tuple[FakeEngine, st
         tcp_client(url, munged).request("GET", "/v1/status")
 
 
+def test_tcp_engine_whose_munge_does_not_answer(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
+    engine, url = tcp_engine
+    engine.answer = lambda request: Answer(503, '{"error": "munge does not answer on the controller"}')
+    with pytest.raises(UnavailableError, match="munge may not run on its host") as caught:
+        tcp_client(url, munged).request("GET", "/v1/status")
+    assert "on the controller" not in str(caught.value), "nobody has proved who said so"
+
+
 def test_tcp_unsealed_answer_is_not_believed(tcp_engine: tuple[FakeEngine, str], munged: Munged) -> None:
     engine, url = tcp_engine
     engine.answer = lambda request: Answer(200, '{"state": "running"}')

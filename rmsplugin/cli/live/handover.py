@@ -10,7 +10,14 @@ from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
-from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnavailableError, WrongOrderError
+from rmsplugin.errors import (
+    ForbiddenError,
+    NoMungeError,
+    NotFoundError,
+    RefusedError,
+    UnavailableError,
+    WrongOrderError,
+)
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import GroupLead, Handover, Status
@@ -64,7 +71,7 @@ def _handover(arguments: argparse.Namespace) -> int:
     before = engine.status()
     answer = engine.handover(to=arguments.to or "")
     began = time.monotonic()
-    after = _next(engine, before)
+    after = _next(engine, before, answer["to"])
     if after is None:
         raise UnavailableError(
             f"{answer['to']} is to lead, and no other engine has answered for {_PATIENCE_S:g} s: see its log"
@@ -119,24 +126,37 @@ def _group_at(engine: Engine, name: str, answer: Handover, before: GroupLead | N
     epoch = None if before is None or stays else before["epoch"]
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        try:
-            found = _group(engine.status(), name)
-        except UnavailableError:
-            found = None
+        status = _status(engine, answer["to"])
+        found = _group(status, name) if status else None
         if found and found["answers"] and (found["host"], found["url"]) == place and found["epoch"] != epoch:
             return found
         time.sleep(_PAUSE_S)
     return None
 
 
-def _next(engine: Engine, before: Status) -> Status | None:
+def _next(engine: Engine, before: Status, to: str) -> Status | None:
     """What the next leader tells of itself; None if there is none in time."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        try:
-            if (status := engine.status())["epoch"] != before["epoch"]:
-                return status
-        except UnavailableError:
-            pass
+        status = _status(engine, to)
+        if status and status["epoch"] != before["epoch"]:
+            return status
         time.sleep(_PAUSE_S)
     return None
+
+
+def _status(engine: Engine, to: str) -> Status | None:
+    """What those that lead by now tell; None if nobody answers yet.
+
+    Raises:
+        UnavailableError: nobody can be asked from here, since munge does not answer on this host.
+    """
+    try:
+        return engine.status()
+    except NoMungeError as error:
+        raise UnavailableError(
+            f"{to} was told to take over; whether it has cannot be asked from here: {error}. Ask `rmsplugin status` on "
+            f"{to}"
+        ) from error
+    except UnavailableError:
+        return None
