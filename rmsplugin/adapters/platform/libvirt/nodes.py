@@ -11,6 +11,7 @@ import libvirt
 
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.platform.libvirt.errors import NOT_THERE
+from rmsplugin.adapters.platform.libvirt.jobs_question import JobsQuestion
 from rmsplugin.adapters.platform.libvirt.link import Link
 from rmsplugin.adapters.platform.libvirt.values import exists, operation, power, statistics
 from rmsplugin.adapters.platform.libvirt.ways import Way
@@ -39,7 +40,7 @@ class LibvirtNodes:
         self._connect_timeout_s = connect_timeout_s
         self._links: dict[str, Link] = {}
         self._silent: dict[str, list[str]] = {}  # by node, VMs that delayed the question for jobs: the last one first
-        self._asked: dict[str, set[str]] = {}  # by node, VMs whose answer to that question is still to come
+        self._late: dict[str, list[JobsQuestion]] = {}  # by node, such questions for whose answers nobody waits
         self._lock = threading.Lock()
 
     def link(self, node: str) -> Link:
@@ -105,38 +106,25 @@ class LibvirtNodes:
         is asked last from then on. It is not asked again before it has answered: libvirt serves five questions of one
         connection at a time.
         """
-        jobs: dict[str, int | None] = dict.fromkeys(names, libvirt.VIR_DOMAIN_JOB_OPERATION_UNKNOWN)
-        asked, silent = self._asked.setdefault(node, set()), self._silent.get(node, [])
+        with self._lock:
+            late = self._late[node] = [each for each in self._late.get(node, ()) if each.vm]
+        asked, silent = {each.vm for each in late}, self._silent.get(node, [])
         free = [name for name in names if name not in asked]
-        unanswered = [name for name in silent if name in free] + [name for name in free if name not in silent]
-
-        def ask(conn: libvirt.virConnect) -> None:
-            while unanswered:  # from its end
-                name = unanswered[-1]
-                try:
-                    jobs[name] = operation(conn.lookupByName(name))
-                except libvirt.libvirtError as error:
-                    if error.get_error_code() in NOT_THERE:
-                        jobs[name] = None
-                finally:
-                    with self._lock:
-                        unanswered.pop()
-                        nobody_waits = name in asked
-                        asked.discard(name)
-                if nobody_waits:
-                    return
-
-        if unanswered:
+        last, first = [name for name in silent if name in free], [name for name in free if name not in silent]
+        question = JobsQuestion(last, first)
+        if free:
             try:
-                self.link(node).call("listing jobs", ask, min(_JOBS_S, self.call_timeout_s))
+                self.link(node).call("listing jobs", question.ask, min(_JOBS_S, self.call_timeout_s))
             except TimedOutError:
+                left = question.give_up()
                 with self._lock:
-                    left = list(unanswered)
-                    asked.update(left[-1:])
-                self._silent[node] = left[-1:] + [name for name in silent if name in left[:-1] or name in asked]
-                return dict(jobs)
+                    self._late[node].append(question)
+                delays = [name for name in left[-1:] if name == question.vm]
+                others = [name for name in silent if name in asked or name in left]
+                self._silent[node] = [*dict.fromkeys(delays + others)]
+                return question.answers(names)
         self._silent[node] = [name for name in silent if name in asked]
-        return jobs
+        return question.answers(names)
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Platform.statistics``."""
