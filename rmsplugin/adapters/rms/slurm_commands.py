@@ -63,7 +63,8 @@ class SlurmCommands:
             text: its standard input.
             questions: how many questions it asks Slurm. Each has the time of a command: where no answer comes within
                 it, the command is ended, whatever time others have left.
-            enough: once it has printed this, it is not waited for much longer, and what it printed is its output.
+            enough: once it has printed this, it is not waited for much longer, and what it printed is its output; not
+                if it tells of an error: only its exit code says whether a question before has failed.
 
         Raises:
             UnavailableError: it cannot be run, or Slurm does not answer.
@@ -163,7 +164,7 @@ def _run_command(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, as long as it prints something in each of ``questions`` periods of ``answer_s``.
 
-    Once it has printed ``enough``, if that is not empty, it is ended.
+    Once it has printed ``enough``, if that is not empty, and no error, it is ended.
 
     Raises:
         subprocess.TimeoutExpired: it was silent for a period, or took longer than all; it is ended.
@@ -178,7 +179,7 @@ def _run_command(
                 return subprocess.CompletedProcess(command, child.returncode, out, err)
             except subprocess.TimeoutExpired as silent:
                 out, asked = silent.output or b"", b""
-                if enough and enough in out:
+                if enough and enough in out and not silent.stderr:
                     child.kill()
                     return subprocess.CompletedProcess(command, 0, out, b"")
                 if time.monotonic() - began < answer_s:

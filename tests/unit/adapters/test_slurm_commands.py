@@ -73,6 +73,19 @@ def test_a_command_that_has_printed_enough_is_not_waited_for(tmp_path: Path) -> 
         commands.run("scontrol", text="asked\n", questions=9, enough="\nnever said")
 
 
+def test_a_command_that_tells_of_an_error_is_waited_for_though_it_has_printed_enough(tmp_path: Path) -> None:
+    """Else the nodes of a cluster that could not be read would be none, while a slurmctld that stands by is ill."""
+    lines = "echo 'slurm_load_node error: Unable to contact slurm controller' >&2", "echo config", "echo the end"
+    (tmp_path / "scontrol").write_text("\n".join(["#!/bin/sh", *lines, "sleep $1", "exit $2", ""]))
+    (tmp_path / "scontrol").chmod(0o755)
+    with pytest.raises(UnavailableError, match="did not answer `scontrol` within 1 s"):
+        SlurmCommands(str(tmp_path), 1, ()).run("scontrol", "1000", "0", enough="\nthe e")
+    commands = SlurmCommands(str(tmp_path), 10, ())
+    with pytest.raises(UnavailableError, match="slurm_load_node error"):
+        commands.run("scontrol", "1", "1", enough="\nthe e")
+    assert commands.run("scontrol", "1", "0", enough="\nthe e") == "config\nthe end\n", "it was the ping's"
+
+
 def test_a_command_that_ends_by_itself_need_not_print_what_would_be_enough(tmp_path: Path) -> None:
     (tmp_path / "scontrol").write_text("#!/bin/sh\necho all of it\nsleep 1\necho and more\nexit ${1:-0}\n")
     (tmp_path / "scontrol").chmod(0o755)
