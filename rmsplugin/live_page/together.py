@@ -11,10 +11,13 @@ from rmsplugin.live_page.scene import Row, Scene, Switch
 _SWITCHES = 10
 
 
-def together(scenes: Mapping[str, Scene], silent: Mapping[str, str], host: str, version: str, now: float) -> Scene:
+def together(
+    number: int, scenes: Mapping[str, Scene], silent: Mapping[str, str], host: str, version: str, now: float
+) -> Scene:
     """One scene of all groups.
 
     Args:
+        number: of the page: ``number_of`` the numbers of all engines that answer.
         scenes: by group, its engine's scene, as the viewer may see it; numbers of context switches are the site's.
         silent: by group whose engine tells nothing, the reason.
         host: on which it is put together.
@@ -25,7 +28,7 @@ def together(scenes: Mapping[str, Scene], silent: Mapping[str, str], host: str, 
     oldest = min(with_cycle, key=lambda group: with_cycle[group].cycle_time, default="")
     cycle = with_cycle[oldest].cycle if oldest else ""
     return Scene(
-        number=number_of(scene.number for scene in scenes.values()),
+        number=number,
         time=min((scene.time for scene in scenes.values()), default=now),
         version=version,
         host=host,

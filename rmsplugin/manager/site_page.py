@@ -41,21 +41,27 @@ class SitePage:
         """``numbers``: of the site, by which context switches of groups are known."""
         self._ask_each, self._numbers = ask_each, numbers
         self._reader: TypeAdapter[Scene] | None = None
-        self._newest, self._looked = 0, float("-inf")
+        self._newest, self._looked = dict[str, int](), float("-inf")
         self._looking = asyncio.Lock()
         self._waiting: Counter[int] = Counter()
 
     async def page(self, asked: Asked) -> Reply:
-        """The answer to `page`. Raises an error if no engine tells anything."""
+        """The answer to `page`. Raises an error if no engine tells anything.
+
+        An engine that does not tell its scene has a part in the number, as in that of the news. Else the news would be
+        of another number for as long, and the page be asked for again and again.
+        """
         replies, errors = await self._ask_each(asked, "/v1/page?scene=1")
-        return await asyncio.to_thread(self._put_together, replies, errors, asked.query.host("node"))
+        others = await self._look(asked) if errors else {}
+        number = number_of({**others, **_numbers_in(replies)}.values())
+        return await asyncio.to_thread(self._put_together, replies, errors, number, asked.query.host("node"))
 
     async def news(self, asked: Asked) -> Reply:
         """The answer to `page_news`. Raises TooManyError."""
         after, until = asked.query.number("after", 0), time.monotonic() + asked.query.seconds("wait")
         with self._one_more(asked.uid):
             while True:
-                number = await self._number(asked)
+                number = number_of((await self._look(asked)).values())
                 left_s = until - time.monotonic()
                 if number != after or left_s <= 0:
                     return {"number": number, "changed": number != after}
@@ -72,15 +78,17 @@ class SitePage:
             self._waiting[uid] -= 1
             self._waiting += Counter()  # forgets those of whom none waits
 
-    async def _number(self, asked: Asked) -> int:
+    async def _look(self, asked: Asked) -> Mapping[str, int]:
+        """The number of each engine's newest scene, by group, as it was a second ago at most."""
         async with self._looking:
             if time.monotonic() - self._looked >= _LOOK_S:
                 replies, _ = await self._ask_each(asked, "/v1/page/news?wait=0")
-                self._newest = number_of(reply["number"] for reply in replies.values())
-                self._looked = time.monotonic()
+                self._newest, self._looked = _numbers_in(replies), time.monotonic()
             return self._newest
 
-    def _put_together(self, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError], node: str) -> Reply:
+    def _put_together(
+        self, replies: Mapping[str, Reply], errors: Mapping[str, RmspluginError], number: int, node: str
+    ) -> Reply:
         numbers = self._numbers()
         silent = {group: str(error) for group, error in errors.items()}
         scenes = {}
@@ -91,12 +99,17 @@ class SitePage:
                 silent[group] = "its engine is of another release"
         if not scenes:
             raise next(iter(errors.values()), UnavailableError("no engine tells what it sees"))
-        scene = together(dict(sorted(scenes.items())), silent, socket.gethostname(), __version__, time.time())
-        return {"number": scene.number, "html": document(scene, node)}
+        parts = dict(sorted(scenes.items()))
+        scene = together(number, parts, silent, socket.gethostname(), __version__, time.time())
+        return {"number": number, "html": document(scene, node)}
 
     def _read(self, reply: Reply) -> Scene:
         self._reader = self._reader or TypeAdapter(Scene)
         return self._reader.validate_python(reply["scene"])
+
+
+def _numbers_in(replies: Mapping[str, Reply]) -> dict[str, int]:
+    return {group: reply["number"] for group, reply in replies.items()}
 
 
 def _with_numbers(scene: Scene, group: str, numbers: Numbers) -> Scene:

@@ -6,7 +6,9 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import make_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patience import LOADED
@@ -18,6 +20,9 @@ from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve import views
+from rmsplugin.engine.serve.live_pages import LivePages
+from rmsplugin.errors import RefusedError
+from rmsplugin.live_page.scene import Viewer
 from rmsplugin.manager.where import WHERE
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.cluster import Cluster
@@ -165,6 +170,31 @@ def test_a_group_whose_engine_is_silent_is_named_on_the_page(manager: Managed, e
     assert "?group=a" in page and "?group=b" not in page
     Path(engines["a"].socket).unlink()
     assert manager.ask("GET", "/v1/page")[0] == 503
+
+
+@pytest.mark.parametrize("tells", ["nothing", "a scene of another form"])
+def test_a_page_without_a_group_whose_engine_is_of_another_release_is_not_asked_for_again_and_again(
+    manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch, tells: str
+) -> None:
+    """Its news are told all the same. If the page had another number than they, a browser would ask without a pause."""
+    for each in engines.values():
+        each.world.tick()
+    newest = LivePages.scene
+
+    def scene(pages: LivePages, viewer: Viewer) -> Any:
+        found = newest(pages, viewer)
+        if pages is not engines["b"].service._answers.pages:
+            return found
+        if tells == "nothing":
+            raise RefusedError("there is no such key: scene")
+        return make_dataclass("Other", ["number", "nodes"])(found.number, "n[1-3]")
+
+    monkeypatch.setattr(LivePages, "scene", scene)
+    page = manager.ask("GET", "/v1/page")[1]
+    assert "group b is missing on this page: " in page["html"]
+    assert f'data-number="{page["number"]}"' in page["html"]
+    news = manager.ask("GET", f"/v1/page/news?after={page['number']}")
+    assert news == (200, {"number": page["number"], "changed": False})
 
 
 def test_durations_as_measured_are_told_by_who_measured_most(manager: Managed, engines: dict[str, Served]) -> None:
