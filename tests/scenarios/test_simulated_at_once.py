@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from at_once import at_once
+from patience import PATIENCE_S
 from scenarios.world import World
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.adapters.platform.base import VMPower
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedState
+from rmsplugin.adapters.simulated.rms.powering import Stage
 
 
 @pytest.fixture
@@ -73,3 +77,30 @@ def test_jobs_come_while_one_is_looked_for(world: World) -> None:
 def submitted(world: World) -> int:
     """A job for which there is no room."""
     return world.rms.submit(user="u", uid=1, partition="plain", cpus=1 << 20, memory_mib=1)
+
+
+def test_a_hook_before_a_call_and_the_end_of_a_job_are_told_without_a_lock(world: World) -> None:
+    """A hook asks Slurm, and an epilog asks for VMs: with locks held, two threads could wait for each other."""
+    others: list[bool] = []
+
+    def others_go_on() -> None:
+        def look() -> None:
+            world.hypervisor.list_vms("n1")
+            world.rms.snapshot()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        thread.join(PATIENCE_S)
+        others.append(not thread.is_alive())
+
+    job = world.running()
+    host = world.host(job)
+    world.hypervisor.hook_next("stop", Point.BEFORE, others_go_on)
+    world.hypervisor.stop(host, f"vjob{job}-0", timeout_s=60)
+    world.rms._on_end = lambda _: others_go_on()
+    world.rms.requeue(job)
+    world.rms.cancel(job)
+    world.rms.powering.when_resumed = lambda _: others_go_on()
+    world.rms.powering.of(host).stage = Stage.OFF
+    world.rms.power_up(host)
+    assert others == [True] * 4

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -173,23 +174,20 @@ class SimulatedHypervisor:
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("template_key", node, spec.name)
+        with self._asked("template_key", node, spec.name):
             image = "disks" if isinstance(spec.image, DiskImage) else spec.image
             hardware = (spec.cpus, spec.memory_mib, image)
             return hashlib.blake2b(repr(hardware).encode(), digest_size=16).hexdigest()
 
     def host_info(self, node: str) -> HostInfo:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("host_info", node)
+        with self._asked("host_info", node):
             cpus, memory_mib = self.machines.capacity[node]
             return HostInfo(node, cpus, memory_mib, "simulated", "qemu", frozenset({"pc-q35-7.2"}))
 
     def list_vms(self, node: str) -> dict[str, VMInfo]:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("list_vms", node)
+        with self._asked("list_vms", node):
             return {
                 name: VMInfo(name, node, guest.power, guest.spec.uuid, guest.job_running)
                 for name, guest in sorted(self.machines.vms[node].items())
@@ -197,14 +195,12 @@ class SimulatedHypervisor:
 
     def has_vm(self, node: str, name: str) -> bool:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("has_vm", node, name)
+        with self._asked("has_vm", node, name):
             return name in self.machines.vms[node]
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("statistics", node)
+        with self._asked("statistics", node):
             self.machines.count(node)
             result = {}
             for name, guest in sorted(self.machines.vms[node].items()):
@@ -215,8 +211,7 @@ class SimulatedHypervisor:
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("boot", node, spec.name)
+        with self._asked("boot", node, spec.name):
             if spec.name in self.machines.vms[node]:
                 return
             self.machines.place(node, spec)
@@ -226,8 +221,7 @@ class SimulatedHypervisor:
 
     def stop(self, node: str, name: str, *, timeout_s: float) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("stop", node, name)
+        with self._asked("stop", node, name):
             if name not in self.machines.vms[node]:
                 return
             self.actions.fail(name)
@@ -235,8 +229,7 @@ class SimulatedHypervisor:
 
     def save(self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("save", node, name)
+        with self._asked("save", node, name):
             vm = self.machines.on(node, name)
             vm.refuse_half()
             vm.refuse_busy()
@@ -258,8 +251,7 @@ class SimulatedHypervisor:
         self, node: str, name: str, path: str, *, timeout_s: float, progress: Progress | None = None
     ) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("checkpoint", node, name)
+        with self._asked("checkpoint", node, name):
             vm = self.machines.on(node, name)
             vm.refuse_half()
             vm.refuse_busy()
@@ -289,8 +281,7 @@ class SimulatedHypervisor:
 
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("restore", node, spec.name)
+        with self._asked("restore", node, spec.name):
             if spec.name in self.machines.vms[node]:
                 return
             state = self.files.get(node, path)
@@ -320,8 +311,7 @@ class SimulatedHypervisor:
         self._let("unpause", node, name, VMPower.RUNNING, timeout_s, ready)
 
     def _let(self, method: str, node: str, name: str, power: VMPower, timeout_s: float, ready: Ready) -> None:
-        with self._lock:
-            self._enter(method, node, name)
+        with self._asked(method, node, name):
             is_so = self.machines.on(node, name).power is power
         ready()
         if is_so:
@@ -335,8 +325,7 @@ class SimulatedHypervisor:
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("set_memory", node, name, str(mib))
+        with self._asked("set_memory", node, name, str(mib)):
             if self.machines.on(node, name).job_running:
                 raise TimedOutError(f"another action on {name} is under way")
         self.actions.act(
@@ -354,8 +343,7 @@ class SimulatedHypervisor:
         epoch: int = FIRST_EPOCH,
     ) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("migrate", source, name, destination)
+        with self._asked("migrate", source, name, destination):
             if destination in self._unreachable:
                 raise UnavailableError(f"the hypervisor of {destination} does not answer")
             guest = self.machines.vms[source].get(name)
@@ -413,8 +401,7 @@ class SimulatedHypervisor:
 
     def abort_job(self, node: str, name: str) -> None:
         """See ``base.Platform``."""
-        with self._lock:
-            self._enter("abort_job", node, name)
+        with self._asked("abort_job", node, name):
             guest = self.machines.vms[node].get(name)
             handed_over = guest is not None and guest.power is VMPower.PAUSED and len(self.where(name)) > 1
             if guest is not None and guest.job_running and not handed_over:
@@ -423,15 +410,22 @@ class SimulatedHypervisor:
     def close(self) -> None:
         """See ``base.Platform``."""
 
+    @contextmanager
+    def _asked(self, method: str, node: str, *words: str) -> Iterator[None]:
+        """Take a request, and hold the lock while it is carried out; a hook is called before, without the lock."""
+        with self._lock:
+            self._enter(method, node, *words)
+        self.faults.call_hook(method, Point.BEFORE, words[0] if words else None)
+        with self._lock:
+            yield
+
     def _enter(self, method: str, node: str, *words: str) -> None:
         self.calls.append((method, node, *words))
         if node in self._unreachable:
             raise UnavailableError(f"the hypervisor of {node} does not answer")
-        vm = words[0] if words else None
         needs = _NEEDS.get(method, ())
         if needs and not any(getattr(self.capabilities, name) for name in needs):
             self.machines.violations.append(f"{method} was asked of a platform that has no {' nor '.join(needs)}")
             raise OperationFailedError(f"the platform has no {method}")
         if method in ("host_info", "list_vms", "has_vm", "statistics"):
-            self.faults.raise_failure(method, vm)
-        self.faults.call_hook(method, Point.BEFORE, vm)
+            self.faults.raise_failure(method, words[0] if words else None)

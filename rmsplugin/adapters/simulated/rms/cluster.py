@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rmsplugin.adapters.rms.base import (
@@ -19,6 +19,7 @@ from rmsplugin.adapters.rms.base import (
     RmsReservation,
 )
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
+from rmsplugin.adapters.simulated.put_off import PuttingOffLock
 from rmsplugin.adapters.simulated.rms.job import Hold, Request, SimulatedJob, look_at_dependencies
 from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes
 from rmsplugin.adapters.simulated.rms.powering import SimulatedPowering
@@ -48,7 +49,8 @@ class SimulatedCluster:
         gate: name of the gate's licence.
         gate_reservation: name of the reservation that takes the licence away; it is there from the beginning.
         user: the engine's, owner of rooms.
-        on_end: called with each job that ended or was requeued, in its state before; for the nodes' epilogs.
+        on_end: called with each job that ended or was requeued, in its state before, soon after that, and without the
+            cluster's lock; for the nodes' epilogs.
     """
 
     def __init__(
@@ -86,7 +88,8 @@ class SimulatedCluster:
         self.comments: dict[int, str] = {}  # by job id
         self.resumes_lost = 0  # the number of resumes that slurmctld takes and that never reach their node
         self.priorities = SimulatedPriorities()
-        self.powering = SimulatedPowering(clock)
+        self._lock = PuttingOffLock()
+        self.powering = SimulatedPowering(clock, self._lock.put_off)
         self.calls: list[tuple[str, int | str]] = []
         self._clock = clock
         self._start_delay_s = start_delay_s
@@ -103,7 +106,6 @@ class SimulatedCluster:
         self._array_limits: dict[int, int] = {}
         self._last_id = 0
         self._failures: dict[str, list[Exception]] = {}
-        self._lock = threading.RLock()
         self._reserve()
 
     # --- users, operators, the cluster ---
@@ -376,12 +378,12 @@ class SimulatedCluster:
     def _requeue(self, each: SimulatedJob, completing_s: float | None = None) -> None:
         if not each.request.requeue:
             raise RefusedError(f"Requested operation is presently disabled for job {each.job_id}")
-        self._on_end(self._seen(each))
+        self._lock.put_off(partial(self._on_end, self._seen(each)))
         self._recorded.pop(each.job_id, None)
         each.back_to_queue(self._clock(), self._completing_s if completing_s is None else completing_s)
 
     def _end(self, each: SimulatedJob, detail: str) -> None:
-        self._on_end(self._seen(each))
+        self._lock.put_off(partial(self._on_end, self._seen(each)))
         each.end(detail, self._clock(), self._completing_s)
         self._recorded[each.job_id] = detail
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from rmsplugin.adapters.rms.base import NodePower
 from rmsplugin.adapters.rms.power_saving import PowerSaving
@@ -64,11 +65,15 @@ class SimulatedPowering:
         when_resumed: ResumeProgram, likewise.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], put_off: Callable[[Callable[[], None]], None] = lambda act: act()
+    ) -> None:
+        """All nodes are on; ``put_off``: has a program called once the cluster's lock is given back."""
         self.saving = PowerSaving("/usr/sbin/suspend_program", "/usr/sbin/resume_program")
         self.when_suspended: Callable[[str], None] = lambda node: None
         self.when_resumed: Callable[[str], None] = lambda node: None
         self._clock = clock
+        self._put_off = put_off
         self._nodes: dict[str, Powered] = {}
 
     def of(self, node: str) -> Powered:
@@ -92,7 +97,7 @@ class SimulatedPowering:
             raise RefusedError(f"Slurm is powering {node} down: it can come on after that")
         if power is NodePower.OFF:
             self._enter(node, Stage.COMES_ON)
-            self.when_resumed(node)
+            self._put_off(partial(self.when_resumed, node))
 
     def register(self, node: str, boot_time: float) -> None:
         """As slurmd, which says when the node booted."""
@@ -111,7 +116,7 @@ class SimulatedPowering:
         for name, node in [*self._nodes.items()]:
             if node.stage is Stage.TO_GO_OFF and empty(name):
                 self._enter(name, Stage.GOES_OFF)
-                self.when_suspended(name)
+                self._put_off(partial(self.when_suspended, name))
             elif node.stage is Stage.GOES_OFF and now >= node.since + self.saving.suspend_timeout_s:
                 self._enter(name, Stage.OFF)
             elif node.stage is Stage.COMES_ON and now >= node.since + self.saving.resume_timeout_s:
