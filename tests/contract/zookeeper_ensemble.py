@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lifetime import ENDS_WITH_US
 from patience import PATIENCE_S
 
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -54,9 +55,8 @@ class Server:
         (directory / "zoo.cfg").write_text(configuration)
 
     def start(self) -> None:
-        guard = ("setpriv", "--pdeathsig", "KILL")
         with (self.directory / "log").open("ab") as log:
-            command = [*guard, *_JAVA, str(self.directory / "zoo.cfg")]
+            command = [*ENDS_WITH_US, *_JAVA, str(self.directory / "zoo.cfg")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:

@@ -19,6 +19,7 @@ from contract.zookeeper_ensemble import JAR
 from e2e.cluster import PROGRAM, SHARED, Cluster
 from e2e.conftest import minicluster
 from e2e.rooms import Machine, count, end_room, finish, have, host_of, rooms, wait_held, wait_number
+from lifetime import ENDS_WITH_US
 from minicluster_lib import hosts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -49,7 +50,7 @@ def ensemble(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     directory = tmp_path_factory.mktemp("zookeeper")
     settings = directory / "zoo.cfg"
     settings.write_text(_ZOO.format(directory / "data"))
-    guard = ("setpriv", "--pdeathsig", "KILL", *cluster.in_network_of("head"))
+    guard = (*ENDS_WITH_US, *cluster.in_network_of("head"))
     java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), _SERVER, str(settings)]
     with (directory / "log").open("w") as said:
         server = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=said, stderr=said)

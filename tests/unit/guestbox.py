@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lifetime import ENDS_WITH_US
 from others import open_directory
 from patience import PATIENCE_S
 
@@ -160,7 +161,7 @@ class Guestbox:
             log = (root / "log").open("wb")
             process = subprocess.Popen(
                 [
-                    *("nsenter", f"--net={self.network}"),
+                    *(*ENDS_WITH_US, "nsenter", f"--net={self.network}"),
                     *("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", str(init)),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from lifetime import ENDS_WITH_US
+from patience import PATIENCE_S
 from unit import guestbox
 
 PROGRAM = Path(__file__).parents[3] / "rmsplugin/adapters/guests/awaits_identity.py"
@@ -142,7 +147,7 @@ subprocess.run(["ip", "-j", "link", "show", "dev", "card0"], check=True)
 
 
 def _run(program: str, *words: str, namespaces: tuple[str, ...] = ()) -> str:
-    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *namespaces]
+    unshare = [*ENDS_WITH_US, "unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *namespaces]
     done = subprocess.run(
         [*unshare, sys.executable, "-c", program, str(PROGRAM), *words],
         capture_output=True,
@@ -152,6 +157,50 @@ def _run(program: str, *words: str, namespaces: tuple[str, ...] = ()) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+#: A run of the tests that waits for something in a guest.
+A_RUN = """
+import sys
+sys.path[:0] = sys.argv[1].split(":")
+from unit.adapters import test_awaits_identity
+test_awaits_identity._run(test_awaits_identity.WAITS, sys.argv[2])
+"""
+
+#: As process 1 it does not hear SIGTERM.
+WAITS = """
+import fcntl, sys, time
+held = open(sys.argv[2], "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+print("waits", file=held, flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+@needs_guests
+def test_what_waits_in_a_guest_ends_with_the_run_of_the_tests_however_that_ends(tmp_path: Path) -> None:
+    """Seen: after SIGTERM to a run its program looked for a state of a process that had ended, for ever."""
+    held, path = tmp_path / "held", ":".join(sys.path)
+    run = subprocess.Popen([sys.executable, "-c", A_RUN, path, str(held)], start_new_session=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (held.exists() and held.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGTERM)
+    run.wait(PATIENCE_S)
+    with held.open() as file:
+        while not _is_free(file.fileno()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def _is_free(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @needs_guests

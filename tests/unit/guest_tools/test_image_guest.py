@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from lifetime import ENDS_WITH_US
 from patience import PATIENCE_S
 from unit import guestbox
 
@@ -120,9 +121,9 @@ def guest(root: Path, content: str, generator: str = "/dev/urandom") -> Iterator
     os.mkfifo(root / HOST_KEY)
     console = os.open(root / "dev/console", os.O_RDWR | os.O_NONBLOCK)
     server = os.open(root / HOST_KEY, os.O_RDONLY | os.O_NONBLOCK)
-    words = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _SCRIPT, "sh"]
+    namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child"]
     process = subprocess.Popen(
-        [*words, str(root), generator],
+        [*ENDS_WITH_US, *namespaces, "sh", "-c", _SCRIPT, "sh", str(root), generator],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lifetime import ENDS_WITH_US
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.slurm_cli import _ROOM_SCRIPT
@@ -36,7 +37,7 @@ class Host:
         )
         self._script.write_text(_ROOM_SCRIPT)
         self._script.chmod(0o755)
-        namespace = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
+        namespace = [*ENDS_WITH_US, "unshare", "--pid", "--mount-proc", "--fork", "--kill-child"]
         self._holder = subprocess.Popen(
             [*namespace, "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE, start_new_session=True
         )
