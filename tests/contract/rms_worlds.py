@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import pytest
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.lease.clocked import steady_s
@@ -252,7 +253,7 @@ class RealWorld(World):
 
     def run(self, *argv: str, user: str = "slurm", text: str = "") -> str:
         done = subprocess.run(
-            [*self._as_user(user), *argv], input=text, capture_output=True, text=True, timeout=60, check=False
+            [*self._as_user(user), *argv], input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
         if done.returncode:
             raise RefusedError(done.stderr)

@@ -42,7 +42,9 @@ class LocalAgents(NodeAgents):
         words = self._in_full(words, shared)
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
         content = more.get("content", b"")
-        done = subprocess.run([*command, *words], env=environment, capture_output=True, input=content, timeout=30)
+        done = subprocess.run(
+            [*command, *words], env=environment, capture_output=True, input=content, timeout=PATIENCE_S
+        )
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
         if "error" in answer:
             raise answers.ERROR_KINDS[answer["kind"]](answer["error"])

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 GEOMETRY = "vms=1,cpus=1,memory=96,ntasks=1,cpus_per_task=1,image=default"
 #: As pip put it beside this Python.
@@ -34,7 +35,7 @@ def start(script: Path, **environment: str) -> str:
     # Where root may: also without those of this host.
     hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /etc/rmsplugin 2>/dev/null; exec "$@"', "sh"]
     words = [*(hidden if os.getuid() == 0 else []), "env", "-i", *(f"{k}={v}" for k, v in bare.items()), str(script)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60).stderr
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S).stderr
 
 
 def library(tmp_path: Path, marker: Path) -> str:

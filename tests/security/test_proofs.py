@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from unit.served import Served, until
 
 from rmsplugin.engine.serve import orders
@@ -70,7 +71,9 @@ except UnavailableError:
 def test_an_epilog_that_the_engine_did_not_hear_is_told_when_it_is_back(directory: Path) -> None:
     (directory / "proc").mkdir()
     argv = [sys.executable, "-c", _HOOK, str(directory / "engine.sock"), str(directory / "proc")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)  # its output is closed: Slurm goes on
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=PATIENCE_S
+    )  # its output is closed: Slurm goes on
     assert (done.stdout, done.stderr) == ("not told\n", "")
     served = Served(directory)
     try:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from security.test_saved_xml import EVIL, saved
 
 from rmsplugin.adapters.platform.libvirt.domain_xml import with_epoch
@@ -168,7 +169,7 @@ def hook(settings: Path, words: list[str], xml: bytes) -> subprocess.CompletedPr
         input=xml,
         capture_output=True,
         env={"RMSPLUGIN_CONFIG": str(settings)},
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 

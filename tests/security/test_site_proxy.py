@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 from unit.served import ME, Served
 
 from rmsplugin.settings.page import Page
@@ -146,7 +147,7 @@ def ask(port: int, user: str = "", path: str = "/v1/page", **headers: str) -> tu
     """Status and text of the answer to a browser whose user has logged in at the proxy."""
     if user:
         headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{PASSWORD}".encode()).decode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request("GET", path, headers={"Host": "portal.example.org", "Accept": "text/html", **named})

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from patience import PATIENCE_S
+
 from rmsplugin.model.vjob import Geometry
 
 LUA = Path(__file__).resolve().parents[2] / "lua"
@@ -219,7 +221,7 @@ class Runner:
             [self.interpreter, str(harness), str(data)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
             check=False,
             cwd=self.directory,
         )

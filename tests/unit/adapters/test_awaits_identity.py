@@ -152,7 +152,7 @@ def _run(program: str, *words: str, namespaces: tuple[str, ...] = ()) -> str:
         [*unshare, sys.executable, "-c", program, str(PROGRAM), *words],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={"PATH": os.environ["PATH"]},
     )
     assert done.returncode == 0, done.stderr

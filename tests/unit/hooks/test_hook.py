@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin import defaults, hook
 from rmsplugin.client import COMING, EngineClient
@@ -191,7 +192,7 @@ def run_module(arguments: list[str], environment: dict[str, str]) -> subprocess.
         env={"PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -233,7 +234,7 @@ def test_a_job_that_is_no_vjob_imports_nothing_more(config: Path) -> None:
         env={"PYTHONPATH": str(ROOT), **job(config, partition="plain")},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=True,
     )
     assert done.stdout == "[]\n"
@@ -246,7 +247,7 @@ def test_a_job_that_is_no_vjob_imports_nothing_more(config: Path) -> None:
 def run_script(name: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     # No PATH: slurmd gives its hooks none.
     return subprocess.run(
-        [str(SCRIPTS / name)], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [str(SCRIPTS / name)], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -288,7 +289,9 @@ def test_script_hands_the_nodes_on(bin_dir: Path, tmp_path: Path, name: str) -> 
     (tmp_path / "hooks.env").write_text(f"RMSPLUGIN_BIN={bin_dir}\n")
     (bin_dir / "rmsplugin-hook").write_text('#!/bin/sh\necho "$#/$1/$2"\n')
     environment = {"RMSPLUGIN_HOOKS_ENV": str(tmp_path / "hooks.env")}
-    done = subprocess.run([str(SCRIPTS / name), "n[1-3]"], env=environment, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [str(SCRIPTS / name), "n[1-3]"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert (done.stdout, done.returncode) == (f"2/{name}/n[1-3]\n", 0)
     assert (SCRIPTS / name).resolve() == SCRIPTS / "prolog"
 

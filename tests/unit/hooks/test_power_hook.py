@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin import power_hook
 from rmsplugin.adapters.simulated.power import SimulatedPower
@@ -148,7 +149,7 @@ def hook(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PYTHONPATH": str(ROOT), "RMSPLUGIN_CONFIG": str(config)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
 
 

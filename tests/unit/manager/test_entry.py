@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import LOADED
 from unit.manager.managed import Managed, engine, given
 from unit.served import ME, Served
 
@@ -294,10 +293,8 @@ def test_where_one_engine_is_dead_orders_say_so_and_lists_are_those_of_the_other
     manager: Managed, engines: dict[str, Served], tmp_path: Path
 ) -> None:
     Path(engines["b"].socket).unlink()
-    began = time.monotonic()
     answer = manager.ask("GET", "/v1/vjobs")[1]
     assert ([each["job_id"] for each in answer["vjobs"]], answer["silent"]) == ([12, 14], ["b"])
-    assert time.monotonic() - began < 1.0 * LOADED
     status, answer = manager.ask("POST", "/v1/pause")
     assert status == 503 and answer["error"].startswith("done in a, but not everywhere; do it again. group b: ")
     assert manager.ask("GET", "/v1/jobs/13")[0] == 503

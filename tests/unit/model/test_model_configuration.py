@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 from properties.generators import configurations, problems_of_planning
 
 from rmsplugin.model.configuration import Configuration
@@ -202,7 +203,11 @@ def test_a_copy_in_another_process_is_found_in_a_set() -> None:
         "fresh = type(c)(c.nodes, c.vjobs, c.locations); assert c in {fresh}; print('found')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], input=pickle.dumps(original), capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        input=pickle.dumps(original),
+        capture_output=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     assert done.stdout == b"found\n"
 

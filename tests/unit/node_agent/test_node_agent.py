@@ -79,7 +79,7 @@ class Node:
         **environment: str,
     ) -> dict[str, Any]:
         with self.start(words, prefix, flags, **environment) as process:
-            output, errors = process.communicate(content, timeout=30)
+            output, errors = process.communicate(content, timeout=PATIENCE_S)
         assert errors == b""
         answer: dict[str, Any] = json.loads(output.splitlines()[-1])
         assert process.returncode == (1 if "error" in answer else 0)
@@ -788,7 +788,7 @@ def test_calls_for_one_vm_wait_for_each_other_and_others_do_not(node: Node) -> N
             assert node.call(f"stat {VM}")["final"] is None
             first.stdin.write(CONTENT[2 << 20 :])
             first.stdin.close()
-            output = second.communicate(CONTENT, timeout=30)[0]
+            output = second.communicate(CONTENT, timeout=PATIENCE_S)[0]
         assert first.stdout and json.loads(first.stdout.read()) == {"bytes": len(CONTENT)}
     assert json.loads(output) == {"bytes": len(CONTENT)}
     assert node.final.read_bytes() == CONTENT
@@ -948,7 +948,7 @@ def test_a_call_that_waits_while_an_engine_takes_over_does_nothing(node: Node, s
         last = node.shared / ".rmsplugin-epoch" if shared else node.vm_dir / ".epoch"
         wait_for(lambda: last.exists() and last.read_text() == "4\n")
         assert "error" not in node.call("obey --epoch 5")
-    output, _ = waiting.communicate(timeout=30)
+    output, _ = waiting.communicate(timeout=PATIENCE_S)
     assert json.loads(output)["kind"] == "deposed"
     assert state.exists()
 
@@ -1010,7 +1010,7 @@ def test_a_call_for_a_group_that_waits_for_a_lock_does_nothing_once_the_next_eng
         wait_for(lambda: last.exists() and last.read_text() == "4\n")
         assert "error" not in far.call("obey --epoch 9 --group right")
         assert "error" not in far.call("obey --epoch 10 --group left")
-    answer = json.loads(call.communicate(timeout=30)[0].splitlines()[-1])
+    answer = json.loads(call.communicate(timeout=PATIENCE_S)[0].splitlines()[-1])
     assert answer["kind"] == "deposed" and state.exists()
 
 
@@ -1024,7 +1024,7 @@ def test_a_store_that_is_not_mounted_gets_no_epoch(tmp_path: Path) -> None:
 def test_engines_of_many_epochs_at_once_leave_the_highest(node: Node) -> None:
     calls = [node.start(f"obey --epoch {epoch}") for epoch in (8, 9, 10, 11, 12)]
     for each in calls:
-        each.communicate(timeout=30)
+        each.communicate(timeout=PATIENCE_S)
     assert (node.vm_dir / ".epoch").read_text() == "12\n"
     assert (node.shared / ".rmsplugin-epoch").read_text() == "12\n"
 

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 MAIN = """
 import os, signal
@@ -28,7 +29,7 @@ carry_out.main(["carry_out", "", "whole"])
 def test_slurm_ending_all_processes_of_the_job_does_not_take_an_answer_back(tmp_path: Path) -> None:
     """As after `scancel $SLURM_JOB_ID`: the command has done what it was to do."""
     with (tmp_path / "answer").open("w+b") as answer:
-        done = subprocess.run([sys.executable, "-c", MAIN], input=b"no request", stdout=answer, timeout=30)
+        done = subprocess.run([sys.executable, "-c", MAIN], input=b"no request", stdout=answer, timeout=PATIENCE_S)
         answer.seek(0)
         said = answer.read()
     assert (done.returncode, said[:4]) == (0, b"1 0 ")
@@ -50,7 +51,9 @@ def carried_out(directory: Path, clients: Path, *words: str) -> str:
     (directory / "request").write_bytes(data.getvalue())
     code = "import sys; from rmsplugin.wrapper.carry_out import program; program.main(sys.argv)"
     with (directory / "request").open("rb") as request, (directory / "answer").open("w+") as answer:
-        subprocess.run([sys.executable, "-c", code, str(clients), "whole"], stdin=request, stdout=answer, timeout=30)
+        subprocess.run(
+            [sys.executable, "-c", code, str(clients), "whole"], stdin=request, stdout=answer, timeout=PATIENCE_S
+        )
         answer.seek(0)
         return answer.read().partition("\n")[2]
 

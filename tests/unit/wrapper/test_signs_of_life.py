@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from patience import PATIENCE_S
 
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.context.fronts import OVERDUE_S
@@ -41,7 +42,7 @@ def test_a_wrapper_that_was_stopped_says_soon_that_it_goes_on(monkeypatch: pytes
     link = EngineLink(client, "7")
     link.show_signs_of_life(lambda _: None)
     for _ in range(3):
-        assert client.posted.acquire(timeout=60)
+        assert client.posted.acquire(timeout=PATIENCE_S)
         assert not client.posted.acquire(timeout=0.2)
         link.goes_on()
 
@@ -55,7 +56,7 @@ def test_a_sign_that_one_of_several_has_lost_is_given_to_the_next_one_at_once(
     client = Client(addresses, lost)
     EngineLink(client, "7").show_signs_of_life(lambda _: None)
     for _ in range(signs):
-        assert client.posted.acquire(timeout=60)
+        assert client.posted.acquire(timeout=PATIENCE_S)
     assert not client.posted.acquire(timeout=0.2)
 
 
@@ -73,7 +74,7 @@ def test_a_sign_that_nobody_answered_is_repeated_soon(monkeypatch: pytest.Monkey
     client.errors = [UnreachableError("no way"), UnavailableError("it broke off")]
     signs(client, monkeypatch)
     for _ in range(3):
-        assert client.posted.acquire(timeout=60)
+        assert client.posted.acquire(timeout=PATIENCE_S)
     assert not client.posted.acquire(timeout=0.5), "the third one was answered"
 
 
@@ -81,7 +82,7 @@ def test_an_engine_that_refuses_a_sign_has_heard_it(monkeypatch: pytest.MonkeyPa
     client = Client()
     client.errors = [RefusedError("not its vjob")]
     signs(client, monkeypatch)
-    assert client.posted.acquire(timeout=60)
+    assert client.posted.acquire(timeout=PATIENCE_S)
     assert not client.posted.acquire(timeout=0.5)
 
 
@@ -100,7 +101,7 @@ def test_it_falls_silent_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client()
     link = EngineLink(client, "7")
     link.show_signs_of_life(lambda _: None)
-    assert client.posted.acquire(timeout=60)
+    assert client.posted.acquire(timeout=PATIENCE_S)
     link.fall_silent()
     link.goes_on()
     assert not client.posted.acquire(timeout=0.5)
