@@ -49,6 +49,8 @@ class Arrivals:
     def require(self, seen: Observation, vjob: int | Member, hosts: Mapping[str, str]) -> None:
         """Raise RefusedError if a rule that holds at every step bars one of these VMs from the node where it comes.
 
+        So it does if the vjob has ended since it was read.
+
         Args:
             seen: the last look at the cluster.
             vjob: the job id of the VMs' vjob; or the vjob itself, if it has no VMs in the ledger yet.
@@ -61,6 +63,8 @@ class Arrivals:
             self._forget(seen)
         self._follow(seen)
         if isinstance(vjob, int):
+            if vjob not in self._known:
+                raise RefusedError("it has ended, and its VMs come nowhere any more")
             self._require(self._known[vjob].member, hosts, ())
             return
         self._select(vjob)

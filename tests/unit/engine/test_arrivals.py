@@ -183,3 +183,16 @@ def test_what_is_kept_says_what_a_look_at_all_vms_says(ledger: Ledger, seed: int
         else:
             with pytest.raises(RefusedError, match=f"{barred} may not come to {hosts[barred]} now: "):
                 arrivals.require(site.seen, vjob, hosts)
+
+
+def test_an_arrival_of_a_vjob_that_ends_just_then_is_refused(ledger: Ledger) -> None:
+    site, rules = Site(ledger, random.Random(0)), settings(random.Random(0))
+    arrivals = Arrivals(rules, ledger)
+    while not (vjobs := ledger.vjobs()):
+        site.change()
+    vjob = vjobs[0]
+    hosts = {vm.name: vm.host for vm in ledger.vms(vjob.job_id)}
+    ledger.transition(vjob.job_id, VJobState.STOPPING, "it is ended")
+    ledger.transition(vjob.job_id, VJobState.TERMINATED, "it has ended")
+    with pytest.raises(RefusedError, match="has ended"):
+        arrivals.require(site.seen, vjob.job_id, hosts)
