@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 
 import pytest
+from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.adapters.simulated.hypervisor.faults import Point
+from rmsplugin.engine.execute import task
 from rmsplugin.engine.execute.task import CancelledError
 from rmsplugin.engine.ledger.rows import OperationKind, PlanState, StepState
 from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError, UnavailableError
@@ -76,6 +78,27 @@ def test_resumed_vms_go_on_in_the_order_of_host_names_as_far_apart_as_they_were_
     assert [round(at - goes_on[0][2]) for _, _, at in goes_on] == expected
     if pipeline_s:
         assert [(node, vm) for node, vm, _ in goes_on] == sorted((host, vm) for vm, host in hosts.items())
+
+
+def test_a_vm_that_is_slow_to_go_on_keeps_no_other_one_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its node hangs, say: the others go on in their turns."""
+    monkeypatch.setattr(task, "_BEGIN_S", 2 * PATIENCE_S)
+    job = world.sleeping(vms=2)
+    last, others = threading.Event(), list[bool]()
+
+    def told(node: str, vm: str, *, timeout_s: float) -> None:
+        if others:
+            last.set()
+        else:
+            others.append(True)
+            others[0] = last.wait(PATIENCE_S)
+        unpause(node, vm, timeout_s=timeout_s)
+
+    unpause = world.hypervisor.unpause
+    monkeypatch.setattr(world.hypervisor, "unpause", told)
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    assert others == [True]
 
 
 def test_slurm_is_told_before_the_saves_and_after_the_vms_run_again(world: World) -> None:

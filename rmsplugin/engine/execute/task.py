@@ -144,7 +144,7 @@ class Task:
         self.check_cancelled()
         ledger = self.context.ledger
         action = ledger.begin_action(self.operation.id, kind, vm.name, source, destination)
-        self._begun[vm.name].set()
+        self.has_begun(vm)
 
         def progress(done: int, total: int) -> None:
             with suppress(LedgerUnavailableError):  # progress is only shown: no action fails by it
@@ -173,6 +173,10 @@ class Task:
         rest = ledger.failures.node_failed(node, kind, self.vjob().user, str(error), once=once)
         if rest is not None:
             ledger.event("node-rests", f"{node} {rest.sentence}", node=node)
+
+    def has_begun(self, vm: VMRow) -> None:
+        """Tell that the act on a VM has begun, so that ``each`` begins the next one ``apart_s`` later: in ``act``."""
+        self._begun[vm.name].set()
 
     def each(
         self, vms: Iterable[VMRow], act: Callable[[VMRow], None], *, apart_s: float = 0.0

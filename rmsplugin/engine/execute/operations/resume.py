@@ -158,6 +158,7 @@ def restore(task: Task, vm: VMRow, path: str) -> None:
 
 def let_run(task: Task, vm: VMRow) -> None:
     """Let a restored VM run, and see that it does."""
+    task.has_begun(vm)
     task.context.hypervisor.unpause(vm.host, vm.name, timeout_s=task.context.settings.hypervisor.stop_timeout_s)
     see_running(task, vm)
 
