@@ -52,7 +52,7 @@ class SitePage:
         of another number for as long, and the page be asked for again and again.
         """
         replies, errors = await self._ask_each(asked, "/v1/page?scene=1")
-        others = await self._look(asked) if errors else {}
+        others = await self._newest_numbers(asked) if errors else {}
         number = number_of({**others, **_numbers_in(replies)}.values())
         return await asyncio.to_thread(self._put_together, replies, errors, number, asked.query.host("node"))
 
@@ -61,7 +61,7 @@ class SitePage:
         after, until = asked.query.number("after", 0), time.monotonic() + asked.query.seconds("wait")
         with self._one_more(asked.uid):
             while True:
-                number = number_of((await self._look(asked)).values())
+                number = number_of((await self._newest_numbers(asked)).values())
                 left_s = until - time.monotonic()
                 if number != after or left_s <= 0:
                     return {"number": number, "changed": number != after}
@@ -78,7 +78,7 @@ class SitePage:
             self._waiting[uid] -= 1
             self._waiting += Counter()  # forgets those of whom none waits
 
-    async def _look(self, asked: Asked) -> Mapping[str, int]:
+    async def _newest_numbers(self, asked: Asked) -> Mapping[str, int]:
         """The number of each engine's newest scene, by group, as it was a second ago at most."""
         async with self._looking:
             if time.monotonic() - self._looked >= _LOOK_S:

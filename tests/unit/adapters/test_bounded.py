@@ -80,8 +80,27 @@ def test_a_command_that_was_too_late_is_begun_with_the_next_permit(tmp_path: Pat
     assert begun.exists() and permits.given == 2
 
 
-def test_a_command_ends_by_itself_when_nobody_ends_it() -> None:
-    assert start(LONG_S, 0.5, "sleep", "600").wait(PATIENCE_S) == -ENDED
+def test_a_command_that_was_begun_in_time_has_its_time_after_the_permit_has_ended() -> None:
+    until = steady_s() + 2.0
+
+    @contextmanager
+    def permit() -> Iterator[float]:
+        nonlocal until
+        until = max(until, steady_s() + 0.5)  # where the last one was too late
+        yield until
+
+    assert run_permitted(permit, ("sleep", "2.5"), LONG_S, run).returncode == 0
+    assert steady_s() > until
+
+
+@pytest.mark.parametrize("blocked", [(), (ENDED,)], ids=["", "where its signal is blocked"])
+def test_a_command_ends_by_itself_when_nobody_ends_it(blocked: tuple[signal.Signals, ...]) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
+    try:
+        process = start(LONG_S, 0.5, "sleep", "600")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert process.wait(PATIENCE_S) == -ENDED
 
 
 def test_a_command_that_was_stopped_for_too_long_does_nothing_when_it_goes_on(tmp_path: Path) -> None:

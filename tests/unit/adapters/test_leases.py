@@ -132,6 +132,9 @@ def test_two_leases_are_one_that_is_held_while_both_are() -> None:
     second.answers = True
     both.acquire()
     assert both.held() and both.epoch == 7
+    for first.until, second.until in ((3.0, 10.0), (10.0, 3.0)):
+        assert both.held_until() == 3.0
+    second.until = 10.0
     for lost in (first, second):
         lost.until = NEVER
         assert not both.held() and both.lost()

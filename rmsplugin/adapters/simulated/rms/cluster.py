@@ -19,11 +19,11 @@ from rmsplugin.adapters.rms.base import (
     RmsReservation,
 )
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
-from rmsplugin.adapters.simulated.put_off import PuttingOffLock
 from rmsplugin.adapters.simulated.rms.job import Hold, Request, SimulatedJob, look_at_dependencies
 from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes
 from rmsplugin.adapters.simulated.rms.powering import SimulatedPowering
 from rmsplugin.adapters.simulated.rms.priorities import SimulatedPriorities
+from rmsplugin.adapters.simulated.rms.put_off import PuttingOffLock
 from rmsplugin.errors import NotFoundError, RefusedError
 
 _YEAR_S = 365 * 86400
