@@ -481,6 +481,21 @@ def test_jobs_of_ours_that_hold_no_host_are_ended(dedicated: World) -> None:
     tick_until(dedicated, lambda: dedicated.rms.job(strange).state is JobState.ENDED)
 
 
+def test_a_node_that_hangs_is_asked_once_to_end_a_job_of_ours_that_holds_no_host(
+    elastic: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = HungAgent(elastic, "n1", monkeypatch)
+    strange = elastic.rms.submit(partition="plain", name=ROOM_NAME, user="root", uid=0, node="n1", cpus=1, memory_mib=1)
+    while elastic.rms.job(strange).state is not JobState.RUNNING:
+        elastic.pass_time(1)
+    tick_until(elastic, lambda: agent.asked)
+    for _ in range(3):
+        elastic.tick()
+    assert agent.asked == ["n1"]
+    agent.go_on(elastic)
+    tick_until(elastic, lambda: elastic.rms.job(strange).state is JobState.ENDED)
+
+
 def test_a_room_that_ends_at_once_is_requested_again_less_and_less_often(dedicated: World) -> None:
     for _ in range(300):
         dedicated.tick()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import World, spread
 
+from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve.resizing import APART_S, Size
 from rmsplugin.errors import ForbiddenError, NotFoundError, OperationFailedError, RefusedError
@@ -166,9 +168,18 @@ def test_the_size_ends_with_the_vjob(world: ResizedWorld) -> None:
     assert (row.resized_cpus, row.resized_memory_mib) == (0, 0)
 
 
-def test_a_guest_that_fails_is_asked_again_later_each_time_and_told_of_once(world: ResizedWorld) -> None:
+def test_a_guest_that_fails_is_asked_again_later_each_time_and_told_of_once(
+    world: ResizedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = world.vjob_of(2)
     (vm,) = world.context.ledger.vms(job)
+    set_cpus, asked = world.guests.set_cpus, list[float]()
+
+    def told(*words: Any, **bound: Any) -> int:
+        asked.append(world.time)
+        return set_cpus(*words, **bound)
+
+    monkeypatch.setattr(world.guests, "set_cpus", told)
     world.guests.fail("set_cpus", vm.address, OperationFailedError("no such file"), times=3)
     world.resize(job, cpus=1)
     world.some(2)
@@ -177,6 +188,9 @@ def test_a_guest_that_fails_is_asked_again_later_each_time_and_told_of_once(worl
     world.some(12)
     assert world.cpus(job) == [1]
     assert len(world.events("resize-failed")) == 1
+    assert [later - before >= pause_s(failures) for failures, (before, later) in enumerate(pairwise(asked), 1)] == [
+        True
+    ] * 3
 
 
 def test_wherever_the_engine_is_killed_the_guest_has_the_size_in_the_end(directory: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import statistics
 import threading
@@ -35,6 +36,8 @@ T = TypeVar("T")
 #: How long the engine and the ensemble, and the shared directory, may take.
 _ANSWER_S, _SHARED_S = 5.0, 20.0
 _WRITES = 9
+#: Blanks, tabs, ends of lines and backslashes in /proc/self/mountinfo.
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def probe_cluster(settings: Settings) -> ClusterFacts | None:
@@ -121,7 +124,7 @@ def file_system_of(path: Path, mounts: str) -> tuple[str, frozenset[str]]:
     best, found = "", ("", frozenset[str]())
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")
-        point = left.split()[4].encode().decode("unicode_escape")
+        point = _ESCAPED.sub(lambda found: chr(int(found[1], 8)), left.split()[4])
         if len(point) >= len(best) and path.resolve().is_relative_to(point):
             file_system, _, options = right.split(" ", 2)
             best, found = point, (file_system, frozenset(options.split(",")))

@@ -189,13 +189,16 @@ MOUNTS = """\
 22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
 30 22 0:40 / /shared rw,relatime shared:2 - nfs4 server:/export rw,hard,local_lock=none
 31 22 0:41 / /with\\040blank rw - tmpfs tmpfs rw
+32 22 0:42 / /für\\040alle rw - xfs /dev/sdb1 rw
 """
 
 
 def test_the_file_system_of_a_path_is_that_of_the_nearest_mount() -> None:
-    assert file_system_of(Path("/shared/rmsplugin"), MOUNTS) == ("nfs4", {"rw", "hard", "local_lock=none"})
+    for mounts in (MOUNTS, "\n".join(reversed(MOUNTS.splitlines()))):
+        assert file_system_of(Path("/shared/rmsplugin"), mounts) == ("nfs4", {"rw", "hard", "local_lock=none"})
     assert file_system_of(Path("/sharedother"), MOUNTS) == ("ext4", {"rw"})
     assert file_system_of(Path("/with blank/x"), MOUNTS) == ("tmpfs", {"rw"})
+    assert file_system_of(Path("/für alle/x"), MOUNTS) == ("xfs", {"rw"})
 
 
 def looked(tmp_path: Path) -> SharedFacts:
