@@ -103,6 +103,16 @@ def test_a_vm_that_has_to_leave_goes_to_the_least_loaded_node_and_not_to_the_tig
 
 
 @BOTH
+def test_of_two_that_have_to_leave_the_second_goes_where_the_first_one_is_not_any_more(policy: str) -> None:
+    """Both fit most tightly on n2, where there are fewer VMs than on n3 once the first one has gone to n3."""
+    queue = cluster(3).add("grown", "n1", memory_mib=900)
+    queue.add("first", "n1", memory_mib=160).add("second", "n1", memory_mib=150)
+    queue.add("tight", "n2", memory_mib=700).add("one", "n3", memory_mib=600)
+    placement = queue.decide(policy, **EAGER).placement
+    assert (placement["first-0"], placement["second-0"]) == ("n3", "n2")
+
+
+@BOTH
 def test_a_vm_that_has_to_leave_keeps_off_nodes_that_its_vjob_may_not_use(policy: str) -> None:
     queue = cluster(3).add("grown", "n1", memory_mib=800)
     queue.add("small", "n1", memory_mib=300, rules=allowing(exclude=frozenset({"n3"})))

@@ -112,6 +112,13 @@ def test_vms_that_demand_nothing_wait_for_no_cpus() -> None:
     assert counted(source, target).pools[0]
 
 
+def test_of_those_that_come_to_a_short_node_only_those_wait_that_demand_cpus() -> None:
+    source = configuration(cluster(1), a=(1, 512, running_on("n1")), b=(1, 512, WAITING), c=(0, 1, WAITING))
+    a, b, c = (source.vm_by_name[name] for name in "abc")
+    plan = Plan(((suspend(a, "n1"),), (run(b, "n1"), run(c, "n1"))))
+    assert dependency_order(source, plan, cpus=True).needs == ((), (0,), ())
+
+
 def test_a_plan_that_obeys_is_kept() -> None:
     """By memory b waits for a already; and c, which demands nothing, comes to a node that is overloaded still."""
     source = configuration(
