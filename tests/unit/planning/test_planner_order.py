@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmsplugin.model.action import migrate, resume, run, stop, suspend
+from rmsplugin.model.action import migrate, pause, resume, run, stop, suspend, unpause
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, VJob, running_on, sleeping_on
+from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, VJob, paused_on, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
@@ -207,10 +207,32 @@ def test_the_suspends_of_a_vjob_begin_one_second_apart() -> None:
     assert seconds(configuration(cluster, locations, [VJob("v", tuple(vms))]), pool) == (18, 18)
 
 
-def test_the_resumes_of_a_vjob_begin_one_second_apart_after_what_they_wait_for() -> None:
+def test_the_resumed_vms_of_a_vjob_go_on_one_second_apart_after_what_they_wait_for() -> None:
     source = configuration(
         {"n1": 512, "n2": 512},
         {A: sleeping_on("n1"), B: sleeping_on("n2"), C: running_on("n2")},
         [VJob("v", (A, B)), VJob("w", (C,))],
     )
     assert seconds(source, (stop(C, "n2"),), (resume(A, "n1", "n1"), resume(B, "n2", "n2"))) == (42, 42)
+
+
+@pytest.mark.parametrize("hosts", [("n1", "n2"), ("n2", "n1")])
+def test_the_last_vm_of_a_vjob_to_go_on_waits_for_the_slowest_to_be_restored(hosts: tuple[str, str]) -> None:
+    """All are restored at once (16 s, and 2 s), whichever goes on first, by the names of the hosts."""
+    small = vm("small", 64)
+    here = {A: sleeping_on(hosts[0]), small: sleeping_on(hosts[1])}
+    source = configuration({"n1": 512, "n2": 512}, here, [VJob("v", (A, small))])
+    plan = Plan(((resume(A, hosts[0], hosts[0]), resume(small, hosts[1], hosts[1])),))
+    found = makespan(plan, dependency_order(source, plan), SIMPLE)
+    assert sorted(found.ends_s) == [16, 17] and (found.by_pools_s, found.by_dependencies_s) == (17, 17)
+    assert found.ends_s[hosts.index("n1")] == 16
+
+
+def test_the_vms_of_a_vjob_are_paused_and_go_on_again_at_one_instant() -> None:
+    """As the engine does it (decision 0141), and as an estimate of one step by hand says."""
+    vms = [vm(name, 64) for name in "abc"]
+    vjob = [VJob("v", tuple(vms))]
+    runs = configuration({"n1": 512}, {each: running_on("n1") for each in vms}, vjob)
+    stands = configuration({"n1": 512}, {each: paused_on("n1") for each in vms}, vjob)
+    for source, act in ((runs, pause), (stands, unpause)):
+        assert seconds(source, tuple(act(each, "n1") for each in vms)) == (0.1, 0.1)
