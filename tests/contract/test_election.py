@@ -81,6 +81,17 @@ def test_what_a_standing_engine_has_not_seen_counts_as_renewed_until_now(simulat
     assert f"waits {simulated.WAIT_S - simulated.SESSION_S + 0.1:.1f} s" in campaign_in_vain(second)
 
 
+def test_a_renewal_of_which_a_standing_engine_was_not_told_counts_as_sent_now(simulated: OnEnsemble) -> None:
+    """It is not told where its connection has changed. It must not take what it had seen before for the last one."""
+    first, second = lead(simulated), simulated.coordination()
+    campaign_in_vain(second)
+    simulated.ensemble._watchers.clear()
+    simulated.pass_time(1.0)
+    first.campaign()
+    simulated.pass_time(simulated.SESSION_S, silent=(first,))
+    assert f"waits {simulated.WAIT_S:.1f} s" in campaign_in_vain(second)
+
+
 def test_the_last_renewal_is_known_to_one_that_did_not_campaign_again_before_the_servers_were_silent(
     simulated: OnEnsemble,
 ) -> None:
