@@ -287,11 +287,14 @@ class Cycle:
         self._outages.note(Neighbour.NODE, silent)
         self._outages.note(Neighbour.SLURMDBD, {"": accounting.silent} if accounting.silent else {})
         self._outages.note(Neighbour.STORE, self._stores.missing)
+        self._outages.note(Neighbour.STORE_SERVER, self._stores.silent)
         # Accounting and stores may hang, and no cycle waits for them.
         if accounting.is_due:
             self._executor.chore(Chore.ACCOUNTING, accounting.look_at_it)
-        if nodes := self._stores.to_look_at(held, silent, self._clock.now()):
-            self._executor.chore(Chore.STORES, lambda: self._stores.look_again(nodes))
+        if not self._executor.is_at(Chore.STORES):
+            nodes = self._stores.to_look_at(held, silent, self._clock.now())
+            if nodes:
+                self._executor.chore(Chore.STORES, lambda: self._stores.look_again(nodes))
 
     def _tell_users(self, seen: Observation) -> None:
         slurm = self._settings.slurm

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from rmsplugin.adapters.nodes.ssh_link import Patience
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
-from rmsplugin.errors import CorruptStateError, DeposedError, NoStoreError, NotFoundError, OperationFailedError
+from rmsplugin.errors import (
+    CorruptStateError,
+    DeposedError,
+    NoStoreError,
+    NotFoundError,
+    OperationFailedError,
+    TimedOutError,
+)
 from rmsplugin.model.epochs import FIRST_EPOCH
 
 NODE, FAR, VM = "n1", "n2", "vjob12-0"
@@ -36,15 +44,19 @@ class LocalAgents(NodeAgents):
     def __init__(self, config: Path, epoch: int = FIRST_EPOCH, group: str = "") -> None:
         super().__init__("root", "", "", epoch=epoch, group=group)
         self._config = config
+        self.within_s = PATIENCE_S  # the bound of a call
 
     def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
         command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config)]
         words = self._in_full(words, shared)
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
         content = more.get("content", b"")
-        done = subprocess.run(
-            [*command, *words], env=environment, capture_output=True, input=content, timeout=PATIENCE_S
-        )
+        try:
+            done = subprocess.run(
+                [*command, *words], env=environment, capture_output=True, input=content, timeout=self.within_s
+            )
+        except subprocess.TimeoutExpired:
+            raise TimedOutError(f"{words[0]} on {node} did not end in time") from None
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
         if "error" in answer:
             raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
@@ -69,11 +81,11 @@ class ServedAgents(LocalAgents):
             return super()._call(node, words, shared=shared, **more)
         words, content = self._in_full(words, shared), more.get("content", b"")
         try:
-            answer = self._served.call(words, content, Patience(PATIENCE_S), words[0])
+            answer = self._served.call(words, content, Patience(self.within_s), words[0])
         except NotServedError:  # on a slow machine it may have had no call for long
             self.close()
             self._begin()
-            answer = self._served.call(words, content, Patience(PATIENCE_S), words[0])
+            answer = self._served.call(words, content, Patience(self.within_s), words[0])
         if "error" in answer:
             raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
         return answer
@@ -96,6 +108,7 @@ class World:
         far: Callable[[int], Nodes],
         of_group: Callable[[str, str, int], Nodes],
         save_shared: Callable[[str, bytes], None],
+        hanging: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.nodes = nodes
         self.of_epoch = of_epoch  # the nodes as an engine of this epoch sees them
@@ -104,6 +117,7 @@ class World:
         self.save_shared = save_shared  # as `save`, in the shared store
         self.save = save  # a sealed or partial state of this name, of this content
         self.wipe = wipe  # a store loses its marker
+        self.hanging = hanging  # what the store lies on answers nothing; it has a marker
 
     def saved(self, content: bytes = b"a") -> Digest:
         """Save and seal."""
@@ -127,9 +141,17 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
         def simulated_group(node: str, group: str, epoch: int) -> Nodes:
             return nodes.of_group(group).of_epoch(epoch)
 
+        @contextmanager
+        def simulated_hanging() -> Iterator[None]:
+            nodes.set_hanging(NODE, True)
+            yield
+            nodes.set_hanging(NODE, False)
+
         of_epoch = nodes.of_epoch
         wipe_simulated: Callable[[bool], None] = lambda shared: files._markers.clear()  # noqa: E731
-        return World(nodes, simulate, wipe_simulated, of_epoch, of_epoch, simulated_group, simulate_shared)
+        return World(
+            nodes, simulate, wipe_simulated, of_epoch, of_epoch, simulated_group, simulate_shared, simulated_hanging
+        )
     stores = {False: tmp_path / "store", True: tmp_path / "shared"}
     stores[True].mkdir()
     config, far = tmp_path / "rmsplugin.toml", tmp_path / "far.toml"
@@ -155,7 +177,22 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     def of_group(node: str, group: str, epoch: int) -> Nodes:
         return agents(epoch, {NODE: config, FAR: far}[node], group)
 
-    return World(agents(), save, wipe, agents, lambda epoch: agents(epoch, far), of_group, save_shared)
+    asked = agents()
+
+    @contextmanager
+    def hanging() -> Iterator[None]:
+        """Who opens a pipe waits for the one that writes into it, as for a file server that hangs."""
+        marker, kept = stores[False] / ".rmsplugin-store", stores[False] / "kept"
+        marker.rename(kept)
+        os.mkfifo(marker)
+        asked.within_s = 2.0
+        yield
+        asked.within_s = PATIENCE_S
+        pipe = os.open(marker, os.O_RDWR)  # waits for no reader
+        kept.rename(marker)
+        os.close(pipe)  # whoever still waits goes on
+
+    return World(asked, save, wipe, agents, lambda epoch: agents(epoch, far), of_group, save_shared, hanging)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -165,6 +202,24 @@ def test_a_store_keeps_the_marker_that_it_was_given_first(world: World, shared: 
     assert world.nodes.init_store(NODE, OTHER, shared=shared) == MARKER
     assert world.nodes.marker(NODE, shared=shared) == MARKER
     assert world.nodes.marker(NODE, shared=not shared) is None
+
+
+def test_a_store_that_hangs_answers_nothing_and_other_requests_are_answered(world: World) -> None:
+    nodes = world.nodes
+    nodes.init_store(NODE, MARKER)
+    digest = world.saved()
+    with world.hanging():
+        looks: list[Callable[[], object]] = [
+            lambda: nodes.marker(NODE),
+            lambda: nodes.stat(NODE, VM),
+            lambda: nodes.verify(NODE, VM, digest, timeout_s=1),
+        ]
+        for look in looks:
+            with pytest.raises(TimedOutError, match="did not end in time"):
+                look()
+    nodes.put_config(NODE, VM, b"<domain/>")
+    assert nodes.marker(NODE) == MARKER
+    nodes.verify(NODE, VM, digest, timeout_s=10)
 
 
 def test_a_store_without_a_marker_says_nothing_of_states(world: World) -> None:

@@ -14,7 +14,7 @@ from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
 from rmsplugin.engine.ledger.rows import Event, OperationKind
-from rmsplugin.errors import UnavailableError
+from rmsplugin.errors import TimedOutError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -157,13 +157,16 @@ def test_a_store_that_was_never_used_is_not_set_up_by_a_look(world: World) -> No
     assert asked == [node], "each has a store of its own, and the others have none yet"
 
 
-def test_a_store_that_hangs_keeps_no_cycle_waiting(directory: Path) -> None:
+def test_a_store_that_hangs_keeps_no_cycle_waiting_and_delays_looks_but_leaves_none_out(directory: Path) -> None:
     world = World(directory, shared=True)
     world.sleeping()
     hangs, goes_on = threading.Event(), threading.Event()
     marker = world.context.nodes.marker
 
+    looks: list[str] = []
+
     def hang(*words: Any, **options: Any) -> str | None:
+        looks.append(words[0])
         hangs.set()
         goes_on.wait(PATIENCE_S)
         return marker(*words, **options)
@@ -177,7 +180,72 @@ def test_a_store_that_hangs_keeps_no_cycle_waiting(directory: Path) -> None:
     before = world.cycle.number
     ticks(world, 3)
     assert world.cycle.number == before + 3
+    world.pass_time(600)
+    world.tick()
     goes_on.set()
+    rest(world)
+    looks.clear()
+    passed(world, 0)
+    assert sorted(looks) == sorted(NODES)
+
+
+def rest(world: World) -> None:
+    """Wait until nothing is done beside cycles."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not world.executor.chores_ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def passed(world: World, seconds: float) -> int:
+    """Have time pass, and a cycle; returns how often stores were looked at in it."""
+    before = len(world.nodes.calls)
+    world.pass_time(seconds)
+    world.tick()
+    rest(world)
+    return [call[0] for call in world.nodes.calls[before:]].count("marker")
+
+
+def test_a_store_that_hangs_is_silent_until_it_answers_and_is_looked_at_less_and_less(world: World) -> None:
+    job = world.sleeping()
+    [node] = {vm.image_node for vm in world.context.ledger.vms(job)}
+    world.nodes.set_hanging(node, True)
+    assert passed(world, 3) == 0
+    assert passed(world, 600) == 1
+    world.tick()
+    event = event_of(world, "store-silent")
+    assert event.node == node
+    assert event.message == f"the store of saved states on {node} does not answer: marker on {node} did not end in time"
+
+    assert [passed(world, seconds) for seconds in (50, 20, 100, 30)] == [0, 1, 0, 1]
+    world.nodes.set_hanging(node, False)
+    world.pass_time(600)
+    assert event_of(world, "store-answers").message.startswith(f"the store of saved states on {node} answers again, ")
+    assert len(world.events("store-silent")) == 1
+    assert world.events("store-missing") == world.events("store-back") == []
+
+
+def test_a_store_hangs_from_the_first_save_that_did_not_end_and_may_be_missing_then(world: World) -> None:
+    job = world.sleeping()
+    world.ask(job, K.RESUME)
+    world.until(job, S.RUNNING)
+    node = world.host(job)
+    world.nodes.set_hanging(node, True)
+    world.ask(job, K.SUSPEND)
+    assert event_of(world, "store-silent").node == node
+    world.nodes.set_hanging(node, False)
+    world.files.wipe(node, "/store")
+    world.pass_time(60)
+    event_of(world, "store-answers")
+    assert "is it mounted?" in event_of(world, "store-missing").message
+
+
+def test_a_store_that_was_never_set_up_has_no_outage(world: World) -> None:
+    world.nodes.set_hanging("n1", True)
+    with pytest.raises(TimedOutError):
+        world.context.stores.require("n1")
+    ticks(world, 2)
+    assert world.events("store-silent") == []
 
 
 def test_a_store_is_missing_from_the_first_save_that_failed_until_it_is_seen_again(directory: Path) -> None:

@@ -9,6 +9,8 @@ Contract of ``Nodes``, for every implementation:
   to be observed (``stat``, ``list_files``).
 * A store without a marker raises NoStoreError for every request about its states: it is not mounted, or was never set
   up. So NotFoundError of a state says that a store with a marker does not have the state.
+* A store whose files do not answer, as those of a file server that hangs, raises TimedOutError for every request that
+  reads it. Requests that do not read it are answered.
 * A saved state is that of a suspend, or, if ``checkpoint`` is not 0, the checkpoint with this number. Each has files
   of its own, and a verb on one kind does not wait for one on the other.
 * An engine of a lower epoch than the highest that has acted on a node is refused each act there (DeposedError), and may

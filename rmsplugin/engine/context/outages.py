@@ -19,7 +19,8 @@ class Neighbour(enum.StrEnum):
     SLURMCTLD = "slurmctld"
     SLURMDBD = "slurmdbd"
     NODE = "node"  # the platform there
-    STORE = "store"  # of saved states, on a node
+    STORE = "store"  # of saved states, on a node: it answers, and shows no marker
+    STORE_SERVER = "store server"  # what keeps the files of a store: they cannot be read, and no error says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ _WORDS = {
     Neighbour.SLURMDBD: _Words("slurmdbd-silent", "slurmdbd-answers", "answers again"),
     Neighbour.NODE: _Words("node-silent", "node-answers", "answers again"),
     Neighbour.STORE: _Words("store-missing", "store-back", "is back"),
+    Neighbour.STORE_SERVER: _Words("store-silent", "store-answers", "answers again"),
 }
 
 
@@ -79,6 +81,6 @@ class Outages:
 
 
 def _name(what: Neighbour, node: str) -> str:
-    if what is Neighbour.STORE:
+    if what in (Neighbour.STORE, Neighbour.STORE_SERVER):
         return f"the store of saved states on {node}"
     return node or str(what)

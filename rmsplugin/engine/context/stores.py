@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Container, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from rmsplugin.adapters.nodes.base import Nodes
@@ -18,10 +19,15 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.node_book import Left
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, UnavailableError
+from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, TimedOutError, UnavailableError
 
 #: Seconds from one look at a store that is there to the next, and the most such looks at a time.
 _LOOK_S, _MOST_LOOKS = 600.0, 20
+#: The first pause, in seconds, before a store that hangs is looked at again; each next one is twice as long, up to
+#: _LOOK_S. Each look leaves a process on the node that ends when the file server answers.
+_HANGS_S = 60.0
+#: Looks at the same time: those at stores that hang take as long as a call of the node agent may.
+_AT_ONCE = 8
 
 
 class Stores:
@@ -41,6 +47,8 @@ class Stores:
         self._shared, self._is_part = shared, is_part
         self._ready: set[str] = set()  # nodes whose stores were seen in this life of the engine
         self._missing: dict[str, str] = {}  # nodes that did not show their store when it was last looked at, and why
+        self._silent: dict[str, str] = {}  # nodes whose stores did not answer when they were last looked at, and why
+        self._pauses: dict[str, float] = {}  # by such node, the seconds before the next look
         self._looked: dict[str, float] = {}  # by node that is used, since when its store was not looked at
         self._doubted: set[str] = set()  # nodes where something has failed since that may be due to their stores
         self._setting_up = threading.Lock()
@@ -49,6 +57,11 @@ class Stores:
     def missing(self) -> dict[str, str]:
         """The nodes that did not show their stores when these were last looked at, and why."""
         return dict(self._missing)
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """The nodes whose stores did not answer when these were last looked at, while their agents did; and why."""
+        return dict(self._silent)
 
     def doubt(self, nodes: Iterable[str]) -> None:
         """Something has failed on these nodes that may be due to their stores."""
@@ -59,38 +72,63 @@ class Stores:
 
         Args:
             held: nodes that are used. Their stores, if they are known, are looked at now and then.
-            silent: nodes that answer nothing; all others that did not show their stores are looked at, at once.
+            silent: nodes that answer nothing; all others that did not show their stores are looked at, at once. Stores
+                that hang are looked at less and less often.
             now: seconds.
         """
-        doubted = sorted(node for node in self._doubted | self._missing.keys() if node not in silent)
-        used = {*held} - {*doubted}
+        hanging = self.silent.keys()
+        doubted = sorted(node for node in (self._doubted | self._missing.keys()) - hanging if node not in silent)
+        used = {*held, *hanging} - {*doubted}
         self._looked = {node: self._looked.get(node, now) for node in used} | dict.fromkeys(doubted, now)
-        due = sorted((at, node) for node, at in self._looked.items() if now - at >= _LOOK_S and node not in silent)
+        answering = [(at, node) for node, at in self._looked.items() if node not in silent]
+        due = sorted((at, node) for at, node in answering if self._is_due(node, now - at))
         known = [node for _, node in due if self._ledger.markers.of(SHARED if self._shared else node)]
         self._looked |= dict.fromkeys(known[:_MOST_LOOKS], now)
         return [*doubted, *known[:_MOST_LOOKS]]
 
     def look_again(self, nodes: Iterable[str]) -> None:
         """Look whether these nodes show their stores."""
-        for node in nodes:
-            self._doubted.discard(node)
-            with suppress(RmspluginError):
-                self.require(node)
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="stores") as pool:
+            for _ in pool.map(self._look_at_store, nodes):
+                pass
+
+    def _look_at_store(self, node: str) -> None:
+        self._doubted.discard(node)
+        with suppress(RmspluginError):
+            self.require(node)
 
     def require(self, node: str) -> None:
         """Return if the node shows the store that the engine knows; a store that is not known yet is set up.
 
         Raises:
             NoStoreError: the node shows no marker, or another store's.
+            TimedOutError: its agent took the request, and what the store lies on does not answer it.
             RmspluginError: the node does not answer.
         """
         try:
             self._require(node)
         except NoStoreError as error:
+            self._note_answer(node)
             self._missing[node] = str(error)
             raise
+        except TimedOutError as error:
+            # Nothing tells any more whether it shows its marker. A store that was never set up has no outage.
+            if self._ledger.markers.of(SHARED if self._shared else node):
+                self._missing.pop(node, None)
+                self._pauses[node] = min(_LOOK_S, 2 * self._pauses.get(node, _HANGS_S / 2))
+                self._silent[node] = str(error)
+            raise
+        self._note_answer(node)
         self._missing.pop(node, None)
         self._ready.add(node)
+
+    def _is_due(self, node: str, seconds: float) -> bool:
+        """Whether a store is to be looked at that was not for so long."""
+        return seconds >= self._pauses.get(node, _LOOK_S)
+
+    def _note_answer(self, node: str) -> None:
+        self._silent.pop(node, None)
+        self._pauses.pop(node, None)
 
     def _require(self, node: str) -> None:
         name = SHARED if self._shared else node

@@ -219,9 +219,12 @@ class Executor:
 
     def chore(self, kind: Chore, act: Callable[[], None]) -> None:
         """Do something in the background that nothing waits for, unless the last one of its kind has not ended yet."""
-        last = self._last_chores.get(kind)
-        if last is None or last.done():
+        if not self.is_at(kind):
             self._last_chores[kind] = self._chores.submit(act)
+
+    def is_at(self, kind: Chore) -> bool:
+        """Whether the last one of the kind has not ended yet."""
+        return kind in self._last_chores and not self._last_chores[kind].done()
 
     @property
     def chores_ended(self) -> bool:

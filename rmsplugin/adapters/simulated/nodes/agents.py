@@ -33,6 +33,7 @@ from rmsplugin.errors import (
     NotFoundError,
     OperationFailedError,
     RmspluginError,
+    TimedOutError,
     UnavailableError,
 )
 from rmsplugin.model.epochs import FIRST_EPOCH
@@ -64,6 +65,7 @@ class SimulatedNodes:
         self._configs: dict[tuple[str, str], bytes] = {}
         self.guards: dict[tuple[str, str], Guard] = {}  # by node and VM
         self._unreachable: set[str] = set()
+        self._hanging: set[str] = set()
         self._failures: list[tuple[str, RmspluginError]] = []
         self.calls: list[tuple[str, ...]] = []
         self.end_script: Callable[[int], bool] = lambda job_id: False  # of a room's job; whether its process was there
@@ -86,6 +88,10 @@ class SimulatedNodes:
     def set_reachable(self, node: str, reachable: bool) -> None:
         """Cut the node's agent off from us, or back on."""
         (self._unreachable.discard if reachable else self._unreachable.add)(node)
+
+    def set_hanging(self, node: str, hangs: bool) -> None:
+        """Let what the node's stores lie on take requests and answer none, or answer again."""
+        (self._hanging.add if hangs else self._hanging.discard)(node)
 
     def fail_next(self, method: str, error: RmspluginError) -> None:
         """Let the next call of ``method`` raise ``error`` without having done anything."""
@@ -276,7 +282,7 @@ class SimulatedNodes:
 
     def init_store(self, node: str, marker: str, *, expected: str = "", shared: bool = False) -> str:
         """See ``Nodes``."""
-        self._enter("init_store", node)
+        self._enter_files("init_store", node)
         if shared:
             self._obey_on_shared("init_store")
         places = {self._stores[shared], *([self._whole] if shared else [])}
@@ -286,7 +292,7 @@ class SimulatedNodes:
 
     def marker(self, node: str, *, shared: bool = False) -> str | None:
         """See ``Nodes``."""
-        self._enter("marker", node)
+        self._enter_files("marker", node)
         return self._files.marker(node, self._stores[shared])
 
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
@@ -303,7 +309,7 @@ class SimulatedNodes:
 
     def free_bytes(self, node: str, *, shared: bool = False) -> int:
         """See ``Nodes``."""
-        self._enter("free_bytes", node)
+        self._enter_files("free_bytes", node)
         return self._files.free_bytes(node, self._stores[shared] + "/")
 
     def check(self, node: str) -> NodeCheck:
@@ -392,8 +398,13 @@ class SimulatedNodes:
             self._files.put(node, destination, there)
         return True
 
-    def _enter_store(self, method: str, node: str, shared: bool, *words: str) -> None:
+    def _enter_files(self, method: str, node: str, *words: str) -> None:
         self._enter(method, node, *words)
+        if node in self._hanging:
+            raise TimedOutError(f"{method} on {node} did not end in time")
+
+    def _enter_store(self, method: str, node: str, shared: bool, *words: str) -> None:
+        self._enter_files(method, node, *words)
         if shared:
             self._obey_on_shared(method)
         if self._files.marker(node, self._stores[shared]) is None:
