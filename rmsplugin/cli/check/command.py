@@ -42,7 +42,13 @@ def add_command(commands: options.Commands) -> None:
         examples:
           sudo rmsplugin check
           sudo rmsplugin check --quick --json
+          sudo rmsplugin check --upgrade
         """,
+    )
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="look only at what stands in the way of an upgrade; also for the newer release, before it is installed",
     )
     parser.add_argument("--quick", action="store_true", help="do not try the connections between all pairs of nodes")
     parser.add_argument(
@@ -64,7 +70,7 @@ def _check(arguments: argparse.Namespace) -> int:
         with _display() as look.show:
             has_ended = look_within(
                 look,
-                lambda: _look_at_all(settings, arguments, look),
+                lambda: (_look_before_upgrade if arguments.upgrade else _look_at_all)(settings, arguments, look),
                 lambda: arguments.within or _WITHIN_S + _EACH_HOST_S * look.hosts,
             )
         findings = list(look.found)
@@ -151,6 +157,30 @@ def _look_at_all(settings: Settings, arguments: argparse.Namespace, look: Look) 
             found += judge_bound(name, report)
         for pair in [] if arguments.quick else probe.probe_pairs(agents, answering, done=show):
             found += judge_pair(settings, pair)
+    finally:
+        agents.close()
+        hypervisor.close()
+
+
+def _look_before_upgrade(settings: Settings, arguments: argparse.Namespace, look: Look) -> None:
+    """Look at ledgers, engine and nodes; what was found is in ``look`` at the end."""
+    from rmsplugin.adapters.nodes.passages import passages_of
+    from rmsplugin.adapters.nodes.ssh import NodeAgents
+    from rmsplugin.adapters.platform.factory import open_platform
+    from rmsplugin.cli.check import probe
+    from rmsplugin.cli.check.upgrade import judge_upgrade, probe_upgrade
+
+    probe.become_engine_user(settings)
+    look.shows("the ledger, and the engine")
+    facts = probe_upgrade(settings)
+    look.shows("Slurm")
+    hosts = probe.probe_slurm(settings).vm_hosts(settings)
+    look.hosts = len(hosts)
+    agent = settings.nodes
+    hypervisor = open_platform(settings, passages_of(settings, epoch=None))
+    agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
+    try:
+        look.found += judge_upgrade(facts, probe.probe_nodes(hypervisor, agents, hosts, done=look.shows))
     finally:
         agents.close()
         hypervisor.close()

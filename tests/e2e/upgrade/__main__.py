@@ -1,0 +1,62 @@
+"""``contrib/run-campaign upgrade``: see the developer guide."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from e2e import common_templates
+from e2e.conftest import PERIODS
+from e2e.upgrade.drill import upgrade
+from e2e.upgrade.release import commit_before, make_releases
+from e2e.upgrade.site import Site
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="run-campaign upgrade",
+        description="A minicluster of an older commit is upgraded to HEAD, host after host, by the steps of "
+        "docs/operator/upgrading.md, while vjobs run and sleep. Needs sudo. Takes some minutes and --mixed.",
+    )
+    parser.add_argument("--from", dest="commit", help="the older commit (default: the newest one a day before HEAD)")
+    parser.add_argument(
+        "--mixed", type=float, default=5, metavar="MINUTES", help="how long releases are mixed (default: %(default)s)"
+    )
+    arguments = parser.parse_args()
+    commit = arguments.commit or commit_before(24)
+    if not commit:
+        parser.error("no commit is a day older than HEAD: name one with --from")
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"[{time.monotonic() - began:6.1f} s] {text}", flush=True)
+
+    place = Path("/var/tmp") / f"rmsplugin-upgrade-{os.getpid()}"
+    tree = place / "release"
+    cluster = Site(place / "cluster", tree)
+    common_templates.begin_run()
+    try:
+        place.mkdir()
+        older = make_releases(tree, commit)
+        say(f"commit {commit} is made, as release {older}")
+        told = cluster.manage("up", "--nodes", "3", "--fronts", "2", "--rooms", "hold", *PERIODS)
+        assert told.code == 0, told.err
+        say("its minicluster is up")
+        upgrade(cluster, older, arguments.mixed * 60, say)
+    except AssertionError as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        return 1
+    finally:
+        cluster.manage("down")
+        common_templates.end_run()
+        shutil.rmtree(place, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
