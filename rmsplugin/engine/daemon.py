@@ -64,6 +64,7 @@ from rmsplugin.engine.ledger.takeover import nodes_of_last_turn, take_over
 from rmsplugin.engine.ledger.whereabouts import note_shared, require_taken_back, shared_ledgers
 from rmsplugin.engine.metrics.metrics import open_metrics
 from rmsplugin.engine.observe.queue_watch import MOST, QueueWatch
+from rmsplugin.engine.observe.vm_events import VMEvents
 from rmsplugin.engine.parted import Parted
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.schedule.jobs import jobs_of
@@ -264,6 +265,7 @@ class Daemon:
             *self._watch_all_managers(opened),
         )
         self.executor = Executor(self.context, workers=settings.engine.workers, on_end=self._operation_ended)
+        self.context.hypervisor.listen(VMEvents(self.executor.is_busy, self.wake).heard)
         self.memory_care = MemoryCare(self.context)
         placing = Placing(self.context, self.executor, self.memory_care)
         self.switch = Switch(self.context, self.executor, placing, self.memory_care)

@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 #: What a node answers by.
 DAEMONS = ("libvirtd", "sshd", "slurmd")
 
+#: Seconds between cycles that nothing has started: more than anything here is waited for.
+NO_CYCLE_S = 900
+
 
 def tell(cluster: Cluster, node: str, name: str) -> None:
     """Send a signal to all daemons by which the node answers."""
@@ -117,6 +120,20 @@ def test_vms_that_are_destroyed_or_panic_begin_again_and_a_libvirtd_restarted_in
         wait_number(cluster, job, 1)
         finish(cluster, job, losses=1)
     nothing_left(cluster, [dies, panics, moves])
+
+
+@pytest.mark.long
+def test_a_vm_that_died_is_missed_at_once_however_far_apart_cycles_are(cluster: Cluster) -> None:
+    wait_rooms(cluster)
+    with configured(cluster, "engine", f"cycle_s = {NO_CYCLE_S}"):
+        wait_rooms(cluster)
+        job = count(cluster)
+        wait_number(cluster, job, 2)
+        end_vms(cluster, job, host_of(cluster, job))
+        wait_losses(cluster, job, 1)
+    wait_number(cluster, job, 1)
+    finish(cluster, job, losses=1)
+    nothing_left(cluster, [job])
 
 
 def test_a_libvirtd_killed_at_the_very_end_of_a_migration_leaves_one_copy_that_runs(cluster: Cluster) -> None:

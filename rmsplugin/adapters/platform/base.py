@@ -165,6 +165,15 @@ class Platform(Protocol):
         """The abilities of the platform with VMs, on each node alike; the same as long as the engine runs."""
         ...
 
+    def listen(self, heard: Callable[[str, str], None]) -> None:
+        """Have ``heard`` called with node and name when a VM of ours has ended there or was made to stand still.
+
+        It is a hint to look, and no observation: it comes late, twice or not at all, and only of nodes to which there
+        is a connection, which a question makes. What the caller has ordered itself is told, too. A platform that is
+        told nothing tells nothing. ``heard`` is called in a thread of the platform's, and returns at once.
+        """
+        ...
+
     def host_info(self, node: str) -> HostInfo:
         """Describe the node. Raises UnavailableError."""
         ...

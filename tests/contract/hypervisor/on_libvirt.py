@@ -197,6 +197,9 @@ class LibvirtWorld:
             # A shell may still be reading it.
             assert self.on(node, "umount", "--lazy", program).returncode == 0
 
+    def kill(self, node: str, vm: str) -> None:
+        assert self.on(node, "sh", "-c", f"kill -KILL $(cat /run/libvirt/qemu/{vm}.pid)").returncode == 0
+
     def starts_of_libvirtd(self, node: str) -> int:
         status = json.loads(self.minicluster("status", "--json").stdout)
         return int(status["hosts"][node]["daemons"]["libvirtd"]["starts"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pwd
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from contract.hypervisor.worlds import (
     only_simulated,
     spec,
 )
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.platform.base import KernelImage, VMPower
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
@@ -64,6 +66,18 @@ def test_boot_stop_and_list(world: World) -> None:
     assert world.hypervisor.list_vms(A) == {}
     world.hypervisor.stop(A, VM, timeout_s=20)
     world.hypervisor.stop(B, VM, timeout_s=20)
+
+
+def test_that_a_vm_has_died_is_told_to_who_listens(world: World) -> None:
+    heard: queue.Queue[tuple[str, str]] = queue.Queue()
+    world.hypervisor.listen(lambda node, name: heard.put((node, name)))
+    boot(world)
+    assert heard.empty(), "a start is no end"
+    world.kill(A, VM)
+    assert heard.get(timeout=PATIENCE_S) == (A, VM)
+    # Who looks now sees it.
+    assert not world.hypervisor.has_vm(A, VM)
+    assert world.hypervisor.list_vms(A) == {}
 
 
 def test_host_info_and_statistics(world: World) -> None:

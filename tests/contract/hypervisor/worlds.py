@@ -109,6 +109,8 @@ class World(Protocol):
 
     def ended(self, node: str) -> contextlib.AbstractContextManager[None]: ...
 
+    def kill(self, node: str, vm: str) -> None: ...
+
     def up(self, node: str, vm: str) -> bool: ...
 
     def fate(self, node: str, vm: str) -> str: ...
@@ -182,6 +184,10 @@ class SimulatedWorld:
         self.hypervisor.set_reachable(node, True)
 
     ended = silenced
+
+    def kill(self, node: str, vm: str) -> None:
+        """End the VM as nobody orders it."""
+        self.hypervisor.kill_vm(vm)
 
     def up(self, node: str, vm: str) -> bool:
         return True

@@ -35,7 +35,7 @@ SESSION_S = 4.0
 #: that is new is refused, too, and this table says what it is.
 LOOKS = {
     Rms: {"snapshot", "leaf_switches", "pulse", "job", "jobs", "ended", "batch_script", "mail_wish", "overseers"},
-    Platform: {"host_info", "list_vms", "has_vm", "statistics", "template_key", "close"},
+    Platform: {"listen", "host_info", "list_vms", "has_vm", "statistics", "template_key", "close"},
     Nodes: {
         "stat",
         "verify",

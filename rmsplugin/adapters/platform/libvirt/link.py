@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 import libvirt
 
 from rmsplugin.adapters.platform.libvirt.errors import translate
+from rmsplugin.adapters.platform.libvirt.events import Heard, listen, nothing
 from rmsplugin.errors import DeposedError, RmspluginError, TimedOutError, UnavailableError
 
 T = TypeVar("T")
@@ -106,13 +107,14 @@ class Call(Generic[T]):
 class Connection:
     """A connection that closes itself when it is retired and no call uses it any more."""
 
-    def __init__(self, connect: Connect) -> None:
-        """Connect; blocks."""
+    def __init__(self, connect: Connect, heard: Heard | None = None) -> None:
+        """Connect; blocks. ``heard``: see ``listen``; None: of a connection on which nobody listens."""
         self._conn: libvirt.virConnect = connect()
         self._users = 0
         self._retired = False
         self._lock = threading.Lock()
         self._conn.setKeepAlive(_KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT)
+        self._hear_no_more = nothing if heard is None else listen(self._conn, heard)
 
     def usable(self) -> bool:
         """Whether calls may be made on it."""
@@ -145,6 +147,7 @@ class Connection:
             threading.Thread(target=self._close, name="libvirt: close", daemon=True).start()
 
     def _close(self) -> None:
+        self._hear_no_more()
         try:
             self._conn.close()
         except libvirt.libvirtError:
@@ -158,10 +161,11 @@ class Link:
     it each time.
     """
 
-    def __init__(self, node: str, connect: Connect, connect_timeout_s: float) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, node: str, connect: Connect, connect_timeout_s: float, heard: Heard | None = None) -> None:
+        """Connect to nothing yet. ``heard``: called for events on the kept connection, see ``listen``."""
         self.node = node
         self._connect = connect
+        self._heard = heard
         self._connect_timeout_s = connect_timeout_s
         self._lock = threading.Lock()
         self._current: Connection | None = None
@@ -302,6 +306,6 @@ class Link:
             if len(self._stuck) >= _STUCK_OPENS:
                 raise UnavailableError(f"the hypervisor of {self.node} does not answer: connections to it hang")
             self._stuck.append(opening)
-        connect = self._connect
-        self._opening = Call(f"connecting to {self.node}", lambda: Connection(connect))
+        connect, heard = self._connect, self._heard
+        self._opening = Call(f"connecting to {self.node}", lambda: Connection(connect, heard))
         return self._opening

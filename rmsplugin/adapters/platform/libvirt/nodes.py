@@ -42,12 +42,22 @@ class LibvirtNodes:
         self._silent: dict[str, list[str]] = {}  # by node, VMs that delayed the question for jobs: the last one first
         self._late: dict[str, list[JobsQuestion]] = {}  # by node, such questions for whose answers nobody waits
         self._lock = threading.Lock()
+        self._heard: Callable[[str, str], None] = lambda node, name: None
+
+    def listen(self, heard: Callable[[str, str], None]) -> None:
+        """See ``base.Platform.listen``."""
+        self._heard = heard
+
+    def _hear(self, node: str, name: str) -> None:
+        if parse_vm_name(name):
+            self._heard(node, name)
 
     def link(self, node: str) -> Link:
         """The way to the libvirtd of a node."""
         with self._lock:
             if node not in self._links:
-                self._links[node] = Link(node, partial(self._way.open, node), self._connect_timeout_s)
+                connect, heard = partial(self._way.open, node), partial(self._hear, node)
+                self._links[node] = Link(node, connect, self._connect_timeout_s, heard)
             return self._links[node]
 
     def query(self, node: str, what: str, function: Callable[[libvirt.virConnect], T]) -> T:

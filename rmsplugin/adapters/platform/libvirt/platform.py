@@ -118,6 +118,10 @@ class LibvirtPlatform:
 
     # Observation.
 
+    def listen(self, heard: Callable[[str, str], None]) -> None:
+        """See ``base.Platform``."""
+        self._nodes.listen(heard)
+
     def host_info(self, node: str) -> HostInfo:
         """See ``base.Platform``."""
 

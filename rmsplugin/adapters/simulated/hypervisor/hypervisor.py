@@ -93,6 +93,7 @@ class SimulatedHypervisor:
         self._checkpoints: dict[str, int] = {}  # made so far, by VM
         self._writing: set[str] = set()
         self._unreachable: set[str] = set()
+        self._heard: Callable[[str, str], None] = lambda node, name: None
         self._lock = self.machines.lock
         self.actions = SimulatedActions(self._lock, self.faults, sleep, {} if durations_s is None else durations_s)
 
@@ -127,8 +128,11 @@ class SimulatedHypervisor:
         """Let the VM die, wherever it is; all actions on it fail."""
         with self._lock:
             self.actions.fail(vm)
-            for node in self.where(vm):
+            nodes = self.where(vm)
+            for node in nodes:
                 self.machines.remove(node, vm)
+        for node in nodes:
+            self._heard(node, vm)
 
     def crash_node(self, node: str) -> None:
         """Let the node lose power: all its VMs are gone and it does not answer; its files stay."""
@@ -171,6 +175,10 @@ class SimulatedHypervisor:
         return self.machines.where(vm)
 
     # The Protocol.
+
+    def listen(self, heard: Callable[[str, str], None]) -> None:
+        """See ``base.Platform``: only of VMs that die or are paused by somebody else."""
+        self._heard = heard
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``base.Platform``."""
