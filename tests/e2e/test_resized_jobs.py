@@ -51,7 +51,7 @@ def test_a_job_gives_up_a_cpu_and_has_it_back_and_slurms_books_stay_as_they_are(
     for update in ("NumCPUs=1", "MinMemoryNode=50"):
         assert cluster.run("scontrol", "update", f"JobId={job}", update).code != 0, "Slurm resizes no job that runs"
 
-    assert resized(cluster, job, "--cpus", "1") == f"{job}: each VM is to have 1 CPUs, from the next cycle on\n"
+    assert resized(cluster, job, "--cpus", "1") == f"{job}: each VM is to have 1 CPU, from the next cycle on\n"
     cluster.wait_output(job, r"(?m)^\d+ on 0$", timeout_s=120)
     cluster.wait("one CPU of demand", lambda: demand(cluster, job) <= 1.1, 180, lambda: cluster.describe(job))
     before = len(cluster.lines(job))

@@ -270,6 +270,7 @@ def test_nobody_gets_more_than_slurm_has_allocated_to_his_job(world: ResizedWorl
     job = world.vjob_of(2, memory_mib=512)
     refused(world, job, "has 2 CPUs for each VM by its job, and Slurm gives a job that runs no more", cpus=3)
     refused(world, job, "has 512 MiB for each VM by its job", memory_mib=513)
+    refused(world, world.vjob_of(1), "has 1 CPU for each VM by its job", cpus=2)
     assert (world.context.ledger.vjob(job).resized_cpus, world.cpus(job)) == (0, [0])
 
 

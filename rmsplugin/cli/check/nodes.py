@@ -11,6 +11,7 @@ from rmsplugin.adapters.platform.base import NODE_FILTER, OUR_FILTER, HostInfo
 from rmsplugin.adapters.platform.factory import platform_checks
 from rmsplugin.cli.check.node_facts import NodeFacts, PairFacts
 from rmsplugin.finding import Finding, error, ok, warning
+from rmsplugin.model.wording import counted
 from rmsplugin.settings import Settings
 from rmsplugin.settings.nodes import Network
 
@@ -42,7 +43,7 @@ def _hypervisor(settings: Settings, subject: str, facts: NodeFacts) -> Iterator[
     if isinstance(info, str):
         yield from checks.silent(subject, facts.name, info)
         return
-    yield ok(subject, f"{info.hypervisor}: {info.cpus} CPUs, {info.memory_mib} MiB")
+    yield ok(subject, f"{info.hypervisor}: {counted(info.cpus, 'CPU')}, {info.memory_mib} MiB")
     yield from checks.host(subject, info, None if isinstance(facts.agent, str) else facts.agent)
 
 

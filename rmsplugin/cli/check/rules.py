@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rmsplugin.cli.check.facts import SlurmFacts, number, some
 from rmsplugin.finding import Finding, error, ok, warning
+from rmsplugin.model.wording import counted
 from rmsplugin.settings import Settings
 from rmsplugin.settings.rules import PlacementRule, why_not_by_groups
 
@@ -65,7 +66,8 @@ def _of_nodes(subject: str, rule: PlacementRule, settings: Settings, facts: Slur
         if rule.cpus > cpus or rule.memory_mib > memory_mib:
             yield error(
                 subject,
-                f"keeps {rule.cpus} CPUs and {rule.memory_mib} MiB of {node}, which has {cpus} and {memory_mib}",
+                f"keeps {counted(rule.cpus, 'CPU')} and {rule.memory_mib} MiB of {node}, "
+                f"which has {cpus} and {memory_mib}",
                 "keep less, or leave the node out",
             )
 

@@ -7,6 +7,7 @@ import argparse
 from rmsplugin.cli.live.keeping import keep_for_each
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.model.wording import counted
 
 
 def add_command(commands: options.Commands) -> None:
@@ -50,7 +51,10 @@ def _resize(arguments: argparse.Namespace) -> int:
     if cpus is None and memory_mib is None:
         arguments.misused("give --cpus, --memory or both")
     engine = find_engine(arguments.config)
-    words = [_words(cpus, "CPUs"), _words(memory_mib, "MiB")]
+    words = [
+        _words(cpus, counted(cpus or 0, "CPU"), "CPUs"),
+        _words(memory_mib, f"{memory_mib} MiB", "MiB"),
+    ]
     return keep_for_each(
         arguments,
         lambda name: engine.resize(name, cpus=cpus, memory_mib=memory_mib),
@@ -59,7 +63,7 @@ def _resize(arguments: argparse.Namespace) -> int:
     )
 
 
-def _words(wanted: int | None, unit: str) -> str:
+def _words(wanted: int | None, so_many: str, unit: str) -> str:
     if wanted is None:
         return ""
-    return f"{wanted} {unit}" if wanted else f"all {unit} that are booked"
+    return so_many if wanted else f"all {unit} that are booked"

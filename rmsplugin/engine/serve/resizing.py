@@ -18,6 +18,7 @@ from rmsplugin.engine.serve.naming import Named
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.wording import counted
 
 #: Each vjob is resized once in so many seconds: each time is an event, and work in its guests.
 APART_S = 10.0
@@ -78,8 +79,11 @@ class Resizing:
         changes, booked = _changes(row, size), row.geometry
         if not changes:
             return
-        most = {"resized_cpus": (booked.cpus, "CPUs"), "resized_memory_mib": (booked.memory_mib, "MiB")}
-        words = " and ".join(f"{value} of {most[key][0]} {most[key][1]}" for key, value in changes.items())
+        most = {
+            "resized_cpus": counted(booked.cpus, "CPU"),
+            "resized_memory_mib": f"{booked.memory_mib} MiB",
+        }
+        words = " and ".join(f"{value} of {most[key]}" for key, value in changes.items())
         self._last[row.job_id] = self._now()
         self._ledger.update_vjob(row.job_id, **changes)
         self._ledger.event("resize", f"{user} resizes each VM to {words}", vjob=row.display_id)
@@ -118,7 +122,10 @@ def _changes(row: VJobRow, size: Size) -> dict[str, int]:
 
 def _more_than_booked(row: VJobRow, size: Size) -> str:
     booked = row.geometry
-    for wanted, most, unit in ((size.cpus, booked.cpus, "CPUs"), (size.memory_mib, booked.memory_mib, "MiB")):
+    for wanted, most, so_many in (
+        (size.cpus, booked.cpus, counted(booked.cpus, "CPU")),
+        (size.memory_mib, booked.memory_mib, f"{booked.memory_mib} MiB"),
+    ):
         if wanted is not None and wanted > most:
-            return f"has {most} {unit} for each VM by its job, and Slurm gives a job that runs no more"
+            return f"has {so_many} for each VM by its job, and Slurm gives a job that runs no more"
     return ""

@@ -20,6 +20,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
+from rmsplugin.model.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class GuestCpus:
         wanted, last = _wanted(vjob, vm), self._given.get(vm.name)
         failures = 1 + (last.failures if last is not None and last.wanted == wanted else 0)
         self._given[vm.name] = _Given(wanted, failures, self._clock.now() + pause_s(failures))
-        words = f"{vm.name} is not resized to {vjob.cpus_of(vm.idx)} CPUs yet, and is asked again: {error}"
+        words = f"{vm.name} is not resized to {counted(vjob.cpus_of(vm.idx), 'CPU')} yet, and is asked again: {error}"
         log.log(logging.WARNING if failures == 1 else logging.INFO, "%s", words)
         still = self._ledger.vjobs_among([vjob.job_id]).get(vjob.job_id)
         if failures == 1 and still is not None and still.state is VJobState.RUNNING:

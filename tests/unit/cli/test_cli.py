@@ -770,9 +770,11 @@ def test_what_vms_are_resized_to_is_asked_for_each_vjob(site: Path, engine: Fake
     assert (done.returncode, done.stdout) == (1, words)
     assert done.stderr == "rmsplugin resize: vjob 15 is waiting, and has no VMs yet\n"
     assert engine.requests[0] == ("POST", "/v1/jobs/12/resize", {"cpus": 2, "memory_mib": 2048})
+    done = run(site, "resize", "12", "--cpus", "1")
+    assert done.stdout == "12: each VM is to have 1 CPU, from the next cycle on\n"
     done = run(site, "resize", "12", "--cpus", "all", "--json")
     assert (done.returncode, answer_of(done.stdout)) == (0, {"cpus": 0, "memory_mib": None, "vjobs": ["12"]})
-    assert engine.requests[2] == ("POST", "/v1/jobs/12/resize", {"cpus": 0, "memory_mib": None})
+    assert engine.requests[-1] == ("POST", "/v1/jobs/12/resize", {"cpus": 0, "memory_mib": None})
 
 
 @pytest.mark.parametrize(
