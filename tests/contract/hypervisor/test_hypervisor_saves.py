@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from contract.hypervisor.on_libvirt import LibvirtWorld
@@ -32,18 +33,21 @@ from contract.hypervisor.worlds import (
     World,
     eventually,
     only_libvirt,
+    only_simulated,
     spec,
 )
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.nodes.base import Template, TemplateUse
 from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMPower
+from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.errors import (
     CorruptStateError,
     OperationFailedError,
     TimedOutError,
     UnavailableError,
 )
+from rmsplugin.model.capabilities import EVERYTHING
 
 # Save and restore.
 
@@ -67,7 +71,25 @@ def test_save_and_restore_on_the_same_node(world: World) -> None:
     assert world.exists(A, path), "a state is kept until its VM was seen running"
 
 
-@pytest.mark.needs("suspend")
+@only_simulated
+def test_a_platform_that_restores_nothing_elsewhere_refuses_it_and_harms_nothing() -> None:
+    hypervisor = SimulatedHypervisor(
+        {A: (2, 1024), B: (2, 1024)},
+        clock=time.monotonic,
+        sleep=lambda _: None,
+        capabilities=replace(EVERYTHING, elsewhere=False),
+    )
+    path = "/shared/state"
+    hypervisor.boot(A, spec(), timeout_s=1)
+    hypervisor.save(A, VM, path, timeout_s=1)
+    with pytest.raises(OperationFailedError, match="the platform has no elsewhere"):
+        hypervisor.restore(B, spec(), path, timeout_s=1)
+    assert hypervisor.violations and hypervisor.where(VM) == []
+    hypervisor.restore(A, spec(), path, timeout_s=1)
+    assert hypervisor.where(VM) == [A]
+
+
+@pytest.mark.needs("suspend", "elsewhere")
 def test_restore_on_another_node(world: World) -> None:
     boot(world)
     digest = saved(world)
@@ -211,7 +233,7 @@ def test_restore_takes_the_paths_of_the_spec(world: World) -> None:
     assert world.exists(A, "/tmp/console")
 
 
-@pytest.mark.needs("suspend", "checkpoint")
+@pytest.mark.needs("suspend", "elsewhere", "checkpoint")
 @only_libvirt
 def test_states_are_compressed_and_those_of_before_can_be_restored(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
@@ -352,7 +374,7 @@ def test_a_checkpoint_leaves_the_vm_as_it_was(world: World, before: VMPower) -> 
     assert power(world, A) is VMPower.RUNNING
 
 
-@pytest.mark.needs("suspend", "checkpoint")
+@pytest.mark.needs("suspend", "elsewhere", "checkpoint")
 @pytest.mark.usefixtures("without_checkpoints")
 def test_what_dies_goes_on_from_its_checkpoint_on_another_node_as_often_as_it_dies(world: World) -> None:
     have_up(world)

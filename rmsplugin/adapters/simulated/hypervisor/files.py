@@ -18,6 +18,7 @@ class SimulatedState:
     serial: int  # the number of this save of the VM; for a checkpoint, of the last save before it
     checkpoint: int = 0  # the number of this checkpoint of the VM; 0: a save
     template: bool = False  # of a VM that was saved before it had an identity
+    node: str = ""  # where it was saved
     complete: bool = True
     intact: bool = True
 

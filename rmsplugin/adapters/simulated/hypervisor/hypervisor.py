@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import NoReturn
 
 from rmsplugin.adapters.platform.base import (
     Converge,
@@ -242,7 +243,7 @@ class SimulatedHypervisor:
             vm.refuse_half()
             vm.refuse_busy()
             self.serials[name] = self.serials.get(name, 0) + 1
-            state = SimulatedState(name, vm.spec.memory_mib * MIB, self.serials[name])
+            state = SimulatedState(name, vm.spec.memory_mib * MIB, self.serials[name], node=node)
             fail = self._begin_file(node, path, state)
 
         def succeed() -> None:
@@ -267,7 +268,8 @@ class SimulatedHypervisor:
                 raise OperationFailedError(f"{name} on {node} has disks: no checkpoint is made of such a VM")
             power = vm.power
             self._checkpoints[name] = self._checkpoints.get(name, 0) + 1
-            state = SimulatedState(name, vm.spec.memory_mib * MIB, self.serials.get(name, 0), self._checkpoints[name])
+            serial, number = self.serials.get(name, 0), self._checkpoints[name]
+            state = SimulatedState(name, vm.spec.memory_mib * MIB, serial, number, node=node)
             fail = self._begin_file(node, path, state)
 
         def succeed() -> None:
@@ -297,6 +299,8 @@ class SimulatedHypervisor:
                 raise NotFoundError(f"no state file {path} on {node}")
             if state.vm != spec.name or not (state.complete and state.intact):
                 raise CorruptStateError(f"{path} on {node} is no usable state of {spec.name}")
+            if not self.capabilities.elsewhere and state.node not in ("", node):
+                self._refuse(f"the state of {spec.name} is of {state.node}, and restored on {node}", "elsewhere")
             begins_anew = state.checkpoint or state.template
             if not begins_anew and state.serial != self.serials.get(spec.name, state.serial):
                 self.machines.breach(f"I1: {spec.name} would be restored from an outdated image, {path} on {node}")
@@ -427,13 +431,17 @@ class SimulatedHypervisor:
         with self._lock:
             yield
 
+    def _refuse(self, what: str, *needs: str) -> NoReturn:
+        words = " nor ".join(needs)
+        self.machines.violations.append(f"{what} was asked of a platform that has no {words}")
+        raise OperationFailedError(f"{what}: the platform has no {words}")
+
     def _enter(self, method: str, node: str, *words: str) -> None:
         self.calls.append((method, node, *words))
         if node in self._unreachable:
             raise UnavailableError(f"the hypervisor of {node} does not answer")
         needs = _NEEDS.get(method, ())
         if needs and not any(getattr(self.capabilities, name) for name in needs):
-            self.machines.violations.append(f"{method} was asked of a platform that has no {' nor '.join(needs)}")
-            raise OperationFailedError(f"the platform has no {method}")
+            self._refuse(method, *needs)
         if method in ("host_info", "list_vms", "has_vm", "statistics"):
             self.faults.raise_failure(method, words[0] if words else None)
