@@ -82,9 +82,9 @@ class Queue:
         }
         return replace(self, activity=activity)
 
-    def under(self, policy: str, cycle_s: float = CYCLE_S) -> Outcome:
+    def under(self, policy: str, cycle_s: float = CYCLE_S, *, cpu_in_plan: bool = False) -> Outcome:
         """What becomes of them."""
-        return simulated(self.jobs, CLUSTER, policy, activity=self.activity, cycle_s=cycle_s)
+        return simulated(self.jobs, CLUSTER, policy, activity=self.activity, cycle_s=cycle_s, cpu_in_plan=cpu_in_plan)
 
     @property
     def shortest_s(self) -> float:
@@ -127,6 +127,8 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
     yield ""
     if not arguments.quick:
         yield from _otherwise()
+        yield ""
+        yield from _cpus_at_each_step(queue)
         yield ""
     yield from _switches(outcomes["rjsp"])
     if arguments.diagrams:
@@ -175,7 +177,7 @@ def _totals(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:
         "most CPUs demanded at a time": lambda each: f"{max(use.demanded_cpus for use in each.usage):g}",
         "VMs that share CPUs, mean": lambda each: f"{timeline.mean(timeline.crowded_vms(each), 0, total_s(each)):.2f}",
         "context switches": lambda each: str(len(each.switches)),
-        "their mean duration (s)": lambda each: f"{mean(took(switch) for switch in each.switches):.0f}",
+        "their mean duration (s)": _mean_took,
         "suspends of VMs": lambda each: str(each.actions()["suspend"]),
         "local resumes": _local_resumes,
         "migrations": lambda each: str(each.actions()["migrate"]),
@@ -200,6 +202,21 @@ def _otherwise() -> Iterator[str]:
             rows.append([f"{cycle_s:g} s, {100 * idle_cpus:g} % and {100 * busy_cpus:g} %", *cells])
     titles = [title for policy in ("rjsp", "mixed", "slowdown") for title in (f"{policy} (min)", "suspends")]
     yield from table(["period, idle and computing VMs", *titles], rows)
+
+
+def _cpus_at_each_step(queue: Queue) -> Iterator[str]:
+    """The queue where CPUs count at a plan's end only, and where VMs come only to CPUs that are free (RR-6929, 4.1)."""
+    rows = []
+    for cycle_s in (10.0, CYCLE_S):
+        for policy in ("rjsp", "mixed", "slowdown"):
+            both = [queue.under(policy, cycle_s, cpu_in_plan=at_each_step) for at_each_step in (False, True)]
+            cells: list[object] = []
+            for outcome in both:
+                cells += [minutes(total_s(outcome)), len(outcome.switches), _mean_took(outcome)]
+            rows.append([f"{policy}, {cycle_s:g} s", *cells])
+    titles = ("min", "switches", "s each")
+    kinds = ("in the end", "at each step")
+    yield from table(["CPUs count", *(f"{kind}: {title}" for kind in kinds for title in titles)], rows)
 
 
 def _used(outcome: Outcome, until_s: float) -> str:
@@ -238,6 +255,10 @@ def _switches(outcome: Outcome) -> Iterator[str]:
 def took(switch: SwitchRun) -> float:
     """Seconds that a context switch took."""
     return switch.end_s - switch.begin_s
+
+
+def _mean_took(outcome: Outcome) -> str:
+    return f"{mean(took(switch) for switch in outcome.switches):.0f}"
 
 
 def _diagrams(queue: Queue, outcomes: dict[str, Outcome]) -> Iterator[str]:

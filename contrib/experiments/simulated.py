@@ -49,6 +49,7 @@ def simulated(
     slowdown: SlowdownParameters | None = None,
     memory: MemoryParameters | None = None,
     energy: EnergyParameters | None = None,
+    cpu_in_plan: bool = False,
 ) -> Outcome:
     """Replay jobs on a cluster; the arguments are those of ``ReplayParameters`` and ``ProposalParameters``.
 
@@ -67,6 +68,7 @@ def simulated(
         heuristic=heuristic,
         search=search,
         durations=Durations.from_values(durations),
+        cpu_in_plan=cpu_in_plan,
     )
     parameters = ReplayParameters(proposal, cycle_s=cycle_s, activity=activity or {}, memory=memory, energy=energy)
     outcome = replay(jobs, cluster, parameters)

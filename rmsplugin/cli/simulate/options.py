@@ -132,6 +132,12 @@ def _add_switch_options(parser: argparse.ArgumentParser) -> None:
             help=f"{words} (default: {seconds:g})",
         )
     group.add_argument(
+        "--cpu-in-plan",
+        action="store_true",
+        help="a VM comes to a node only when it has its CPUs there, as planning.cpu_in_plan "
+        "(default: CPUs count at a plan's end)",
+    )
+    group.add_argument(
         "--durations",
         metavar="FILE",
         help="how long actions take: section [durations] of the settings, as `rmsplugin calibrate` prints it",

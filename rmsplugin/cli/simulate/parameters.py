@@ -84,7 +84,9 @@ def replay_parameters(
         slowdown=SlowdownParameters(user_share=arguments.user_share, user_share_s=arguments.user_share_s),
     )
     durations = Durations.from_values(values)
-    proposal = ProposalParameters(policy, decision=decision, search=search, durations=durations)
+    proposal = ProposalParameters(
+        policy, decision=decision, search=search, durations=durations, cpu_in_plan=arguments.cpu_in_plan
+    )
     return ReplayParameters(
         proposal,
         cycle_s=arguments.cycle,

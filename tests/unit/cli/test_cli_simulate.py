@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gc
 import gzip
+import json
 import lzma
 import os
 import pty
@@ -437,6 +438,27 @@ def test_a_policy_of_a_site_is_replayed_and_one_that_errs_ends_it_with_the_sente
     memory = ("--memory-per-node", "4096")
     status, _, err = call(capsys, "--workload", "t.swf", *CLUSTER, *memory, "--policy", "two_policies:wrong")
     assert status == 1 and "policy two_policies:wrong failed: IndexError: tuple index out of range (" in err
+
+
+def test_who_makes_way_has_left_before_a_job_starts_where_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Job 3 runs as long as job 1 leaves job 2 one node of two, and makes way for it then."""
+    jobs = (
+        line(job_id=number, submit_s=0, run_s=run_s, allocated_processors=processors, requested_s=run_s)
+        for number, run_s, processors in ((1, 1000, 1), (2, 500, 2), (3, 5000, 1))
+    )
+    Path("t.swf").write_text("\n".join(("; Version: 2.2", *jobs, "")))
+
+    def first(event: str, job: int) -> float:
+        told = map(json.loads, Path("events.json").read_text().splitlines())
+        return next(float(each["time"]) for each in told if (each["event"], each["job"]) == (event, job))
+
+    nodes = ("--workload", "t.swf", "--nodes", "2", "--cpus-per-node", "1", "--memory-per-node", "4096")
+    for words in ((), ("--cpu-in-plan",)):
+        more = ("--memory-per-vm", "512", "--policy", "rjsp", "--events", "events.json", *words)
+        assert call(capsys, *nodes, *more)[0] == 0
+        assert (first("start", 2) >= first("sleep", 3)) is bool(words)
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_read(
