@@ -41,6 +41,7 @@ def rr6929(nodes: int, vms: int, seed: int) -> Configuration:
 
     The memory of all running VMs is satisfied, their CPUs need not be. A VM demands a whole CPU while it computes:
     how many of a vjob's VMs do so follows the shapes of the NAS Grid Benchmarks (ED: all; HC: one; VP and MB: a part).
+    Others demand nothing: only its French version says what they do (5 %, as in ``running``).
     """
     chance = random.Random(f"rr6929/{nodes}/{vms}/{seed}")
     return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, RR6929_SIZES, (9, 18))
@@ -65,7 +66,8 @@ def tight(nodes: int, vms: int, seed: int, lengths: Sequence[int] = (1, 2, 3)) -
 def exchange(vms: int, seed: int) -> tuple[Configuration, dict[str, Location]]:
     """Nodes that are nearly full, on which VMs of three sizes change places at random; with the target.
 
-    A twelfth of the memory is free. Every fifth vjob is not preemptible. CPUs are not short.
+    A twelfth of the memory is free. Every fifth vjob is not preemptible. CPUs are not short: no VM computes, and each
+    demands 0.05 of one, as in ``running``.
     """
     chance = random.Random(f"exchange/{vms}/{seed}")
     sizes = [chance.choice((512, 1024, 2048)) for _ in range(vms)]
@@ -112,7 +114,8 @@ def scale(nodes: int, vms: int, seed: int) -> Configuration:
 def running(nodes: int, full: int, seed: int, sizes: Sequence[int] = RR6929_SIZES) -> Configuration:
     """All run, viable: nodes of 2 CPUs and 4 GiB, each filled with random VMs up to ``full`` percent of its memory.
 
-    A VM demands 0.05 CPUs, or a whole one while it computes; VMs of random nodes make vjobs of 9 or 18.
+    A VM demands a whole CPU while it computes, and 0.05 otherwise (RR-6929's French version, section 5.1). VMs of
+    random nodes make vjobs of 9 or 18.
     """
     chance = random.Random(f"running/{nodes}/{full}/{len(sizes)}/{seed}")
     cluster = _cluster(nodes, 2, 4096)
