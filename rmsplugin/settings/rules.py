@@ -149,13 +149,13 @@ class PlacementRule(Section):
 
 def why_not_by_groups(rule: PlacementRule, groups: Iterable[Group]) -> str:
     """Why engines of groups, each of which knows its own VMs only, cannot keep a rule; empty: they can."""
-    if rule.kind == "gather" and rule.per != "vjob":
+    if rule.kind not in ("gather", "capacity", "online") or rule.per == "vjob":
+        return ""  # it is about single nodes, or about vjobs, each of which is in one group
+    if rule.kind == "gather":
         return (
             'gather is about VMs of several vjobs, which may be in several groups: say per = "vjob", or have one '
             "engine for all groups"
         )
-    if rule.kind not in ("capacity", "online"):
-        return ""
     counts = f"{rule.kind} counts VMs of several groups together, which engines of groups cannot"
     if not rule.hosts:
         return f"{counts}: name nodes of one group in nodes, or have one engine for all groups"

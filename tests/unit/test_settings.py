@@ -426,6 +426,8 @@ def test_a_site_whose_groups_cannot_have_engines_is_told_why(tmp_path: Path, tex
     "rule",
     [
         'kind = "capacity"\nmost = 1\nnodes = "n[1-2]"',
+        'kind = "capacity"\nmost = 1\nper = "vjob"',
+        'kind = "capacity"\nmost = 1\nnodes = "n[2-3]"\nper = "vjob"',
         'kind = "online"\nmost = 1\nnodes = "n3"',
         'kind = "gather"\nper = "vjob"',
         'kind = "spread"',
