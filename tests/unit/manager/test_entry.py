@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,14 @@ from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve import views
+from rmsplugin.engine.serve.asked import Asked
+from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.live_pages import LivePages
+from rmsplugin.engine.serve.parsing import Body, Query
 from rmsplugin.errors import RefusedError
 from rmsplugin.live_page.scene import Viewer
+from rmsplugin.manager.handing import Handed
+from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.cluster import Cluster
@@ -195,6 +201,23 @@ def test_a_page_without_a_group_whose_engine_is_of_another_release_is_not_asked_
     assert f'data-number="{page["number"]}"' in page["html"]
     news = manager.ask("GET", f"/v1/page/news?after={page['number']}")
     assert news == (200, {"number": page["number"], "changed": False})
+
+
+def test_engines_are_told_from_which_host_a_page_of_all_groups_is_asked_for(
+    manager: Managed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root of another host must not see what root of an engine's sees."""
+    handed: list[str] = []
+
+    async def ask_each(requests: Mapping[str, Handed], within_s: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        handed.extend(each.origin for each in requests.values())
+        return {}, {}
+
+    monkeypatch.setattr(manager.entry._hands, "ask_each", ask_each)
+    for origin in (LOCAL, Origin.of("10.0.0.9", "10.0.0.1")):
+        asked = Asked(0, {}, Query.parse("/v1/page/news", ()), Body.parse(b"", ()), origin)
+        asyncio.run(SitePage(manager.entry._page_parts, lambda: None).news(asked))  # type: ignore[arg-type,return-value]
+    assert handed == ["", "", "10.0.0.9", "10.0.0.9"]
 
 
 def test_durations_as_measured_are_told_by_who_measured_most(manager: Managed, engines: dict[str, Served]) -> None:
