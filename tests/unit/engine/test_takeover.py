@@ -352,6 +352,20 @@ def test_the_ledger_of_one_engine_becomes_that_of_all_controllers_once(directory
         take_over(directory, 4, local=local, leads=leads)
 
 
+def test_a_backup_comes_back_by_one_host_and_not_under_a_name_in_the_directory(directory: Path, tmp_path: Path) -> None:
+    lead_once(directory, 7, "one")
+    backup = ledger_care.backup(directory / name_of(7), tmp_path / "backup.sqlite")
+    shutil.rmtree(directory)
+    directory.mkdir()
+    shutil.copy2(backup, directory / name_of(1))
+    with pytest.raises(LedgerError, match="says that it is of epoch 7"):
+        take_over(directory, 9, leads=leads)
+    (directory / name_of(1)).unlink()
+    local = Path(shutil.copy2(backup, tmp_path / "ledger.sqlite"))
+    with leading(directory, 9, local=local) as ledger:
+        assert messages(ledger) == ["one"]
+
+
 # -- who else reads ------------------------------------------------------------------------------------------------
 
 _OPEN = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('select count(*) from events')"
