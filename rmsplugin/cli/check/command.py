@@ -174,7 +174,11 @@ def _look_before_upgrade(settings: Settings, arguments: argparse.Namespace, look
     look.shows("the ledger, and the engine")
     facts = probe_upgrade(settings)
     look.shows("Slurm")
-    hosts = probe.probe_slurm(settings).vm_hosts(settings)
+    slurm = probe.probe_slurm(settings)
+    if slurm.unreachable:
+        look.found += judge_upgrade(facts, slurm.unreachable)
+        return
+    hosts = slurm.vm_hosts(settings)
     look.hosts = len(hosts)
     agent = settings.nodes
     hypervisor = open_platform(settings, passages_of(settings, epoch=None))

@@ -77,12 +77,15 @@ def _ledger(path: Path) -> LedgerFact:
         return LedgerFact(False, str(fault))
 
 
-def judge_upgrade(facts: UpgradeFacts, nodes: list[NodeFacts]) -> Iterator[Finding]:
-    """Say what is in the way of an upgrade, and what goes on meanwhile."""
+def judge_upgrade(facts: UpgradeFacts, nodes: list[NodeFacts] | str) -> Iterator[Finding]:
+    """Say what is in the way of an upgrade, and what goes on meanwhile; ``nodes``: a text says why none are known."""
     for ledger in facts.ledgers:
         yield from _judge_ledger(ledger)
     yield from _judge_engine(facts)
-    yield from _judge_nodes(nodes)
+    if isinstance(nodes, str):
+        yield error("nodes", f"are not known: {nodes}", "mend that first: a VM host that is forgotten fails later")
+    else:
+        yield from _judge_nodes(nodes)
 
 
 def _judge_ledger(ledger: LedgerFact) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ def node(name: str, release: str = "1.2.3") -> NodeFacts:
 NODES = [node("n1"), node("n2")]
 
 
-def faults(facts: UpgradeFacts, nodes: list[NodeFacts] = NODES) -> list[tuple[Level, str, str]]:
+def faults(facts: UpgradeFacts, nodes: list[NodeFacts] | str = NODES) -> list[tuple[Level, str, str]]:
     return [(each.level, each.subject, each.what) for each in judge_upgrade(facts, nodes) if each.level is not Level.OK]
 
 
@@ -68,6 +68,12 @@ def test_vjobs_that_change_or_are_held_back_are_told() -> None:
 def test_an_engine_that_does_not_answer_is_told() -> None:
     found = faults(UpgradeFacts((LEDGER,), "the engine does not answer"))
     assert found == [(Level.WARNING, "engine", "the engine does not answer")]
+
+
+def test_nodes_that_are_not_known_are_an_error() -> None:
+    assert faults(FACTS, "slurmctld does not answer") == [
+        (Level.ERROR, "nodes", "are not known: slurmctld does not answer")
+    ]
 
 
 def test_nodes_that_would_be_forgotten_and_those_of_an_upgrade_before_are_named() -> None:
