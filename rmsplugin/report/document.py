@@ -21,7 +21,8 @@ The keys of the JSON are the names of the fields below::
      "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...],
                 "class": [...]},
      "energy": [{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.1, "kwh_not_emptied": 13.0, "kwh_oracle": 11.9,
-                 "cost": null, "co2_kg": null, "switched_off": 14}],
+                 "cost": null, "co2_kg": null, "switched_off": 14,
+                 "users": [{"name": "", "kwh": 4.5}, {"name": "alice", "kwh": 8.0}], "accounts": [...]}],
      "utilisation_step_s": 3600.0,
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
                       "without": {"fcfs": 2.0, "easy": 3.0}, "mem_booked_mib": 2048.0, "mem_total_mib": 8192.0,
@@ -290,6 +291,14 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """The kilowatt-hours of one user or account; an empty name: of nobody, as those of nodes without VMs."""
+
+    name: str
+    kwh: float
+
+
+@dataclass(frozen=True, slots=True)
 class Consumed:
     """The kilowatt-hours of all nodes together under a schedule, by the watts of their classes.
 
@@ -301,6 +310,7 @@ class Consumed:
         kwh_oracle: with nodes off in each period without VMs in which that saves.
         cost, co2_kg: of ``kwh``, by a tariff; null where there is none.
         switched_off: how often nodes were switched off.
+        users, accounts: ``kwh`` divided among them; empty where they are not told.
     """
 
     policy: str
@@ -311,6 +321,8 @@ class Consumed:
     cost: float | None
     co2_kg: float | None
     switched_off: int
+    users: tuple[Share, ...] = ()
+    accounts: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

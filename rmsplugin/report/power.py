@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.not_emptied import EmptiedNode, as_if_not_emptied
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
-from rmsplugin.energy.shares import Period, by_node
+from rmsplugin.energy.shares import Period, by_node, by_owner
 from rmsplugin.engine.power.classes import power_class
-from rmsplugin.report.document import Consumed, Job
-from rmsplugin.report.energy import uses_of
+from rmsplugin.report.document import Consumed, Job, Share
+from rmsplugin.report.energy import OWNERS, uses_of
 from rmsplugin.settings import Settings
 
 _OFF = "select node, ended from power_acts where kind = 'power-off' and ended > 0 and error = '' order by ended"
@@ -92,6 +92,12 @@ def consumed(
     uses = [use for use in uses_of(jobs, lambda _: "", since, until) if use.node in known]
     not_emptied = as_if_not_emptied(off, emptied_nodes(connection, jobs, until))
     found = by_node(parameters, known, uses, off, period).values()
+
+    def shares(owner: Callable[[Job], str]) -> tuple[Share, ...]:
+        own = [use for use in uses_of(jobs, owner, since, until) if use.node in known]
+        divided = by_owner(parameters, known, own, off, period)
+        return tuple(Share(name, round(each.kwh, 6)) for name, each in divided.items())
+
     stay = by_node(parameters, known, uses, not_emptied, period).values()
     return Consumed(
         policy="live",
@@ -102,4 +108,6 @@ def consumed(
         cost=None,
         co2_kg=None,
         switched_off=sum(since <= each.begin_s < until for each in off),
+        users=shares(OWNERS["user"]),
+        accounts=shares(OWNERS["account"]),
     )

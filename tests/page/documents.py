@@ -38,6 +38,8 @@ def document(jobs: int, nodes: int = 8, seed: int = 1) -> dict[str, Any]:
             {
                 **{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.25, "kwh_not_emptied": 13.0, "kwh_oracle": 11.75},
                 **{"cost": None, "co2_kg": None, "switched_off": 14},
+                "users": [{"name": "", "kwh": 4.5}, {"name": HOSTILE, "kwh": 6.0}, {"name": "bob", "kwh": 2.0}],
+                "accounts": [{"name": "", "kwh": 4.5}, {"name": "physics", "kwh": 8.0}],
             }
         ],
         "losses": [

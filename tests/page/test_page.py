@@ -215,6 +215,11 @@ def test_the_energy_of_nodes_is_a_table(page: Browser) -> None:
     assert not page.value("document.getElementById('energy').closest('section').hidden")
 
 
+def test_whose_energy_it_was_is_told_the_most_first(page: Browser) -> None:
+    assert rows(page, "energy-users") == [[HOSTILE, "6.0"], ["(nobody)", "4.5"], ["bob", "2.0"]]
+    assert rows(page, "energy-accounts") == [["physics", "8.0"], ["(nobody)", "4.5"]]
+
+
 def test_what_was_lost_is_told_by_job(page: Browser, report: dict[str, Any]) -> None:
     kinds = {"lost": "began anew", "went-back": "went back to a checkpoint"}
     lost = [[brief(each["at"]), each["id"], kinds[each["kind"]], each["sentence"]] for each in report["losses"]]

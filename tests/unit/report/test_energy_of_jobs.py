@@ -230,7 +230,8 @@ def test_a_report_of_the_whole_cluster_has_the_energy_of_its_nodes(
     switch(told, "n2", NodeActionKind.POWER_OFF, 0, 60)
     switch(told, "n2", NodeActionKind.POWER_ON, 3460, 3580)
     told.at(7200)
-    by_itself = document(told, capsys)["energy"]
+    alone = document(told, capsys)
+    by_itself = alone["energy"]
     nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192)]
     monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {"n1": 4, "n2": 4}))
     words = ["report", "--config", str(told.settings), "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]
@@ -247,6 +248,11 @@ def test_a_report_of_the_whole_cluster_has_the_energy_of_its_nodes(
     keys = ("kwh", "kwh_all_on", "kwh_not_emptied", "kwh_oracle")
     assert {key: found[key] for key in keys} == {key: by_itself[key] for key in keys}
     assert (found["policy"], found["switched_off"], found["cost"]) == ("live", 1, None)
+    for owners in ("users", "accounts"):
+        assert {each["name"] or "(nobody)": each["kwh"] for each in found[owners]} == {
+            each["name"]: each["kwh"] for each in alone[owners]
+        }
+    assert [each["name"] for each in found["users"]] == ["", "alice", "bob"]
     assert energy("--user", "alice") == [], "it is of a part of the cluster"
     assert main([*words, "--email-format"]) == 0
     mail = " ".join(capsys.readouterr().out.split())

@@ -206,4 +206,15 @@ function showEnergy() {
     ...(known("co2_kg") ? [column("kg of CO2", "co2_kg")] : []),
     column("Switched off", "switched_off", String),
   ]).show(doc.energy);
+  showShares("energy-users", "User", doc.energy[0].users);
+  showShares("energy-accounts", "Account", doc.energy[0].accounts);
+}
+
+/* Whose kilowatt-hours they were, the most first; those of nodes without VMs are nobody's. */
+function showShares(place, title, shares) {
+  if (!shares.length) return;
+  new Table(at(place), `Kilowatt-hours by ${title.toLowerCase()}`, [
+    { title, value: (row) => row.name || "(nobody)" },
+    { title: "kWh", value: (row) => row.kwh, shown: (value) => value.toFixed(1), number: true },
+  ], true).show([...shares].sort((one, other) => other.kwh - one.kwh));
 }
