@@ -36,15 +36,16 @@ def vee09(vms: int, classes: int, seed: int, nodes: int = 200) -> Configuration:
     return Configuration(cluster, tuple(queue), locations)
 
 
-def rr6929(nodes: int, vms: int, seed: int) -> Configuration:
+def rr6929(nodes: int, vms: int, seed: int, idle_cpus: float = 0.0) -> Configuration:
     """RR-6929, section 5.1: nodes of 2 CPUs and 4 GiB; vjobs of 9 or 18 VMs, in a random state, in random phases.
 
     The memory of all running VMs is satisfied, their CPUs need not be. A VM demands a whole CPU while it computes:
     how many of a vjob's VMs do so follows the shapes of the NAS Grid Benchmarks (ED: all; HC: one; VP and MB: a part).
-    Others demand nothing: only its French version says what they do (5 %, as in ``running``).
+    Others demand ``idle_cpus``: nothing, or 0.05 as only its French version says (section 5.1).
     """
     chance = random.Random(f"rr6929/{nodes}/{vms}/{seed}")
-    return _vjobs_in_random_states(chance, _cluster(nodes, 2, 4096), vms, RR6929_SIZES, (9, 18))
+    cluster = _cluster(nodes, 2, 4096)
+    return _vjobs_in_random_states(chance, cluster, vms, RR6929_SIZES, (9, 18), idle_cpus=idle_cpus)
 
 
 def crowded(nodes: int, vms_a_node: float, seed: int, sizes: int | None = None) -> Configuration:
@@ -207,6 +208,7 @@ def _vjobs_in_random_states(
     sizes: Sequence[int],
     lengths: Sequence[int],
     cpus: Sequence[int] = (1,),
+    idle_cpus: float = 0.0,
 ) -> Configuration:
     free = {node.name: node.capacity.memory_mib for node in cluster}
     names = [node.name for node in cluster]
@@ -216,7 +218,7 @@ def _vjobs_in_random_states(
     while left:
         length = min(chance.choice(lengths), left)
         left -= length
-        vjob = VJob(f"vjob{len(queue)}", _vms(chance, len(queue), length, sizes, chance.choice(cpus)))
+        vjob = VJob(f"vjob{len(queue)}", _vms(chance, len(queue), length, sizes, chance.choice(cpus), idle_cpus))
         state = chance.choice((VMState.RUNNING, VMState.SLEEPING, VMState.WAITING))
         if state is VMState.RUNNING and not _host(chance, free, vjob, locations):
             state = VMState.SLEEPING
@@ -228,7 +230,9 @@ def _vjobs_in_random_states(
     return Configuration(cluster, tuple(queue), locations)
 
 
-def _vms(chance: random.Random, number: int, length: int, sizes: Sequence[int], cpus: int) -> tuple[VM, ...]:
+def _vms(
+    chance: random.Random, number: int, length: int, sizes: Sequence[int], cpus: int, idle_cpus: float
+) -> tuple[VM, ...]:
     active = {
         "ED": length,  # embarrassingly distributed: all compute
         "HC": 1,  # one chain
@@ -237,7 +241,8 @@ def _vms(chance: random.Random, number: int, length: int, sizes: Sequence[int], 
     }[chance.choice(("ED", "HC", "VP", "MB"))]
     computing = set(chance.sample(range(length), active))
     return tuple(
-        VM(f"vjob{number}-{i}", Resources(cpus if i in computing else 0, chance.choice(sizes))) for i in range(length)
+        VM(f"vjob{number}-{i}", Resources(cpus if i in computing else idle_cpus, chance.choice(sizes)))
+        for i in range(length)
     )
 
 
