@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from rmsplugin.client import EngineClient
 from rmsplugin.engine.context.fronts import OVERDUE_S
 from rmsplugin.errors import RefusedError, RmspluginError, UnavailableError, UnreachableError
 from rmsplugin.wrapper import engine
+from rmsplugin.wrapper.attach import program
+from rmsplugin.wrapper.attach.program import Wrapper
 from rmsplugin.wrapper.engine import EngineLink
 
 
@@ -103,5 +106,28 @@ def test_it_falls_silent_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     link.show_signs_of_life(lambda _: None)
     assert client.posted.acquire(timeout=PATIENCE_S)
     link.fall_silent()
+    link.goes_on()
+    assert not client.posted.acquire(timeout=0.5)
+
+
+def test_a_wrapper_that_stands_aside_for_a_later_run_gives_no_sign_when_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of itself it would give one in a minute only, which no test of real wrappers waits for."""
+    monkeypatch.setattr(engine, "_LEAST_SIGN_OF_LIFE_S", 0.01)
+    stands_aside = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        stands_aside.set()
+        threading.Event().wait()
+
+    client = Client()
+    link = EngineLink(client, "7")
+    wrapper = Wrapper(["1:1:1", "script"], link, None, lambda mailbox: None)  # type: ignore[arg-type,return-value]
+    link.show_signs_of_life(lambda _: None)
+    assert client.posted.acquire(timeout=PATIENCE_S)
+    monkeypatch.setattr(program, "time", SimpleNamespace(sleep=sleep))
+    threading.Thread(target=wrapper._stand_aside, daemon=True).start()
+    assert stands_aside.wait(PATIENCE_S)
     link.goes_on()
     assert not client.posted.acquire(timeout=0.5)
