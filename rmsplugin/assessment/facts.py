@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState
 from rmsplugin.model.made_at_once import made_at_once
+from rmsplugin.model.overbooking import overbooked
 from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.vjob import VJobState
 
@@ -179,7 +180,11 @@ class VJobFacts(NamedTuple):
 
 
 def vm_demand(
-    size: Resources, overhead_mib: int, observed_cpus: float | None = None, observed_mib: int | None = None
+    size: Resources,
+    overhead_mib: int,
+    observed_cpus: float | None = None,
+    observed_mib: int | None = None,
+    overbooking: float = 1.0,
 ) -> Resources:
     """The demand of a VM, for decisions and bookings alike: its memory with the hypervisor's overhead, and CPUs.
 
@@ -188,7 +193,10 @@ def vm_demand(
         overhead_mib: the hypervisor's memory for each VM.
         observed_cpus: the demand of a running VM, see ``rmsplugin.decision.cpu_demand``; None: all of its CPUs.
         observed_mib: the same for its memory, see ``rmsplugin.decision.memory_demand``.
+        overbooking: see ``rmsplugin.model.overbooking``; it is the requested CPUs that are overbooked.
     """
-    cpus = size.cpus if observed_cpus is None else observed_cpus
+    cpus = size.cpus if overbooking == 1 else overbooked(size.cpus, overbooking)
+    if observed_cpus is not None:
+        cpus = observed_cpus if overbooking == 1 else min(cpus, observed_cpus)
     memory_mib = size.memory_mib if observed_mib is None else observed_mib
     return amount(cpus, memory_mib + overhead_mib)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rmsplugin.instance.shape import RuleShape, shown
 from rmsplugin.model.elements import Node, VJob
 from rmsplugin.model.given_rules import About, given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Reserve, Root, Split, Spread
-from rmsplugin.model.resources import NOTHING, Resources
+from rmsplugin.model.overbooking import overbooked
+from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.validation import Problem
 
@@ -25,11 +26,16 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "capacity": ("nodes", "vms", "most"),
     "reserve": ("nodes",),
     "online": ("nodes", "most"),
+    "overbook": ("vms", "ratio"),
 }
 #: By kind of rule: keys that it may have, too.
 _MAY = {"reserve": ("cpu", "memory_mib")}
 #: Rules that hold at every step, and why they cannot be discrete.
-_CONTINUOUS = {"root": "who has migrated is not seen in the end", "reserve": "memory is kept at every step"}
+_CONTINUOUS = {
+    "root": "who has migrated is not seen in the end",
+    "reserve": "memory is kept at every step",
+    "overbook": "VMs are booked with the same CPUs at every step",
+}
 
 _JOINT: dict[str, Callable[[RuleShape, bool], Joint]] = {
     "spread": lambda data, discrete: Spread(frozenset(data["vms"]), discrete),
@@ -55,18 +61,30 @@ class Ruled:
 
 
 def ruled(data: Sequence[RuleShape], nodes: Sequence[Node], vjobs: Sequence[VJob]) -> Ruled:
-    """Give each vjob the rules about its VMs, and take from nodes what is reserved. Faulty rules are left out."""
+    """Give each vjob the rules about its VMs, take from nodes what is reserved, and book the CPUs of overbooked VMs.
+
+    Faulty rules are left out.
+    """
     known_nodes, known_vms = {node.name for node in nodes}, {vm.name for vjob in vjobs for vm in vjob.vms}
     faults: list[Problem] = []
     kept, sound = list(nodes), []
+    ratios: dict[str, float] = {}
     for i, each in enumerate(data):
         found = [Problem(("rules", i, *place), words) for place, words in _faults(each, known_nodes, known_vms)]
         if each["rule"] == "reserve" and not found:
             kept, found = _reserved(kept, each, i)
+        elif each["rule"] == "overbook" and not found:
+            found = [
+                Problem(("rules", i, "vms"), f"VM {vm!r} is overbooked by another rule, too")
+                for vm in each["vms"]
+                if vm in ratios
+            ]
+            ratios.update(dict.fromkeys(each["vms"], each["ratio"]))
         elif not found:
             sound.append(each)
         faults += found
-    return Ruled(kept, given_rules(vjobs, map(_about, sound)), faults)
+    about = [*map(_about, sound), *_too_narrow(kept, vjobs, ratios)]
+    return Ruled(kept, given_rules([_overbooked(vjob, ratios) for vjob in vjobs], about), faults)
 
 
 def _about(data: RuleShape) -> About:
@@ -75,6 +93,23 @@ def _about(data: RuleShape) -> About:
         return _ABOUT_NODES[kind](frozenset(data["nodes"]), discrete), data["vms"]
     names = [vm for group in data["groups"] for vm in group] if kind == "split" else data.get("vms")
     return _JOINT[kind](data, discrete), names
+
+
+def _overbooked(vjob: VJob, ratios: Mapping[str, float]) -> VJob:
+    """The vjob with the CPUs that are booked for its VMs."""
+    if ratios.keys().isdisjoint(vm.name for vm in vjob.vms):
+        return vjob
+    demands = (amount(overbooked(vm.demand.cpus, ratios.get(vm.name, 1.0)), vm.demand.memory_mib) for vm in vjob.vms)
+    return replace(vjob, vms=tuple(replace(vm, demand=demand) for vm, demand in zip(vjob.vms, demands, strict=True)))
+
+
+def _too_narrow(nodes: Sequence[Node], vjobs: Sequence[VJob], ratios: Mapping[str, float]) -> Iterator[About]:
+    """Bans from the nodes that have fewer CPUs than an overbooked VM: there it would share CPUs with itself."""
+    of: dict[frozenset[str], list[str]] = {}
+    for vm in (vm for vjob in vjobs for vm in vjob.vms if vm.name in ratios):
+        narrow = frozenset(node.name for node in nodes if node.capacity.centi_cpus < vm.demand.centi_cpus)
+        of.setdefault(narrow, []).append(vm.name)
+    return ((Ban(narrow), names) for narrow, names in of.items() if narrow)
 
 
 def _reserved(nodes: Sequence[Node], data: RuleShape, number: int) -> tuple[list[Node], list[Problem]]:

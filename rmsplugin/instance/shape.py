@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from rmsplugin.model.overbooking import MOST_OVERBOOKING
 from rmsplugin.model.validation import Place, Problem
 
 #: More than any machine has, and so little that sums over a cluster stay exact in a solver's 64 bits.
@@ -87,13 +88,16 @@ class PlatformShape(TypedDict):
 class RuleShape(TypedDict):
     """A placement rule; ``rmsplugin.instance.rules`` says which keys each kind has."""
 
-    rule: Literal["spread", "gather", "fence", "ban", "lonely", "split", "root", "capacity", "reserve", "online"]
+    rule: Literal[
+        "spread", "gather", "fence", "ban", "lonely", "split", "root", "capacity", "reserve", "online", "overbook"
+    ]
     vms: NotRequired[list[str]]
     nodes: NotRequired[list[str]]
     groups: NotRequired[list[list[str]]]
     most: NotRequired[Annotated[int, Field(ge=0, le=MAX_MOST)]]
     cpu: NotRequired[_Cpu]
     memory_mib: NotRequired[_Memory]
+    ratio: NotRequired[Annotated[float, Field(ge=1, le=MOST_OVERBOOKING, allow_inf_nan=False)]]
     discrete: NotRequired[bool]
 
 
@@ -159,7 +163,7 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("platforms", "lacks", 0): "migrate, suspend, elsewhere or pause",
     ("rules",): "a list of rules",
     ("rules", 0): "an object that describes a rule",
-    ("rules", "rule"): "spread, gather, fence, ban, lonely, split, root, capacity, reserve or online",
+    ("rules", "rule"): "spread, gather, fence, ban, lonely, split, root, capacity, reserve, online or overbook",
     ("rules", "vms"): "a list of names of VMs",
     ("rules", "vms", 0): "the name of a VM",
     ("rules", "nodes"): "a list of names of nodes",
@@ -167,6 +171,7 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("rules", "groups"): "a list of lists of names of VMs",
     ("rules", "groups", 0): "a list of names of VMs",
     ("rules", "most"): "a whole number, 0 or more",
+    ("rules", "ratio"): f"a number from 1 to {MOST_OVERBOOKING:g}",
     ("rules", "discrete"): "true or false",
     ("vjobs", "vms", "host"): "the name of a node",
     ("vjobs", "vms", "image"): 'the name of a node, or "shared"',

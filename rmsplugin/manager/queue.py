@@ -60,7 +60,7 @@ class SlurmQueue:
     def _shape(self, seen: RmsSnapshot, partition: str, geometry: Geometry | None) -> Shape:
         if geometry is None:
             return Shape.of((), ())
-        demands = [demand_of_new(self._settings, geometry, index) for index in (0, geometry.vms - 1)]
+        demands = [demand_of_new(self._settings, partition, geometry, index) for index in (0, geometry.vms - 1)]
         small = geometry.vms - geometry.large
         return Shape.of([demands[0]] * geometry.large + [demands[1]] * small, self._rules(seen, partition, geometry))
 

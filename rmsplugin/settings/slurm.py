@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from rmsplugin import defaults
+from rmsplugin.model.overbooking import MOST_OVERBOOKING
 from rmsplugin.settings.section import Seconds, Section
 from rmsplugin.settings.slurm_time import slurm_time_s
 
@@ -78,6 +79,15 @@ class Partition(Section):
         description="memory of its node that a VM takes: `requested`: all that was asked for; `observed`: what "
         "it is seen to need, so that more VMs run; what was asked for is the most that it can "
         "have. `observed` needs context switches",
+    )
+    cpu_overbooking: float = Field(
+        1.0,
+        ge=1,
+        le=MOST_OVERBOOKING,
+        allow_inf_nan=False,
+        description="CPUs of its VMs that one CPU of a node may have to serve, from 1 to 16: a VM is booked with its "
+        "CPUs divided by this, or with those that it was seen to use if they are fewer. No VM comes to a node that "
+        "has fewer CPUs than the VM itself",
     )
 
 

@@ -17,7 +17,10 @@ from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import Geometry, VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
-SETTINGS = make_settings()
+MADE = make_settings()
+OVERBOOKED = {"vjob": MADE.partition["vjob"].model_copy(update={"cpu_overbooking": 2.0})}
+SETTINGS = MADE.model_copy(update={"partition": OVERBOOKED})
+PARTITIONS = st.sampled_from(["vjob", "gone"])
 NODES = ("", "n1", "n2")
 GEOMETRIES = (Geometry(2, 2, 512), Geometry(2, 2, 512, small_cpus=1, small_memory_mib=256), Geometry(2, 4, 512))
 ROW = VMRow("vm0", 1, 0, "uuid", "mac", "10.0.0.10", "n1", memory_mib=512)
@@ -39,7 +42,14 @@ rows = st.builds(
 )
 placed = st.builds(
     lambda row, cpus, mib, geometry, state, ending, ended, promise: Placed(
-        (row, replace(row, name="vm1", idx=1)), ((cpus, mib), (None, None)), geometry, state, ending, ended, promise
+        (row, replace(row, name="vm1", idx=1)),
+        ((cpus, mib), (None, None)),
+        "vjob",
+        geometry,
+        state,
+        ending,
+        ended,
+        promise,
     ),
     rows,
     st.none() | st.sampled_from([0.5, 1.0]),
@@ -51,7 +61,7 @@ placed = st.builds(
     promises,
 )
 mib = st.none() | st.sampled_from([100, 200])
-new = st.builds(New, st.sampled_from("ab"), st.sampled_from(GEOMETRIES), mib, mib, promises)
+new = st.builds(New, st.sampled_from("ab"), PARTITIONS, st.sampled_from(GEOMETRIES), mib, mib, promises)
 #: What is asked for; of a vjob with VMs its name; and whether those that were not asked for since the last time go.
 questions = st.tuples(new | st.tuples(st.sampled_from("ab"), placed), st.booleans())
 
@@ -85,8 +95,8 @@ def test_what_is_kept_is_what_would_be_found(asked: list[tuple[New | tuple[str, 
 
 def test_what_is_as_it_was_is_the_same_object() -> None:
     kept = KeptMembers(SETTINGS)
-    new = New("a", GEOMETRIES[0], None, None, None)
-    placed = Placed((ROW,), ((None, None),), GEOMETRIES[0], VJobState.RUNNING, False, False, None)
+    new = New("a", "vjob", GEOMETRIES[0], None, None, None)
+    placed = Placed((ROW,), ((None, None),), "vjob", GEOMETRIES[0], VJobState.RUNNING, False, False, None)
     assert kept.new(new) is kept.new(new._replace())
     assert kept.placed("b", placed) is kept.placed("b", placed._replace(vms=(replace(ROW),)))
     assert kept.new(new) is not kept.new(new._replace(large_mib=100))
@@ -94,7 +104,7 @@ def test_what_is_as_it_was_is_the_same_object() -> None:
 
 def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
     kept = KeptMembers(SETTINGS)
-    of = New("a", GEOMETRIES[0], None, None, None)
+    of = New("a", "vjob", GEOMETRIES[0], None, None, None)
     found = kept.new(of)
     kept.new(of._replace(vjob="b"))
     kept.retain({"b"})

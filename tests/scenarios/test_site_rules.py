@@ -149,6 +149,60 @@ def test_what_is_reserved_is_kept_free(world: World) -> None:
     assert hosts(world, *jobs) == ["n3"]
 
 
+def overbook(world: World, ratio: float, partition: str = "vjob") -> None:
+    """The site writes a ratio into its settings, and starts the engine again."""
+    found = world.settings.partition[partition].model_copy(update={"cpu_overbooking": ratio})
+    world.settings = world.settings.model_copy(update={"partition": {**world.settings.partition, partition: found}})
+    world.start_engine()
+
+
+def test_as_many_vms_compute_on_a_node_as_its_cpus_are_overbooked(world: World) -> None:
+    overbook(world, 1.5)
+    jobs = [world.submit(vms=1, memory_mib=64) for _ in range(10)]
+    some(world)
+    assert world.states(*jobs) == [*[S.RUNNING] * 9, S.WAITING]
+    assert {node: hosts(world, *jobs).count(node) for node in NODES} == dict.fromkeys(NODES, 3)
+    assert "needs 0.66 CPUs" in reason(world, jobs[9])
+    assert world.hypervisor.violations == []
+
+
+def test_overbooked_vms_that_compute_count_with_their_part_and_suspend_nobody(world: World) -> None:
+    """They idle, and then use all CPUs that they requested, twice as many as there are."""
+    overbook(world, 2)
+    jobs = [world.running(memory_mib=64, computing=False) for _ in range(12)]
+    vms = [vm.name for job in jobs for vm in world.context.ledger.vms(job)]
+    for used in (0.0, 1.0):
+        for vm in vms:
+            world.hypervisor.set_demand(vm, used)
+        for _ in range(12):
+            world.tick(10)
+        assert [world.context.demanded_cpus.cpus(vm) for vm in vms] == [used] * 12
+    assert world.cycle.seen is not None
+    assert [host.used.cpus for host in world.capacities().hosts(world.cycle.seen).values()] == [2.0] * 3
+    assert world.states(*jobs) == [S.RUNNING] * 12
+    assert [call for call in world.hypervisor.calls if call[0] in ("save", "migrate")] == []
+
+
+def test_overbooked_vms_that_are_seen_to_use_less_count_with_that(world: World) -> None:
+    overbook(world, 2)
+    job = world.running(vms=1, cpus=2)
+    (vm,) = world.context.ledger.vms(job)
+    world.hypervisor.set_demand(vm.name, 0.3)
+    for _ in range(12):
+        world.tick(10)
+    assert world.cycle.seen is not None
+    assert [host.used.cpus for host in world.capacities().hosts(world.cycle.seen).values() if host.vms] == [0.3]
+
+
+def test_a_vm_comes_to_no_node_that_has_fewer_cpus_than_the_vm(world: World) -> None:
+    overbook(world, 16)
+    rule(world, "daemons", kind="reserve", nodes="n[1-2]", cpus=1)
+    wide, wider = world.submit(vms=3, cpus=2, memory_mib=64), world.submit(vms=1, cpus=3)
+    some(world)
+    assert hosts(world, wide) == ["n3", "n3", "n3"]
+    assert reason(world, wider) == "no node that it may use has 3 CPUs, as one of its VMs has"
+
+
 def test_so_many_nodes_host_vms(world: World) -> None:
     rule(world, "few", kind="online", most=1)
     jobs = [world.submit(vms=1, cpus=CPUS) for _ in range(2)]

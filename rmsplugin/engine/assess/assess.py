@@ -259,7 +259,7 @@ class _Assessor:
         row, name = waiting.sleeping, waiting.job.display_id
         if row is None:
             large_mib, small_mib = new_booked_mib(self._capacities, self._seen, waiting)
-            return self._members.new(New(name, waiting.geometry, large_mib, small_mib, promise))
+            return self._members.new(New(name, waiting.job.partition, waiting.geometry, large_mib, small_mib, promise))
         return Members(
             VMFacts(
                 VM(vm.name, self._capacities.booked(self._seen, row, vm)),
@@ -300,7 +300,7 @@ class _Assessor:
 
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
         observed, ending = self._capacities.observed(self._seen, vjob, vms), is_ending(vjob, self._seen.taken)
-        return Placed(tuple(vms), observed, vjob.geometry, vjob.state, ending, ended, promise)
+        return Placed(tuple(vms), observed, vjob.partition, vjob.geometry, vjob.state, ending, ended, promise)
 
     def _nodes_of(self, vjob: VJobRow, vms: Sequence[VMRow], preemptible: bool) -> frozenset[str]:
         here = [vm.host for vm in vms if vm.host]

@@ -31,6 +31,7 @@ class New(NamedTuple):
 
     Attributes:
         vjob: the display id of their vjob.
+        partition: its partition.
         geometry: its request.
         large_mib: the memory to be booked for the first ones; None: all of it.
         small_mib: the same of the last one.
@@ -38,6 +39,7 @@ class New(NamedTuple):
     """
 
     vjob: str
+    partition: str
     geometry: Geometry
     large_mib: int | None
     small_mib: int | None
@@ -50,6 +52,7 @@ class Placed(NamedTuple):
     Attributes:
         vms: the VMs.
         observed: what each of them was seen to demand.
+        partition: of the vjob.
         geometry: the request of the vjob.
         state: of the vjob.
         ending: whether its script has just ended.
@@ -59,6 +62,7 @@ class Placed(NamedTuple):
 
     vms: tuple[VMRow, ...]
     observed: tuple[Observed, ...]
+    partition: str
     geometry: Geometry
     state: VJobState
     ending: bool
@@ -102,8 +106,8 @@ _Of = TypeVar("_Of", New, Placed)
 def members_to_be(settings: Settings, of: New) -> Members:
     """The VMs of a vjob that has none yet; they have no final names."""
     geometry, promise = of.geometry, of.promise
-    large = demand_of_new(settings, geometry, 0, of.large_mib)
-    small = demand_of_new(settings, geometry, geometry.vms - 1, of.small_mib)
+    large = demand_of_new(settings, of.partition, geometry, 0, of.large_mib)
+    small = demand_of_new(settings, of.partition, geometry, geometry.vms - 1, of.small_mib)
     names = ((f"{of.vjob}-{index}", large if index < geometry.large else small) for index in range(geometry.vms))
     return Members(
         VMFacts(VM(name, each), WAITING, frozenset(), promise.will_hold(name, "") if promise else frozenset())
@@ -114,7 +118,7 @@ def members_to_be(settings: Settings, of: New) -> Members:
 def members_placed(settings: Settings, of: Placed) -> Members:
     """The VMs of a vjob that has some."""
     return Members(
-        _placed(of, vm, VM(vm.name, demand(settings, of.geometry, vm, *observed)))
+        _placed(of, vm, VM(vm.name, demand(settings, of.partition, of.geometry, vm, *observed)))
         for vm, observed in zip(of.vms, of.observed, strict=True)
     )
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.decision.wanted import Candidate
 from rmsplugin.engine.assess.site_rules import closing_rules, open_nodes, traits_of, traits_of_job
-from rmsplugin.engine.capacity.capacity import Capacities, demand_of_new
-from rmsplugin.engine.capacity.observed_memory import expected_booked_mib
+from rmsplugin.engine.capacity.capacity import Capacities, demand_of_new, overbooking
+from rmsplugin.engine.capacity.observed_memory import expected_booked_mib, real_capacity
 from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.ledger.failures import Resting
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
@@ -119,8 +119,8 @@ def _allowed(
     settings: Settings, seen: Observation, partition: str, geometry: Geometry, closing: tuple[str, ...]
 ) -> Allowed:
     """The hosts by partition, options, and the rules of these names."""
-    constraints = geometry.constraints
-    found = seen.derived.allowed.get((partition, constraints, closing))
+    constraints, cpus = geometry.constraints, 0 if overbooking(settings, partition) == 1 else geometry.cpus_of(0)
+    found = seen.derived.allowed.get((partition, constraints, closing, cpus))
     if found is None:
         hosts = hosts_of(settings, seen.rms, partition)
         known = {name: seen.rms.nodes[name].features for name in hosts if name in seen.rms.nodes}
@@ -130,8 +130,16 @@ def _allowed(
         if closing:
             before, nodes = len(nodes), open_nodes(settings, nodes, closing)
             why = why if nodes or why else _closed(before, closing)
-        found = seen.derived.allowed[partition, constraints, closing] = Allowed(nodes, why)
+        if cpus:
+            nodes = wide_enough(settings, seen, nodes, cpus)
+            why = why if nodes or why else f"no node that it may use has {counted(cpus, 'CPU')}, as one of its VMs has"
+        found = seen.derived.allowed[partition, constraints, closing, cpus] = Allowed(nodes, why)
     return found
+
+
+def wide_enough(settings: Settings, seen: Observation, nodes: frozenset[str], cpus: int) -> frozenset[str]:
+    """The nodes that have as many CPUs for VMs: with fewer, a VM that is overbooked would share CPUs with itself."""
+    return frozenset(name for name in nodes if real_capacity(settings, seen, name).cpus >= cpus)
 
 
 def _closed(nodes: int, closing: Iterable[str]) -> str:
@@ -159,11 +167,12 @@ def ready_demands(
 ) -> dict[str, Resources]:
     """The resources that a waiting vjob's VMs will demand, by name; if it sleeps, as they did when they were saved."""
     row, geometry, settings = waiting.sleeping, waiting.geometry, capacities.settings
+    partition = waiting.job.partition
     if row is not None:
         return {name: capacities.booked(seen, row, vm) for name, vm in vms.items() if vm is not None}
     large_mib, small_mib = new_booked_mib(capacities, seen, waiting)
-    large = demand_of_new(settings, geometry, 0, large_mib)
-    small = demand_of_new(settings, geometry, geometry.vms - 1, small_mib)
+    large = demand_of_new(settings, partition, geometry, 0, large_mib)
+    small = demand_of_new(settings, partition, geometry, geometry.vms - 1, small_mib)
     return {name: large if index < geometry.large else small for index, name in enumerate(vms)}
 
 

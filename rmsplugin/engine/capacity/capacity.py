@@ -44,14 +44,26 @@ class HostCapacity:
         return self.capacity - self.used
 
 
-def demand_of_new(settings: Settings, geometry: Geometry, index: int, observed_mib: int | None = None) -> Resources:
+def overbooking(settings: Settings, partition: str) -> float:
+    """The ratio by which CPUs of VMs of a partition are overbooked; 1 if the settings do not have it any more."""
+    found = settings.partition.get(partition)
+    return found.cpu_overbooking if found is not None else 1.0
+
+
+def demand_of_new(
+    settings: Settings, partition: str, geometry: Geometry, index: int, observed_mib: int | None = None
+) -> Resources:
     """The resources that this VM takes if it is booted now: as observed, or all; with the hypervisor's overhead."""
-    size = Resources(geometry.cpus_of(index), new_vm_mib(settings, geometry, index))
-    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_mib=observed_mib)
+    size, ratio = (
+        Resources(geometry.cpus_of(index), new_vm_mib(settings, geometry, index)),
+        overbooking(settings, partition),
+    )
+    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_mib=observed_mib, overbooking=ratio)
 
 
 def demand(
     settings: Settings,
+    partition: str,
     geometry: Geometry,
     vm: VMRow,
     observed_cpus: float | None = None,
@@ -59,7 +71,8 @@ def demand(
 ) -> Resources:
     """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
     size = Resources(geometry.cpus_of(vm.idx), vm.memory_mib)
-    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_cpus, observed_mib)
+    ratio = overbooking(settings, partition)
+    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_cpus, observed_mib, ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +99,10 @@ class Capacities:
     def booked(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> Resources:
         """The resources booked for a VM that runs, or that would be booked if it were resumed; decisions use these.
 
-        Where nothing may be suspended, the requested CPUs are booked.
+        Where nothing may be suspended, the requested CPUs are booked, overbooked as all.
         """
         (observed,) = self.observed(seen, vjob, [vm])
-        return demand(self.settings, vjob.geometry, vm, *observed)
+        return demand(self.settings, vjob.partition, vjob.geometry, vm, *observed)
 
     def observed(self, seen: Observation, vjob: VJobRow, vms: Iterable[VMRow]) -> tuple[Observed, ...]:
         """What decides, besides the request and the settings, the resources that are ``booked`` for VMs of a vjob."""

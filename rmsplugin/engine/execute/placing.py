@@ -76,8 +76,11 @@ class Placing:
                 self._require_rules(seen, waiting, dict(zip(needs, hosts, strict=True)))
                 need_mib = [need.memory_mib for need in needs.values()]
                 self._require_room(seen, list(zip(hosts, need_mib, strict=True)))
-                if not observes(self._settings, seen, waiting.job.partition):
-                    sizes = (demand_of_new(self._settings, waiting.geometry, index) for index in range(len(hosts)))
+                partition = waiting.job.partition
+                if not observes(self._settings, seen, partition):
+                    sizes = (
+                        demand_of_new(self._settings, partition, waiting.geometry, index) for index in range(len(hosts))
+                    )
                     self._make_room(seen, [(node, size.memory_mib) for node, size in zip(hosts, sizes, strict=True)])
                 self._begin_start(seen, waiting, step)
                 return
@@ -205,7 +208,10 @@ class Placing:
 
     def _make_room_for(self, seen: Observation, vjob: VJobRow, vms: Sequence[VMRow], hosts: Mapping[str, str]) -> None:
         others = [vm for vm in vms if not vm.observed]
-        self._make_room(seen, [(hosts[vm.name], demand(self._settings, vjob.geometry, vm).memory_mib) for vm in others])
+        self._make_room(
+            seen,
+            [(hosts[vm.name], demand(self._settings, vjob.partition, vjob.geometry, vm).memory_mib) for vm in others],
+        )
 
     def closed(self, seen: Observation) -> frozenset[str]:
         """The nodes whose rooms were given back after the last look."""
@@ -451,7 +457,8 @@ class Placing:
 
         A paused VM is taken as it is.
         """
-        full = demand(self._settings, vjob.geometry, vm, observed_mib=booked_mib(self._settings, seen, vjob, vm))
+        size_mib = booked_mib(self._settings, seen, vjob, vm)
+        full = demand(self._settings, vjob.partition, vjob.geometry, vm, observed_mib=size_mib)
         return VM(vm.name, held(vjob, full, self._clock.now()))
 
 

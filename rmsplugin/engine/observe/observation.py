@@ -45,7 +45,7 @@ class Derived:
         wished: whether any vjob has a wish about VMs beside each other; empty until that is asked.
     """
 
-    allowed: dict[tuple[str, Constraints, tuple[str, ...]], Allowed] = field(default_factory=dict)
+    allowed: dict[tuple[str, Constraints, tuple[str, ...], int], Allowed] = field(default_factory=dict)
     expected: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
     most_mib: dict[str, int] = field(default_factory=dict)
     awake: dict[tuple[frozenset[str], frozenset[str]], frozenset[str]] = field(default_factory=dict)

@@ -82,6 +82,31 @@ def test_what_is_reserved_is_no_vms() -> None:
     ]
 
 
+def test_overbooked_vms_are_booked_with_fewer_cpus_and_all_of_their_memory() -> None:
+    found = read({"rule": "overbook", "vms": ["a-0", "b-1"], "ratio": 3})
+    booked = {name: vm.demand for name, vm in found.vm_by_name.items()}
+    assert booked == {
+        "a-0": Resources(0.33, 512),
+        "a-1": Resources(1, 512),
+        "b-0": Resources(1, 512),
+        "b-1": Resources(0.33, 512),
+    }
+    assert [vjob.rules for vjob in found.vjobs] == [(), ()]
+
+
+def test_an_overbooked_vm_may_not_be_on_a_node_with_fewer_cpus_than_itself() -> None:
+    rules = [
+        {"rule": "overbook", "vms": ["a-0", "a-1"], "ratio": 2},
+        {"rule": "reserve", "nodes": ["n2"], "cpu": 3.5},
+    ]
+    assert read(*rules).vjobs[0].rules == (Ban(frozenset({"n2"})),)
+
+
+def test_no_vm_is_overbooked_twice() -> None:
+    rule = {"rule": "overbook", "vms": ["a-0"], "ratio": 2}
+    assert faults(rule, rule) == ["f.json: $.rules[1].vms: VM 'a-0' is overbooked by another rule, too"]
+
+
 @pytest.mark.parametrize(
     ("data", "fault"),
     [
@@ -106,6 +131,12 @@ def test_what_is_reserved_is_no_vms() -> None:
         ({"rule": "reserve", "nodes": ["n1"], "cpu": 5}, '$.rules[0]: 5 CPUs and 0 MiB cannot be kept on "n1"'),
         ({"rule": "reserve", "nodes": ["n1"], "cpu": 0.125}, "$.rules[0].cpu: must have two decimals at most"),
         ({"rule": "online", "nodes": ["n1"], "most": -1}, "$.rules[0].most: must be a whole number, 0 or more"),
+        ({"rule": "overbook", "vms": ["a-0"]}, "$.rules[0].ratio: is required by overbook"),
+        (
+            {"rule": "overbook", "vms": ["a-0"], "ratio": 0.5},
+            "$.rules[0].ratio: must be a number from 1 to 16, not 0.5",
+        ),
+        ({"rule": "overbook", "vms": ["a-0"], "ratio": 2, "discrete": True}, "$.rules[0].discrete: overbook holds at"),
         (3, "$.rules[0]: must be an object that describes a rule, not 3"),
     ],
 )
