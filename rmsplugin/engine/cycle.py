@@ -11,7 +11,7 @@ from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.assess.first_sight import FirstSight
 from rmsplugin.engine.assess.job_identity import JobIdentity
 from rmsplugin.engine.assess.queue import Order, Waiting
-from rmsplugin.engine.assess.rooms_wanted import places_ahead
+from rmsplugin.engine.assess.rooms_wanted import Ahead, places_ahead
 from rmsplugin.engine.assess.waiting_vjobs import GeometryOf, WaitingVJobs
 from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.capacity.demands import Demands
@@ -328,7 +328,9 @@ class Cycle:
         self._waiting.record_reasons(silent)
         later = self._later(seen, ours, self._first_sight.look_into)
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
-        return self._demand(seen, queue, later, after)
+        ahead = self._ahead(seen, queue, later, after)
+        self.deciding.remember_barred(ahead.barred)
+        return self._demand(seen, ahead, after)
 
     def _later(self, seen: Observation, ours: list[RmsJob], geometry_of: GeometryOf) -> list[Waiting]:
         """The vjobs whose begin time is near enough to matter for the power of nodes."""
@@ -338,13 +340,16 @@ class Cycle:
             ours, geometry_of, seen.taken + horizon_s(self._settings, self.powering.classes)
         )
 
-    def _demand(
+    def _ahead(
         self, seen: Observation, queue: Sequence[Waiting], later: Sequence[Waiting], after: Configuration
-    ) -> PowerDemand:
-        """The nodes on which vjobs would start that a decision leaves waiting, or that begin later."""
+    ) -> Ahead:
+        """The places of vjobs that a decision leaves waiting, or that begin later."""
         running = _running(after)
         left = [waiting for waiting in queue if not (waiting.rests or waiting.job.display_id in running)]
-        ahead = places_ahead(self._capacities, seen, left, after, later)
+        return places_ahead(self._capacities, seen, left, after, later)
+
+    def _demand(self, seen: Observation, ahead: Ahead, after: Configuration) -> PowerDemand:
+        """The nodes that these vjobs need."""
         found = PowerDemand(ahead.wanted, ahead.kept, places=ahead.places, begins=ahead.begins)
         if not self._settings.power.switch:
             return found
@@ -366,7 +371,8 @@ class Cycle:
             queue = self._waiting.find_queue(seen, ours, self._first_sight.known, CycleReport()).waiting
             found = self.deciding.find(seen, queue, self._borrowing.lendable(seen))
             later = self._later(seen, ours, self._first_sight.known)
-            powers = self.powering.planned(seen, self._demand(seen, queue, later, found.after))
+            ahead = self._ahead(seen, queue, later, found.after)
+            powers = self.powering.planned(seen, self._demand(seen, ahead, found.after))
             return replace(found, powers=(*powers, *self._goes_off_then(found)))
 
     def _goes_off_then(self, found: Found) -> Iterator[PlannedPower]:

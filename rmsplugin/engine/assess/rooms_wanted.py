@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.assessment.promises import promises
+from rmsplugin.decision.reasons import needs
 from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.decision.wanted import Fit, places_beyond
 from rmsplugin.engine.assess.queue import Waiting, candidate, ready_vms
@@ -19,7 +20,9 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.power_book import can_come_on, comes_on
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import Room, is_coming, is_idle, vm_hosts
+from rmsplugin.errors import RefusedError
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, VJob
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.ffd import first_fit_decreasing
@@ -38,6 +41,7 @@ class Ahead:
         places: by display id, the nodes on which each would be.
         begins: by node on which vjobs would be that begin later, the first begin time.
         late: the first of those that finds no place now; None: each finds one.
+        barred: by display id, those for whom there would be room, were it not for rules; and which, in a sentence.
     """
 
     wanted: frozenset[str] = frozenset()
@@ -46,6 +50,7 @@ class Ahead:
     places: Mapping[str, frozenset[str]] = field(default_factory=dict)
     begins: Mapping[str, float] = field(default_factory=dict)
     late: Waiting | None = None
+    barred: Mapping[str, str] = field(default_factory=dict)
 
 
 def places_ahead(
@@ -82,7 +87,8 @@ def places_ahead(
     beyond = {name: hosts[name].capacity for name in others if name in hosts}
     resting = capacities.ledger.failures.resting()
     candidates = [candidate(capacities, seen, waiting, resting) for waiting in (*left, *later)]
-    fit = _fit(capacities, seen, (*left, *later))
+    why: dict[str, str] = {}
+    fit = _fit(capacities, seen, (*left, *later), why)
     placed = places_beyond(candidates, {}, _those_on_first(soon, beyond, switches), fit)
     kept = frozenset().union(*(placed.get(each.job.display_id, ()) for each in left))
     begins: dict[str, float] = {}
@@ -90,11 +96,21 @@ def places_ahead(
         for node in placed.get(each.job.display_id, ()):
             begins.setdefault(node, float(each.job.begin_time))
     unplaced, late = _first_without(left, placed), _first_without(later, placed)
-    return Ahead(kept & beyond.keys(), kept, unplaced, placed, begins, late)
+    barred = {
+        each.name: f"needs {needs(VJob(each.name, each.vms))}; {why[each.vms[0].name]}"
+        for each in candidates
+        if each.vms[0].name in why
+    }
+    return Ahead(kept & beyond.keys(), kept, unplaced, placed, begins, late, barred)
 
 
-def _fit(capacities: Capacities, seen: Observation, waiting: Sequence[Waiting]) -> Fit:
-    """How vjobs are placed: by First Fit Decreasing, and where rules let their VMs come."""
+def _fit(
+    capacities: Capacities, seen: Observation, waiting: Sequence[Waiting], why: dict[str, str] | None = None
+) -> Fit:
+    """How vjobs are placed: by First Fit Decreasing, and where rules let their VMs come.
+
+    ``why`` receives, by the first VM of a vjob that only rules keep from a place, the sentence of these rules.
+    """
     if not (
         there_are_rules(capacities.settings, capacities.ledger, seen) or any(each.geometry.wishes for each in waiting)
     ):
@@ -104,7 +120,17 @@ def _fit(capacities: Capacities, seen: Observation, waiting: Sequence[Waiting]) 
         for each in waiting
         if each.sleeping is None
     ]
-    return RuledPlaces(capacities.settings, capacities.ledger, seen, coming).fit_or_none
+    places = RuledPlaces(capacities.settings, capacities.ledger, seen, coming)
+
+    def fit(vms: Sequence[VM], free: Mapping[str, Resources], prefer: Mapping[str, str]) -> dict[str, str] | None:
+        try:
+            return places.fit(vms, free, prefer)
+        except RefusedError as error:
+            if why is not None:
+                why[vms[0].name] = str(error)
+            return None
+
+    return fit
 
 
 def _first_without(waiting: Iterable[Waiting], placed: Collection[str]) -> Waiting | None:

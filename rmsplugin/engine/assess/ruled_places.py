@@ -57,13 +57,6 @@ class RuledPlaces:
             raise RefusedError(found)
         return found
 
-    def fit_or_none(
-        self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None = None
-    ) -> dict[str, str] | None:
-        """As ``fit``; None, too, if rules bar a VM from all room that there is."""
-        found = self._placed(vms, free, prefer)
-        return None if isinstance(found, str) else found
-
     def _placed(
         self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None
     ) -> dict[str, str] | str | None:

@@ -143,6 +143,10 @@ class Deciding:
         """The windows of quiet hours."""
         return self._quiet_hours.windows
 
+    def remember_barred(self, barred: Mapping[str, str]) -> None:
+        """Remember whom only rules keep off the nodes that could be borrowed: see ``Telling``."""
+        self._telling.remember_barred(barred)
+
     def quiet(self) -> Quiet | None:
         """The quiet hours that have begun; None if it is no such time."""
         return self._quiet_hours.at(self._clock.of_the_host())

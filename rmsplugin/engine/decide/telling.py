@@ -58,6 +58,15 @@ class Telling:
         self._told: dict[int, float] = {}  # by job id
         self._alike = Alike()
         self.newest: Mapping[str, Told] = {}
+        self._barred: Mapping[str, str] = {}
+
+    def remember_barred(self, barred: Mapping[str, str]) -> None:
+        """Remember whom only rules keep off the nodes that could be borrowed, by display id, with a sentence each.
+
+        It is known when rooms are looked for, after a decision, and told with the next one: so a reason does not change
+        to and fro in each cycle.
+        """
+        self._barred = barred
 
     def tell(
         self,
@@ -93,6 +102,8 @@ class Telling:
                 if decision.states[name] is VJobState.RUNNING:
                     continue
                 reason, code = decision.reasons[name].sentence, decision.reasons[name].code
+                if code is ReasonCode.NO_ROOM and name in self._barred:
+                    reason, code = self._barred[name], ReasonCode.RULE
             report.waiting += 1
             report.waits[code] += 1
             newest[name] = Told(str(code), reason)
