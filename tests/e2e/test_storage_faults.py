@@ -76,6 +76,42 @@ def test_a_failed_save_leaves_the_job_running_and_says_why(cluster: Cluster) -> 
     assert "space" in cluster.plugin("events", "--vjob", str(job)).out
 
 
+@contextlib.contextmanager
+def hanging_store(cluster: Cluster, node: str, store: str) -> Iterator[None]:
+    """A node whose store's marker nobody can read: who opens a pipe waits for one that writes into it."""
+    marker = f"{store}/.rmsplugin-store"
+    cluster.ok("sh", "-c", f"mv {marker} {store}/kept && mkfifo {marker}", host=node)
+    try:
+        yield
+    finally:
+        # Opened for both, it waits for nobody; whoever still waits goes on.
+        cluster.ok("sh", "-c", f"exec 3<>{marker}; mv {store}/kept {marker}", host=node)
+
+
+@pytest.mark.long
+def test_a_save_on_a_store_that_hangs_leaves_the_job_running_and_is_an_outage(cluster: Cluster) -> None:
+    job = count(cluster)
+    wait_number(cluster, job)
+    for action in ("suspend", "resume"):  # so that the store is set up
+        assert cluster.plugin(action, str(job)).code == 0
+    node = cluster.vjob(job)["nodes"][0]
+
+    def said(kind: str) -> bool:
+        return f"the store of saved states on {node}" in cluster.plugin("events", "--kind", kind).out
+
+    with hanging_store(cluster, node, "/var/lib/rmsplugin/store"):
+        result = cluster.plugin("suspend", str(job))
+        assert (result.code, "did not end in time" in result.err) == (1, True), result
+        assert cluster.qemus(job) == [node]
+        wait_number(cluster, job, 2)
+        cluster.wait("the begin of the outage", lambda: said("store-silent"), 60)
+        assert not said("store-answers")
+    cluster.wait("the end of the outage", lambda: said("store-answers"), 120)
+    for action in ("suspend", "resume"):
+        assert cluster.plugin(action, str(job)).code == 0
+    finish(cluster, job)
+
+
 def test_a_corrupt_state_is_never_restored_and_its_job_begins_again(cluster: Cluster) -> None:
     neighbour, job = count(cluster), count(cluster)
     wait_number(cluster, job, 3)

@@ -240,6 +240,23 @@ def test_a_store_hangs_from_the_first_save_that_did_not_end_and_may_be_missing_t
     assert "is it mounted?" in event_of(world, "store-missing").message
 
 
+def test_a_store_that_hangs_is_looked_at_until_it_answers_also_when_nobody_uses_its_node(world: World) -> None:
+    job = world.sleeping()
+    [node] = {vm.image_node for vm in world.context.ledger.vms(job)}
+    stores = world.context.stores
+    world.nodes.set_hanging(node, True)
+    with pytest.raises(TimedOutError):
+        stores.require(node)
+    now = world.context.clock.now()
+    assert stores.to_look_at((), (), now) == []
+    assert stores.to_look_at((), {node}, now + 60) == [], "it answers nothing at all"
+    assert stores.to_look_at((), (), now + 60) == [node]
+    world.nodes.set_hanging(node, False)
+    stores.look_again([node])
+    assert stores.silent == {}
+    assert stores.to_look_at((), (), now + 2000) == []
+
+
 def test_a_store_that_was_never_set_up_has_no_outage(world: World) -> None:
     world.nodes.set_hanging("n1", True)
     with pytest.raises(TimedOutError):
