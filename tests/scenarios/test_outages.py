@@ -232,6 +232,8 @@ def test_a_store_hangs_from_the_first_save_that_did_not_end_and_may_be_missing_t
     node = world.host(job)
     world.nodes.set_hanging(node, True)
     world.ask(job, K.SUSPEND)
+    world.until(job, S.RUNNING)
+    assert not world.rms.is_stopped(job), "what is left of the save is no reason to keep the job still"
     assert event_of(world, "store-silent").node == node
     world.nodes.set_hanging(node, False)
     world.files.wipe(node, "/store")

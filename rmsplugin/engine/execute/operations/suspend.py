@@ -29,7 +29,14 @@ from rmsplugin.engine.execute.task import Task, combined, sentence_of
 from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.dead_nodes import end_vm
-from rmsplugin.errors import LostStateError, NoStoreError, NotFoundError, OperationFailedError, RefusedError
+from rmsplugin.errors import (
+    LostStateError,
+    NoStoreError,
+    NotFoundError,
+    OperationFailedError,
+    RefusedError,
+    TimedOutError,
+)
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.vm_phase import VMPhase
 
@@ -179,13 +186,18 @@ def _undo(task: Task, reason: str) -> None:
     if errors:
         # While a VM cannot be brought back, the vjob stays SUSPENDING; the next cycle goes on with it.
         raise OperationFailedError(f"the suspend failed ({reason}) and so did bringing back {sentence_of(errors)}")
-    for vm in task.vms():
-        with suppress(NoStoreError):  # without a store nothing can be dropped; the next save there drops it first
-            context.nodes.drop_state(vm.host, vm.name, shared=task.shared)
+    if errors := task.each(task.vms(), lambda vm: _drop_leftover(task, vm)):
+        raise combined(errors)
     before = _before(task)
     if before is VJobState.RUNNING:
         resume_job(task)
     context.ledger.transition(task.job_id, before, f"suspend failed: {reason}")
+
+
+def _drop_leftover(task: Task, vm: VMRow) -> None:
+    """Drop what the failed save left. Without a store, or with one that hangs, the next save there drops it first."""
+    with suppress(NoStoreError, TimedOutError):
+        task.context.nodes.drop_state(vm.host, vm.name, shared=task.shared)
 
 
 def _bring_back(task: Task, vm: VMRow) -> None:
