@@ -50,6 +50,7 @@ _FIELDS = {
     "--licenses": "licenses",
     "--nodelist": "node",
     "--ntasks": "cpus",
+    "--mem": "memory_mib",
     "--mail-user": "mail_user",
 }
 
@@ -186,7 +187,7 @@ class SimulatedWorld(World):
                 given["mail_kinds"] = MAIL_ALL | (told - {"ALL"}) if "ALL" in told else told
             else:
                 key = _FIELDS[name]
-                given[key] = int(value) if key == "cpus" else value
+                given[key] = int(value) if key in ("cpus", "memory_mib") else value
         return self.simulated.submit(**given)
 
     def comment_of(self, job_id: int) -> str:

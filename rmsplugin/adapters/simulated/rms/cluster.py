@@ -20,7 +20,7 @@ from rmsplugin.adapters.rms.base import (
 )
 from rmsplugin.adapters.rms.slurm_text import JobRow, within_array_limits
 from rmsplugin.adapters.simulated.rms.job import Hold, Request, SimulatedJob, look_at_dependencies
-from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes
+from rmsplugin.adapters.simulated.rms.nodes import SimulatedNodes, leave
 from rmsplugin.adapters.simulated.rms.powering import SimulatedPowering
 from rmsplugin.adapters.simulated.rms.priorities import SimulatedPriorities
 from rmsplugin.adapters.simulated.rms.put_off import PuttingOffLock
@@ -340,7 +340,7 @@ class SimulatedCluster:
                 self._end(each, "FAILED")
             else:
                 each.shown = self.priorities.of(each, now)
-                each.begin(place.node, place.limit_s, now)
+                each.begin(place.node, place.limit_s, now, place.cores)
                 self.powering.power_up(place.node)
                 cluster.arrived(each)
                 if self._duration_s(each) == 0:
@@ -380,10 +380,12 @@ class SimulatedCluster:
             raise RefusedError(f"Requested operation is presently disabled for job {each.job_id}")
         self._lock.put_off(partial(self._on_end, self._seen(each)))
         self._recorded.pop(each.job_id, None)
+        leave(each, self._jobs.values())
         each.back_to_queue(self._clock(), self._completing_s if completing_s is None else completing_s)
 
     def _end(self, each: SimulatedJob, detail: str) -> None:
         self._lock.put_off(partial(self._on_end, self._seen(each)))
+        leave(each, self._jobs.values())
         each.end(detail, self._clock(), self._completing_s)
         self._recorded[each.job_id] = detail
 

@@ -70,6 +70,9 @@ class SimulatedJob:
     since: float = 0.0  # the time of its last change
     accrues_from: float = 0.0  # its age counts from then on; 0: it does not yet
     node: str = ""
+    cores: int = 0  # bits: the cores of its node that it was given
+    booked: int = 0  # bits: those of them that Slurm has as taken
+    shares: bool = False  # whether another job had some of them, too, since this one began
     restarts: int = 0
     delayed_until: float = 0.0  # by Slurm itself, after a requeue
     completing_until: float = 0.0
@@ -110,8 +113,9 @@ class SimulatedJob:
         end = self.started + self.suspended_s + self.limit_s
         return min(end, self.preempted + self.grace_s) if self.preempted else end
 
-    def begin(self, node: str, limit_s: float, now: float) -> None:
-        """Begin its allocation."""
+    def begin(self, node: str, limit_s: float, now: float, cores: int = 0) -> None:
+        """Begin its allocation; ``cores`` of the node, as bits: none of them is shared if they are not told."""
+        self.cores, self.booked, self.shares = cores, cores, False
         self.state, self.detail, self.waits_for = JobState.CONFIGURING, "CONFIGURING", "None"
         self.node, self.limit_s, self.started, self.since = node, limit_s, now, now
         self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
@@ -122,12 +126,13 @@ class SimulatedJob:
         if self.state is JobState.SUSPENDED:
             self.suspended_s += now - self.suspended_at
             self.stopped = now - self.suspended_at < _STOPS_IN_S
+            self.booked = self.cores
         self.state, self.detail, self.since = JobState.RUNNING, "RUNNING", now
 
     def suspend(self, now: float) -> None:
         """Stop its script."""
         self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
-        self.stopped = True
+        self.stopped, self.booked = True, 0
         self.shown = self.by_hand = 0
 
     def end(self, detail: str, now: float, completing_s: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,9 +14,10 @@ from rmsplugin.adapters.simulated.rms.powering import Powered
 
 @dataclass(frozen=True)
 class Place:
-    """The node where a job may start now, and the time that it may last there."""
+    """The node where a job may start now, its cores there as bits, and the time that it may last."""
 
     node: str
+    cores: int
     limit_s: float
 
 
@@ -52,7 +53,7 @@ class SimulatedNodes:
         for name in self._allowed(job):
             limit_s = self._limit_s(job, name)
             if limit_s and self._fits(job, self.nodes[name], self.on(name)):
-                return Place(name, limit_s)
+                return Place(name, _first_free(_cores(self.on(name)), job.request.cpus), limit_s)
         return None
 
     def make_room(self, job: SimulatedJob, claimed: Collection[str]) -> tuple[str, list[SimulatedJob]]:
@@ -80,7 +81,7 @@ class SimulatedNodes:
             return node
         there = self.on(name)
         under_way = [each for each in there if each.under_way]
-        cpus = sum(each.request.cpus for each in under_way if each.state is not JobState.SUSPENDED)
+        cpus = _booked(under_way)
         words = ["ALLOCATED" if cpus >= node.cpus else "MIXED" if cpus else "IDLE"]
         words += ["COMPLETING"] if len(there) > len(under_way) else []
         words += ["DRAIN"] if node.draining else []
@@ -99,7 +100,7 @@ class SimulatedNodes:
 
     def _fits(self, job: SimulatedJob, node: RmsNode, there: list[SimulatedJob]) -> bool:
         # A suspended job frees its CPUs, but not its memory.
-        cpus = sum(each.request.cpus for each in there if each.state is not JobState.SUSPENDED)
+        cpus = _booked(there)
         memory_mib = sum(each.request.memory_mib for each in there)
         request = job.request
         return cpus + request.cpus <= node.cpus and memory_mib + request.memory_mib <= node.memory_mib
@@ -120,3 +121,43 @@ class SimulatedNodes:
         partition = self.partitions.get(each.request.partition)
         preemptable = partition is not None and partition.priority_tier < tier and partition.preempt_mode == "CANCEL"
         return preemptable or not each.under_way
+
+
+def _booked(jobs: Sequence[SimulatedJob]) -> int:
+    """The number of CPUs that Slurm has as taken by these jobs on one node."""
+    if any(each.shares for each in jobs):
+        return _cores(jobs).bit_count()
+    return sum(each.request.cpus for each in jobs if each.state is not JobState.SUSPENDED)
+
+
+def _cores(jobs: Iterable[SimulatedJob]) -> int:
+    """The cores of a node that Slurm has as taken by these jobs, as bits."""
+    found = 0
+    for each in jobs:
+        found |= each.booked
+    return found
+
+
+def share(job: SimulatedJob, jobs: Iterable[SimulatedJob]) -> None:
+    """Note which of these others on its node have cores of a job that was resumed: Slurm looks for no free ones."""
+    for each in jobs:
+        if each is not job and each.booked & job.booked:
+            each.shares = job.shares = True
+
+
+def leave(job: SimulatedJob, jobs: Iterable[SimulatedJob]) -> None:
+    """Have Slurm take the cores of a job that leaves them for free, under those who share them, too."""
+    for each in jobs if job.shares else ():
+        if each is not job and each.node == job.node:
+            each.booked &= ~job.booked
+
+
+def _first_free(taken: int, count: int) -> int:
+    """The first so many cores, as bits, that are not taken."""
+    found, core = 0, 1
+    while count:
+        if not taken & core:
+            found |= core
+            count -= 1
+        core <<= 1
+    return found

@@ -5,8 +5,9 @@ moment later, if a node of its partition has room, and is CONFIGURING while its 
 COMPLETING first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is on the
 same node within the second in which the clean-up ended. A suspended job that Slurm requeues ends up held. A resume
 right after a suspend is carried out before it on the node. Elements of an array share a job id until they are split
-off. A job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time. No job
-asked of Slurm overlaps a reservation, but a limit may be changed so that it does.
+off. A suspended job frees its CPUs and not its memory, and has its CPUs again when it is resumed, whoever has them by
+then. A job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time. No
+job asked of Slurm overlaps a reservation, but a limit may be changed so that it does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rmsplugin.adapters.rms.base import ROOM_NAME, JobState, MailWish, Overseers
 from rmsplugin.adapters.rms.slurm_records import needs_repair
 from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
 from rmsplugin.adapters.simulated.rms.job import Hold
+from rmsplugin.adapters.simulated.rms.nodes import leave, share
 from rmsplugin.errors import NotFoundError, RefusedError
 
 _ROOM_SCRIPT = "#!/bin/sh\n/bin/sleep infinity\n"
@@ -170,6 +172,7 @@ class SimulatedRms(SimulatedCluster):
             self._called("suspend", job_id)
             each = self._find(job_id)
             if each.state is JobState.RUNNING:
+                leave(each, self._jobs.values())
                 each.suspend(self._clock())
             elif each.state is not JobState.SUSPENDED:
                 raise RefusedError(f"job {job_id} is {each.detail} and cannot be suspended")
@@ -181,6 +184,7 @@ class SimulatedRms(SimulatedCluster):
             each = self._find(job_id)
             if each.state is JobState.SUSPENDED:
                 each.run_script(self._clock())
+                share(each, self._cluster().on(each.node))
                 if self.resumes_lost:
                     self.resumes_lost, each.stopped = self.resumes_lost - 1, True
                 self.priorities.compute(each, self._clock())
