@@ -34,6 +34,11 @@ class Capabilities:
         """Whether there are VMs that can go nowhere: running ones, or saved ones."""
         return not (self.migrate and self.elsewhere)
 
+    @property
+    def makes_detours(self) -> bool:
+        """Whether a VM can make every detour of a plan: over a third node, or asleep."""
+        return self.migrate and self.suspend and self.elsewhere
+
 
 #: The capabilities of a platform that can do all of it.
 EVERYTHING = Capabilities()

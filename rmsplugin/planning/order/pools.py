@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmsplugin.model.action import Action, ActionKind, migrate, resume, suspend
+from rmsplugin.model.elements import VJob
 from rmsplugin.planning.cost import local_cost
 from rmsplugin.planning.order.bill import Bill
 from rmsplugin.planning.order.moves import NOWHERE, Moves
@@ -47,6 +48,11 @@ class Steering:
         return self.caps[pool] if pool < len(self.caps) else None
 
 
+def _can(vjob: VJob, way: int) -> bool:
+    """Whether the platform of an arrival's VM can make this detour with it."""
+    return vjob.can.suspend and vjob.can.elsewhere if way == ASLEEP else vjob.can.migrate
+
+
 #: Chooses at least one bypass for a schedule in which nothing is feasible.
 Breaker = Callable[["Schedule"], list[Step]]
 
@@ -66,7 +72,8 @@ class Schedule:
         self.work = len(moves.units)  # the number of units looked at: a measure of time that is the same everywhere
         self._bill = Bill(len(moves.actions), moves.arrivals_cost)
         self._stops: dict[int, int] = {}  # of arrivals that were bypassed: a pivot, or ASLEEP
-        self._wanted = dict(steering.bypasses)  # bypasses that did not begin yet
+        ways = steering.bypasses.items()
+        self._wanted = {move: way for move, way in ways if _can(moves.vjobs[move], way)}  # those that did not begin yet
         order, self._rank = ranking.of(steering.unblock_first)
         self._candidates = order  # arrivals that could be feasible, because something changed
         self._held: list[int] = []  # those of them that were held back

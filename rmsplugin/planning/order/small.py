@@ -65,8 +65,7 @@ def switch_to(moves: Moves) -> Switch | None:
 
 def _may_move(moves: Moves, vm: str) -> bool:
     """Whether the platform of a VM can make every detour with it."""
-    can = moves.source.vjob_by_vm[vm].can
-    return can.migrate and can.suspend and can.elsewhere
+    return moves.source.vjob_by_vm[vm].can.makes_detours
 
 
 def _pivots(moves: Moves) -> frozenset[int]:

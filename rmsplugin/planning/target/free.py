@@ -17,9 +17,11 @@ def can_settle(source: Configuration, problem: Replacement) -> bool:
     if sum(problem.totals()) > MOST_GUESTS:
         return False
     there = {SHARED, None, *(place.node.name for place in problem.places)}
-    free = [location for name, location in source.locations.items() if name not in problem.fixed]
+    free = {name: location for name, location in source.locations.items() if name not in problem.fixed}
+    if not all(source.vjob_by_vm[name].can.makes_detours for name in free):
+        return False  # the search tries every detour with each VM
     pinned = any(location.state is VMState.RUNNING for location in problem.fixed.values())
-    return not pinned and all(location.node in there for location in free)
+    return not pinned and all(location.node in there for location in free.values())
 
 
 def switch_to_any(moves: Moves, problem: Replacement, most_nodes: int | None, shared_store: bool) -> Switch:

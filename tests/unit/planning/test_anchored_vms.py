@@ -15,7 +15,7 @@ from rmsplugin.decision.room import Site
 from rmsplugin.model.abiding import abiding
 from rmsplugin.model.capabilities import EVERYTHING
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, Location, running_on
+from rmsplugin.model.elements import VM, Location, Node, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.planning.order.builder import build_plan
@@ -100,6 +100,19 @@ def test_the_exact_search_leaves_out_vms_that_cannot_make_every_detour() -> None
     assert not isinstance(moves, Unreachable)
     switch = switch_to(moves)
     assert switch is not None and len(switch.kind_of) == 1  # not the VM that stays
+
+
+def test_no_vm_that_cannot_migrate_is_restored_beside_its_state_to_migrate_later() -> None:
+    """It would cost less: its vjob would not wait for the memory on the other node."""
+    queue = Queue(Node("n1", Resources(1, 1024)), Node("n2", Resources(4, 1024)))
+    queue.add("woken", "zz:n1", "zz:n1", cpus=1, memory_mib=256).add("yields", "n2", cpus=4, memory_mib=1024)
+    for source, kinds in (
+        (queue.configuration, {"suspend", "resume", "migrate"}),
+        (bound(queue), {"suspend", "resume"}),
+    ):
+        found = propose(source, ProposalParameters("rjsp"))
+        assert isinstance(found, Proposal) and check(source, found) == []
+        assert {action.kind for action in found.plan.actions()} == kinds
 
 
 def test_a_vjob_that_finds_no_room_where_its_vms_are_takes_none() -> None:
