@@ -286,7 +286,7 @@ def _vjob(vjob: VJobFacts) -> VJob:
     return VJob(
         vjob.name,
         _anchored(vjob) if vjob.can.anchors else vjob.vms.as_decided_about,
-        preemptible=vjob.preemptible and vjob.can.suspend,
+        preemptible=vjob.preemptible and vjob.can.makes_way,
         preference=vjob.preference,
         rules=allowing(vjob.nodes),
         priority=vjob.priority,

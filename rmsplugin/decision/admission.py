@@ -197,7 +197,7 @@ def _partly(draft: Draft, site: Site, parameters: Parameters) -> NodeRoom | None
 
 
 def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:
-    """The nodes of a running vjob's VMs; for a VM that does not run (yet), one that the vjob may use.
+    """The nodes of a vjob's VMs in memory; for a VM that is in none (yet), one that the vjob may use.
 
     A vjob counts as running also while some of its VMs still sleep (after a part of a plan).
     """
@@ -206,7 +206,7 @@ def where_it_is(site: Site, vjob: VJob) -> dict[str, str]:
     places = {}
     for vm in vjob.vms:
         location = site.configuration.locations[vm.name]
-        known = location.node is not None and (location.state is VMState.RUNNING or location.node in usable)
+        known = location.node is not None and (location.state.holds_memory or location.node in usable)
         places[vm.name] = location.node if known and location.node is not None else usable[0]
     return places
 

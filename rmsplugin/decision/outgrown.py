@@ -141,7 +141,7 @@ def _as_it_will_be(note: Note) -> Note:
 def bearable(configuration: Configuration) -> Configuration:
     """The configuration in which no node is short only by VMs about which nothing can be done now.
 
-    VMs in transit, and those that are never suspended, may demand more of a node than its threshold. A policy then
+    VMs in transit, and those that are never saved, may demand more of a node than its threshold. A policy then
     finds no decision for the whole cluster, and without a decision no node is helped. A leaving vjob is no reason for
     others to go.
     """
@@ -149,7 +149,7 @@ def bearable(configuration: Configuration) -> Configuration:
     leaves: Counter[str] = Counter()
     for vjob in configuration.vjobs:
         for vm, node in _running(configuration, vjob):
-            if vjob.in_transit or not vjob.preemptible:
+            if vjob.in_transit or not vjob.preemptible or vjob.can.only_pauses:
                 stays[node] += vm.demand.memory_mib
             if vjob.leaves:
                 leaves[node] += vm.demand.memory_mib

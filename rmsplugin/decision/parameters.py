@@ -54,16 +54,27 @@ class SwitchDurations:
 
     def leave_s(self, vjob: VJob) -> float:
         """Seconds that a vjob loses to make way."""
-        return (self.pause if self.pauses else self.suspend).of(vjob)
+        return self._away(vjob)[0].of(vjob)
+
+    def back_s(self, vjob: VJob) -> float:
+        """Seconds until a vjob that made way computes again; it was saved, unless its platform only pauses."""
+        return (self.unpause if vjob.can.only_pauses else self.resume).of(vjob)
 
     def away_s(self, vjob: VJob) -> float:
         """Seconds that a vjob loses to make way and to go on later."""
-        return self.leave_s(vjob) + (self.unpause if self.pauses else self.resume).of(vjob)
+        goes, comes = self._away(vjob)
+        return goes.of(vjob) + comes.of(vjob)
 
     def least_away_s(self, vjob: VJob) -> float:
         """As ``away_s``, if each VM was on a node of its own."""
-        goes, comes = (self.pause, self.unpause) if self.pauses else (self.suspend, self.resume)
+        goes, comes = self._away(vjob)
         return goes.of_largest(vjob) + comes.of_largest(vjob)
+
+    def _away(self, vjob: VJob) -> tuple[ActionDuration, ActionDuration]:
+        """How a vjob makes way, and how it goes on."""
+        if self.pauses or vjob.can.only_pauses:
+            return self.pause, self.unpause
+        return self.suspend, self.resume
 
     @classmethod
     def from_values(cls, values: Mapping[str, float]) -> SwitchDurations:

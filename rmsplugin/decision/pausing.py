@@ -4,6 +4,9 @@ To a policy a paused vjob sleeps: it computes nothing, and takes no room from th
 which vjobs run, a vjob that makes way, or sleeps in memory, is paused if nobody needs that memory, its nodes stay,
 and it was not paused for too long; all others are saved. Vjobs nearest to the head of the queue, which will go on
 first, keep their memory first.
+
+A vjob whose platform only pauses is always paused. A decision that gives its memory to others is made again
+(``rmsplugin.decision.resident``).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, replace
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import decide
 from rmsplugin.decision.reasons import seconds, sentence
+from rmsplugin.decision.resident import given_away, residents, with_memory_taken
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, held, sleeping_on
@@ -26,6 +30,10 @@ from rmsplugin.packing.search import Search
 
 #: The most trials, one vjob after the other, which vjobs keep their memory beside those known to.
 _MOST_TRIES = 32
+
+#: The most decisions, one after the other, until none gives memory away that stays. By the last one policies have none
+#: of the memory of vjobs that only pause.
+_ROUNDS = 4
 
 #: The part of a decision's limits that one solver may use to look for room beside all that are paused.
 _SEARCH_SHARE = 0.25
@@ -40,26 +48,34 @@ def decide_with_pauses(policy: str, configuration: Configuration, parameters: Pa
     Args:
         policy: a name from ``rmsplugin.decision.policies.POLICIES``.
         configuration: nodes, queue (head first) and the place of each VM.
-        parameters: tunables; ``pause_limit_s`` of 0 pauses none, and saves a paused vjob that does not go on.
+        parameters: tunables; ``pause_limit_s`` of 0 pauses none that can be saved, and saves a paused vjob that does
+            not go on.
 
     Raises:
         ValueError: there is no such policy.
     """
     if parameters.pause_limit_s <= 0 and not _knows_pauses(configuration):
         return decide(policy, configuration, parameters)
-    asleep = as_asleep(configuration)
-    if parameters.pause_limit_s > 0:
+    if parameters.pause_limit_s > 0 or all(vjob.can.only_pauses for vjob in configuration.vjobs):
         cheap = replace(parameters, durations=replace(parameters.durations, pauses=True))
-        found = _with_pauses(configuration, decide(policy, asleep, cheap), parameters)
+        found = _decided(policy, configuration, cheap)
         if not _saves_one_that_runs(configuration, found):
             return found
-    return _with_pauses(configuration, decide(policy, asleep, parameters), parameters)
+    return _decided(policy, configuration, parameters)
 
 
-def _with_pauses(
-    configuration: Configuration, decision: Decision | Infeasible, parameters: Parameters
-) -> Decision | Infeasible:
-    return decision if isinstance(decision, Infeasible) else with_pauses(configuration, decision, parameters)
+def _decided(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
+    """A policy's decision, made again as long as it gives memory away that stays; then the choice who is paused."""
+    taken, everybody = frozenset[str](), residents(configuration)
+    for left in reversed(range(_ROUNDS)):
+        found = decide(policy, as_asleep(with_memory_taken(configuration, taken)), parameters)
+        if isinstance(found, Infeasible):
+            return found
+        claimed = given_away(configuration, found) - taken
+        if not claimed:
+            return with_pauses(with_memory_taken(configuration, everybody), found, parameters)
+        taken = taken | claimed if left > 1 else everybody
+    raise AssertionError("by the last decision nobody has memory to give away")
 
 
 def _saves_one_that_runs(configuration: Configuration, decision: Decision | Infeasible) -> bool:
@@ -97,7 +113,7 @@ def with_pauses(configuration: Configuration, decision: Decision, parameters: Pa
         for vjob in configuration.vjobs
         if decision.states[vjob.name] is VJobState.SLEEPING and _is_in_memory(configuration, vjob)
     }
-    able = [vjob for vjob in configuration.vjobs if obstacles.get(vjob.name, "") is None]
+    able = [v for v in configuration.vjobs if obstacles.get(v.name, "") is None and not v.can.only_pauses]
     able.sort(key=lambda vjob: vjob.target is not VJobState.PAUSED)  # stable: those that have to stay, then the queue
     fixed = sum(vjob.target is VJobState.PAUSED for vjob in able)
     rooms = _Rooms(configuration, decision, parameters.search.part(_SEARCH_SHARE))
@@ -105,6 +121,7 @@ def with_pauses(configuration: Configuration, decision: Decision, parameters: Pa
     if len(kept) < fixed:
         which = next(vjob.name for vjob in able if vjob not in kept)
         return Infeasible(f"vjob {which!r} cannot stay paused, as its target demands: others need its memory")
+    kept += [vjob for vjob in configuration.vjobs if vjob.name in obstacles and vjob.can.only_pauses]
     names = {vjob.name for vjob in kept}
     states = {name: VJobState.PAUSED if name in names else state for name, state in decision.states.items()}
     reasons = dict(decision.reasons)
@@ -125,7 +142,7 @@ def _adding(reason: Reason, words: str) -> Reason:
 def _knows_pauses(configuration: Configuration) -> bool:
     if any(at.state is VMState.PAUSED for at in configuration.locations.values()):
         return True
-    return any(vjob.target is VJobState.PAUSED for vjob in configuration.vjobs)
+    return any(vjob.target is VJobState.PAUSED or vjob.can.only_pauses for vjob in configuration.vjobs)
 
 
 def _is_in_memory(configuration: Configuration, vjob: VJob) -> bool:
@@ -137,6 +154,8 @@ def _obstacle(configuration: Configuration, vjob: VJob, limit_s: float) -> str |
 
     None: it may be paused.
     """
+    if vjob.can.only_pauses:
+        return None
     places = [configuration.locations[vm.name] for vm in vjob.vms]
     if not all(at.state.holds_memory for at in places):
         return "it is saved: part of it is already"

@@ -19,6 +19,7 @@ from rmsplugin.decision.near import items_of
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.reasons import needs, sentence, starts_within
+from rmsplugin.decision.resident import is_resident
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.room import Site
 from rmsplugin.model.configuration import Configuration
@@ -181,7 +182,7 @@ class _Trial:
 
     def _stays(self, vjob: VJob) -> bool:
         """Whether a vjob has to be where it is. The policy may lead one away in part, but asks no rule about that."""
-        fixed = vjob.in_transit or vjob.target is VJobState.PAUSED
+        fixed = vjob.in_transit or vjob.target is VJobState.PAUSED or is_resident(self._configuration, vjob)
         return fixed or self._decision.reasons[vjob.name].code is ReasonCode.RESERVED_IN_PLACE
 
     def _must(self, vjob: VJob) -> bool:

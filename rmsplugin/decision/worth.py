@@ -24,9 +24,9 @@ class Worth:
 
 
 def start_s(vjob: VJob, state: VJobState, parameters: Parameters) -> float:
-    """The time until a ready vjob computes: its boot or, if it sleeps, its resume."""
+    """The time until a ready vjob computes: its boot or, if it made way, the time to go on."""
     durations = parameters.durations
-    return (durations.resume if state is VJobState.SLEEPING else durations.run).of(vjob)
+    return durations.back_s(vjob) if state is VJobState.SLEEPING else durations.run.of(vjob)
 
 
 def of_hole(vjob: VJob, state: VJobState, hole_s: float, parameters: Parameters) -> Worth:

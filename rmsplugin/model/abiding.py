@@ -19,7 +19,7 @@ def abiding(nodes: Sequence[Node], vjobs: Sequence[VJob], locations: Mapping[str
     """The same vjobs, with what follows from their platforms (``VJob.platform``, ``VJob.can``).
 
     - They may only be on nodes of their platform (RR-7398, section 3.1: platform boundaries are respected).
-    - One whose VMs cannot be saved is not preemptible: a paused vjob is saved when its memory is needed.
+    - One whose VMs can be neither saved nor paused is not preemptible.
     - A VM in memory that cannot migrate, and a saved one that cannot be restored elsewhere, stay where they are.
     """
     of: dict[str, set[str]] = {}
@@ -39,7 +39,7 @@ def _abiding(vjob: VJob, nodes: Mapping[str, frozenset[str]], locations: Mapping
         here = frozenset(vm.only for vm in vms if vm.only is not None)
         if all(vm.only is not None for vm in vms) and not unadmitted(rules, here):
             rules = _within(rules, here)  # else its rules keep it from where it is: it is saved, or stays against them
-    preemptible = vjob.preemptible and vjob.can.suspend
+    preemptible = vjob.preemptible and vjob.can.makes_way
     if rules is vjob.rules and vms is vjob.vms and preemptible is vjob.preemptible:
         return vjob
     return replace(vjob, vms=vms, rules=rules, preemptible=preemptible)

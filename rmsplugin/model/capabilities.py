@@ -39,6 +39,21 @@ class Capabilities:
         """Whether a VM can make every detour of a plan: over a third node, or asleep."""
         return self.migrate and self.suspend and self.elsewhere
 
+    @property
+    def makes_way(self) -> bool:
+        """Whether a vjob that runs can leave its CPUs to others, and go on later."""
+        return self.suspend or self.pause
+
+    @property
+    def only_pauses(self) -> bool:
+        """Whether a vjob that makes way is always paused: its memory stays on its nodes until the vjob ends."""
+        return self.pause and not self.suspend
+
 
 #: The capabilities of a platform that can do all of it.
 EVERYTHING = Capabilities()
+
+#: The capabilities of platform ``native``: plain jobs of the RMS, which are paused and go on where they are.
+NATIVE = Capabilities(
+    migrate=False, suspend=False, elsewhere=False, checkpoint=False, resize=False, template=False, own_kernel=False
+)

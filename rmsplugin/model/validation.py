@@ -249,9 +249,9 @@ def _platform(
             yield Problem(own, f"{which} saves no VM, and this one sleeps")
         elif at.state is VMState.SLEEPING and at.node == SHARED and not can.elsewhere:
             yield Problem(own, f"{which} restores a VM only on the node where it was saved: {SHARED!r} is none")
-        elif at.state is VMState.PAUSED and not (can.pause and can.suspend):
-            yield Problem(own, f"{which} pauses no VM, or cannot save it when its memory is needed")
-    if (vjob.target is VJobState.PAUSED and not can.pause) or (vjob.target in _MAKES_WAY and not can.suspend):
+        elif at.state is VMState.PAUSED and not can.pause:
+            yield Problem(own, f"{which} pauses no VM, and this one is paused")
+    if (vjob.target is VJobState.PAUSED and not can.pause) or (vjob.target is VJobState.SLEEPING and not can.suspend):
         yield Problem((*place, "target"), f"{which} cannot do that with its VMs")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rmsplugin.assessment.facts import Members, NodeFacts, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
 from rmsplugin.assessment.settled import Settled, settled
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.elements import VM, WAITING, paused_on, running_on, sleeping_on
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
@@ -30,8 +31,9 @@ _HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 class Assessor:
     """Assesses one cluster again and again; parts that have not changed are reused."""
 
-    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: Sequence[NodeFacts], can: Capabilities = EVERYTHING) -> None:
+        """``can``: what the platform of these nodes can do with VMs."""
+        self._nodes, self._can = nodes, can
         self._names = frozenset(node.name for node in nodes)
         self._vms: dict[SimulatedVJob, Members] = {}
 
@@ -79,6 +81,7 @@ class Assessor:
             state_s=now - vjob.since_s,
             waited_s=max(0.0, now - vjob.job.submit_s - ran_s),
             user=vjob.job.user,
+            can=self._can,
         )
 
     def _vms_of(self, vjob: SimulatedVJob, promise: Promise | None) -> Members:

@@ -76,8 +76,8 @@ class Emptier:
 
 
 def emptier_of(parameters: ReplayParameters) -> Emptier | None:
-    """What empties nodes; None under policies that move nothing, or if none is to be emptied."""
+    """What empties nodes; None where nothing is moved, or if none is to be emptied."""
     energy, proposal = parameters.energy, parameters.proposal
-    if energy is None or energy.emptying is None or proposal.policy in STATIC:
+    if energy is None or energy.emptying is None or proposal.policy in STATIC or not proposal.capabilities.migrate:
         return None
     return Emptier(energy, energy.emptying, proposal, parameters.cycle_s)

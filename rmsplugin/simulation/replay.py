@@ -117,7 +117,8 @@ class _Replay:
             self._observe(parameters.memory, dict.fromkeys(names, cluster.memory_per_node_mib))
             planned_mib = parameters.memory.planned_mib(cluster.memory_per_node_mib)
         size = Resources(cluster.cpus_per_node, planned_mib)
-        self._assessor = Assessor([NodeFacts(name, size, RoomUse.HELD) for name in names])
+        can = parameters.proposal.capabilities
+        self._assessor = Assessor([NodeFacts(name, size, RoomUse.HELD) for name in names], can)
         self._deciding = Deciding(parameters.proposal)
         self._static = parameters.proposal.policy in STATIC
         self._ranked = parameters.proposal.policy in _RANKED
@@ -323,7 +324,12 @@ class _Replay:
         return places_of(self._jobs, self._cluster)
 
     def _is_observed(self, job: Job) -> bool:
-        """Whether the demand of its VMs is the observed one, and not the requested one."""
+        """Whether the demand of its VMs is the observed one, and not the requested one.
+
+        On a platform that only pauses it is the requested one: the RMS starts no job beside CPUs that it gave away.
+        """
+        if self._parameters.proposal.capabilities.only_pauses:
+            return False
         activity = self._cluster.activity_of(job, self._parameters.activity)
         vcpus = self._cluster.vcpus_of(job)
         varies = any(cpus != vcpus for phase in activity for cpus in phase.cpus)

@@ -46,7 +46,7 @@ def sites(draw: st.DrawFn, base: st.SearchStrategy[Configuration], lacking: tupl
         at = [locations[vm.name] for vm in vjob.vms]
         own = {of[each.node] for each in at if each.node is not None and each.node != SHARED}
         platform = draw(st.sampled_from(sorted(own or {each.platform for each in nodes})))
-        pauses = can[platform].pause and can[platform].suspend and draw(st.booleans())
+        pauses = can[platform].pause and draw(st.booleans())
         if len(own) > 1 or not all(_can_be(each, can[platform]) for each in at):
             locations |= {vm.name: WAITING for vm in vjob.vms}
         elif pauses and all(each.state is VMState.RUNNING for each in at):

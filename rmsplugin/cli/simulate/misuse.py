@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rmsplugin.cli.simulate.platforms import PLATFORMS
 from rmsplugin.model.policy_names import COUNTING, STATIC
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> N
         arguments.refuse("--energy needs --memory-per-node: it depends on which node each VM is on")
     _refuse_other_source(arguments)
     _refuse_memory(arguments, switching)
+    _refuse_platform(arguments)
     if (arguments.cpus_per_vm or 1) > arguments.cpus_per_node:
         arguments.refuse("--cpus-per-vm is more than --cpus-per-node")
 
@@ -66,6 +68,19 @@ def _refuse_other_source(arguments: argparse.Namespace) -> None:
     for name in names:
         if getattr(arguments, name):
             arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
+
+
+def _refuse_platform(arguments: argparse.Namespace) -> None:
+    """Refuse what is said of VMs where jobs run without any."""
+    if not PLATFORMS[arguments.platform].can.only_pauses:
+        return
+    where = f"is not for --platform {arguments.platform}"
+    if arguments.pause_limit:
+        arguments.refuse(f"--pause-limit {where}: there a job stays paused until its turn comes")
+    if arguments.memory == "observed":
+        arguments.refuse(f"--memory observed {where}: Slurm books what was requested")
+    if arguments.measured:
+        arguments.refuse(f"--measured {where}: what was measured are the times of VMs")
 
 
 def _refuse_memory(arguments: argparse.Namespace, switching: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
+from rmsplugin.cli.simulate.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     pass
@@ -80,6 +81,13 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_switch_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("context switches (not for fcfs and easy)")
+    group.add_argument(
+        "--platform",
+        choices=tuple(PLATFORMS),
+        default=next(iter(PLATFORMS)),
+        help="what runs the jobs: libvirt (default): VMs, which are saved, restored and moved; native: plain Slurm "
+        "jobs, which make way by a pause and go on where they are, for as long as they last",
+    )
     times = (
         ("--cycle", 30.0, "seconds between decisions"),
         (

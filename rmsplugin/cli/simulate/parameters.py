@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.simulate.options import THRESHOLD, UNKNOWN
+from rmsplugin.cli.simulate.platforms import PLATFORMS
 from rmsplugin.errors import WorkloadError
 from rmsplugin.input_file import blocks, named
 from rmsplugin.model.policy_names import STATIC
@@ -72,7 +73,9 @@ def replay_parameters(
     if policy in STATIC:  # as where processors are counted: everything takes no time, whenever it is
         at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))
         return ReplayParameters(ProposalParameters(policy, durations=at_once), cycle_s=0.0, activity=activity)
-    values = dict(DEFAULTS) if arguments.durations is None else _durations(arguments.durations)
+    platform = PLATFORMS[arguments.platform]
+    can = platform.can
+    values = dict(platform.durations) if arguments.durations is None else _durations(arguments.durations)
     limit = arguments.deterministic_limit
     search = Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=limit)
     switch = SwitchDurations.from_values(values)
@@ -80,12 +83,17 @@ def replay_parameters(
         search=search.part(0.5),
         durations=switch,
         exempt_s=arguments.exempt,
-        pause_limit_s=arguments.pause_limit,
+        pause_limit_s=math.inf if can.only_pauses else arguments.pause_limit,
         slowdown=SlowdownParameters(user_share=arguments.user_share, user_share_s=arguments.user_share_s),
     )
     durations = Durations.from_values(values)
     proposal = ProposalParameters(
-        policy, decision=decision, search=search, durations=durations, cpu_in_plan=arguments.cpu_in_plan
+        policy,
+        decision=decision,
+        search=search,
+        durations=durations,
+        cpu_in_plan=arguments.cpu_in_plan or can.only_pauses,  # Slurm starts no job before its CPUs are free
+        capabilities=can,
     )
     return ReplayParameters(
         proposal,

@@ -9,7 +9,7 @@ import pytest
 from rmsplugin.assessment.facts import Members, NodeFacts, RoomUse, VJobFacts, VMFacts, vm_demand
 from rmsplugin.assessment.settled import Settled, Why, settled
 from rmsplugin.decision.result import ReasonCode
-from rmsplugin.model.capabilities import EVERYTHING
+from rmsplugin.model.capabilities import EVERYTHING, NATIVE
 from rmsplugin.model.elements import SHARED, VM, WAITING, Location, Node, NodeState, VMState, running_on, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import confined_to
@@ -260,6 +260,8 @@ def test_a_vm_that_its_platform_cannot_move_may_only_be_where_it_is() -> None:
         "2-0": None,
     }
     assert all(vjob.preemptible and vjob.can is can for vjob in found.configuration.vjobs)
-    cannot = replace(can, suspend=False)
+    cannot = replace(can, suspend=False, pause=False)
     [kept] = settled([N1, N2], [facts("1", running_on("n1"), can=cannot)]).configuration.vjobs
     assert not kept.preemptible
+    [paused] = settled([N1, N2], [facts("1", running_on("n1"), can=NATIVE)]).configuration.vjobs
+    assert paused.preemptible, "it makes way by a pause"

@@ -409,6 +409,9 @@ def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch, capsy
         (["--memory-per-vm", "5"], "--memory-per-vm is looked at only with --memory-per-node"),
         (["--jobs-out", ""], "argument --jobs-out: the name of a file is empty"),
         (["--jobs-out", "-", "--json"], "--jobs-out - and --json both print on standard output"),
+        (["--platform", "metal"], "argument --platform: invalid choice: 'metal' (choose from"),
+        (["--platform", "native", "--pause-limit", "60"], "--pause-limit is not for --platform native"),
+        (["--platform", "native", "--memory", "observed"], "--memory observed is not for"),
         (["--jobs-out", "./t.swf"], "--jobs-out would replace the trace of --workload"),
     ],
 )
