@@ -316,7 +316,7 @@ def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iter
         if location is not source.locations[name]
         and location.state in (VMState.RUNNING, VMState.PAUSED)
         and location != source.locations[name]
-        and not (location.state is VMState.PAUSED and source.locations[name].node == location.node)
+        and not _takes_no_more(source.vm_by_name[name], source.locations[name], location)
     }
     if not came:
         return
@@ -336,6 +336,13 @@ def _overloads(source: Configuration, locations: Mapping[str, Location]) -> Iter
             if wanted > has:
                 sentence = f"{name} has {has} {what}, and its VMs demand {wanted} in the end"
                 yield Violation(Rule.VIABILITY, None, None, sentence)
+
+
+def _takes_no_more(vm: VM, before: Location, after: Location) -> bool:
+    """Whether a VM that has its memory on a node takes nothing more of it: it is paused, or goes on without CPUs."""
+    if before.node != after.node or before.state not in (VMState.RUNNING, VMState.PAUSED):
+        return False
+    return after.state is VMState.PAUSED or not vm.demand.centi_cpus
 
 
 def recomputed_cost(source: Configuration, pools: Pools) -> int:

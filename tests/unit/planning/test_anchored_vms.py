@@ -15,7 +15,7 @@ from rmsplugin.decision.room import Site
 from rmsplugin.model.abiding import abiding
 from rmsplugin.model.capabilities import EVERYTHING
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, Location, Node, running_on
+from rmsplugin.model.elements import VM, Location, Node, paused_on, running_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.planning.order.builder import build_plan
@@ -113,6 +113,15 @@ def test_no_vm_that_cannot_migrate_is_restored_beside_its_state_to_migrate_later
         found = propose(source, ProposalParameters("rjsp"))
         assert isinstance(found, Proposal) and check(source, found) == []
         assert {action.kind for action in found.plan.actions()} == kinds
+
+
+def test_a_paused_vm_that_demands_no_cpus_goes_on_beside_one_that_overloads_its_node() -> None:
+    queue = Queue(*nodes(2, memory_mib=1024)).add("busy", "n1", cpus=2, memory_mib=768)
+    queue.add("idle", "n1", cpus=0, memory_mib=256).add("other", "n2", cpus=0, memory_mib=512)
+    source = queue.configuration.with_locations({**queue.locations, "idle-0": paused_on("n1")})
+    found = propose(source, ProposalParameters("fcfs").without_solver())
+    assert isinstance(found, Proposal) and check(source, found) == []
+    assert [action.kind for action in found.plan.actions()] == ["unpause"]
 
 
 def test_a_vjob_that_finds_no_room_where_its_vms_are_takes_none() -> None:
