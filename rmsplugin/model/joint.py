@@ -307,8 +307,7 @@ class Capacity(Joint):
         """The nodes, if as many others as may be are there."""
         if vm not in self.vms or not self.nodes.isdisjoint(standing.nodes_of(vm)):
             return None
-        there = set[str]().union(*(standing.vms_on(node) for node in self.nodes))
-        return Bars(never=self.nodes) if len(there & self.vms) >= self.most else None
+        return Bars(never=self.nodes) if standing.number_on(self.vms, self.nodes) >= self.most else None
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many are there, and one has come that was not there before."""

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass
 
 from rmsplugin.model.rules import Held
 
 _NOBODY: frozenset[str] = frozenset()
+#: So many numbers are kept: where VMs are followed for days, rules are about other VMs as vjobs come and go.
+_COUNTS = 64
+
+
+@dataclass(slots=True)
+class _Count:
+    """The number of some VMs that have memory on one of these nodes."""
+
+    nodes: frozenset[str]
+    number: int
 
 
 class Standing:
@@ -20,11 +31,16 @@ class Standing:
         self.homes = homes
         self._on: dict[str, set[str]] = {}
         self._of: dict[str, set[str]] = {}
+        self._counts: dict[tuple[frozenset[str], frozenset[str]], _Count] = {}
+        self._counts_of: dict[str, list[_Count]] = {}  # by VM
         for vm, node in held:
             self.put(vm, node)
 
     def put(self, vm: str, node: str) -> None:
         """A VM has memory on a node from now on."""
+        for count in self._counts_of.get(vm, ()):
+            if node in count.nodes and count.nodes.isdisjoint(self.nodes_of(vm)):
+                count.number += 1
         self._on.setdefault(node, set()).add(vm)
         self._of.setdefault(vm, set()).add(node)
 
@@ -34,6 +50,24 @@ class Standing:
             found[key].remove(member)
             if not found[key]:
                 del found[key]
+        for count in self._counts_of.get(vm, ()):
+            if node in count.nodes and count.nodes.isdisjoint(self.nodes_of(vm)):
+                count.number -= 1
+
+    def number_on(self, vms: frozenset[str], nodes: frozenset[str]) -> int:
+        """The number of these VMs that have memory on one of these nodes.
+
+        It is counted once, and kept while VMs come and go: a rule asks for each VM that is placed.
+        """
+        count = self._counts.get((vms, nodes))
+        if count is None:
+            if len(self._counts) >= _COUNTS:
+                self._counts, self._counts_of = {}, {}
+            there = set[str]().union(*(self.vms_on(node) for node in nodes))
+            count = self._counts[vms, nodes] = _Count(nodes, len(there & vms))
+            for vm in vms:
+                self._counts_of.setdefault(vm, []).append(count)
+        return count.number
 
     def vms_on(self, node: str) -> Collection[str]:
         """The VMs that have memory on a node."""

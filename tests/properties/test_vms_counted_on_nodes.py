@@ -1,0 +1,45 @@
+"""VMs that come and go: what is counted of them on the way is what is counted anew."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmsplugin.model.standing import Standing
+
+VMS, NODES = ("a", "b", "c"), ("n1", "n2", "n3")
+some_vms = st.frozensets(st.sampled_from(VMS), min_size=1)
+some_nodes = st.frozensets(st.sampled_from(NODES), min_size=1)
+#: A VM comes to a node, or leaves it if it is there.
+moves = st.lists(st.tuples(st.sampled_from(VMS), st.sampled_from(NODES)), max_size=20)
+
+
+@given(st.lists(st.tuples(some_vms, some_nodes), min_size=1, max_size=3), moves, moves)
+def test_vms_on_nodes_are_counted_while_they_come_and_go(
+    asked: list[tuple[frozenset[str], frozenset[str]]],
+    before: list[tuple[str, str]],
+    after: list[tuple[str, str]],
+) -> None:
+    standing, held = Standing({}), set[tuple[str, str]]()
+    for number, (vm, node) in enumerate([*before, *after]):
+        if (vm, node) in held and number % 2:
+            standing.remove(vm, node)
+            held.remove((vm, node))
+        else:
+            standing.put(vm, node)
+            held.add((vm, node))
+        if number >= len(before):
+            for vms, nodes in asked:
+                found = {each for each, where in held if each in vms and where in nodes}
+                assert standing.number_on(vms, nodes) == len(found)
+
+
+def test_numbers_are_right_whatever_else_was_asked() -> None:
+    standing, node = Standing({}), frozenset({"n1"})
+    asked = [frozenset({"a", str(number)}) for number in range(200)]
+    for vms in asked:
+        assert standing.number_on(vms, node) == 0
+    standing.put("a", "n1")
+    assert {standing.number_on(vms, node) for vms in asked} == {1}
+    standing.remove("a", "n1")
+    assert {standing.number_on(vms, node) for vms in reversed(asked)} == {0}
