@@ -251,7 +251,8 @@ class ControllersWorld(InterleavedWorld):
         self._depth, self._in_cycle, self._runs = 0, False, None
         end = self.time + seconds
         while (left := end - self.time) > 1e-6 and not process.dead:
-            if self.life is process or self.leader() is None:
+            leader = self.leader()
+            if leader is None or leader is process or leader.stopped:
                 self._advance(min(_STEP_S, left))
             else:
                 self.lives(min(1.0, left))

@@ -11,8 +11,9 @@ from scenarios.faults import live
 from scenarios.faulty_day import _CALLS, FAULTS, course_of
 from scenarios.random_day import Event
 
-#: One course for each fault. `contrib/run-campaign faults` lives others.
-SEEDS = range(len(FAULTS), 2 * len(FAULTS)) if examples.whole else (12, 13, 14, 15)
+#: One course for each fault. `contrib/run-campaign faults` lives others. In 17 the next engine is stopped as it begins
+#: to lead, while the one before stands still: that course had no end, for the one that stood still decided.
+SEEDS = range(len(FAULTS), 2 * len(FAULTS)) if examples.whole else (12, 13, 14, 15, 17)
 
 
 @pytest.mark.timeout(600)
