@@ -171,7 +171,8 @@ class Campaign:
         state = (self._site.vjob(vjob.job) or {}).get("state")
         if state == "sleeping":
             self.work.order("resume", str(vjob.job))
-        elif state == "running":
+        elif state == "running" and judge.begun(self._site, vjob):
+            # A signal breaks off the opening of a file whose server was just started, as on any machine.
             self._site.run("scancel", "--batch", "--signal=USR1", str(vjob.job))
 
     def _fates(self) -> Iterator[str]:
