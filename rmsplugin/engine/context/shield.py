@@ -11,7 +11,13 @@ from rmsplugin.errors import NodeGoneError
 T = TypeVar("T")
 
 #: By method, the positions of nodes' names among its arguments; in all other methods the first argument names the node.
-_NODES = {"migrate": slice(1, 3), "send": slice(0, 2), "reach": slice(0, 2), "close": slice(0, 0)}
+_NODES = {
+    "migrate": slice(1, 3),
+    "send": slice(0, 2),
+    "reach": slice(0, 2),
+    "close": slice(0, 0),
+    "listen": slice(0, 0),
+}
 #: The same of the nodes that are asked something by us. A state is sent by the node that has it, also to a node of
 #: another group, which takes it by the key of that node.
 _ASKED = {**_NODES, "send": slice(0, 1)}
