@@ -109,6 +109,8 @@ def test_what_is_promised_has_a_place_by_all_rules(policy: str, source: Configur
     decision = decided(policy, source)
     starts = promises(source, decision)
     for at_s in starts.values():
+        # A VM on a node with too few CPUs may have to stay there by a rule: then nothing has a place beside it.
+        assume(next(placements(source, at_work(source, decision, {}, at_s), {}), None) is not None)
         assert next(placements(source, at_work(source, decision, starts, at_s), {}), None) is not None
 
 
