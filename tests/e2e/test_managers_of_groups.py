@@ -88,8 +88,9 @@ def managers(cluster: Cluster, ensemble: None, logs: Path) -> Iterator[dict[str,
 
 
 def groups(cluster: Cluster) -> dict[str, Any]:
+    # Where an engine has just begun, the status is told, and its exit code says that there was no cycle yet.
     told = cluster.plugin("status", "--json")
-    return {each["name"]: each for each in json.loads(told.out).get("groups", [])} if told.code == 0 else {}
+    return {each["name"]: each for each in json.loads(told.out or "{}").get("groups", [])}
 
 
 def wait_groups(cluster: Cluster, managers: dict[str, Manager], hosts: dict[str, str]) -> None:
