@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ GRACE_S = 30
 SESSION_S = 12.0
 #: `--mail-type=ALL`, as Slurm prints it.
 MAIL_ALL = frozenset({"INVALID_DEPEND", "BEGIN", "END", "FAIL", "REQUEUE", "STAGE_OUT"})
+#: Commands of Slurm that change nothing.
+_QUESTIONS = ("squeue", "sinfo", "sacct", "sacctmgr", "sprio", "sshare")
 #: Options of sbatch that are fields of a request as they are.
 _FIELDS = {
     "--job-name": "name",
@@ -104,6 +107,9 @@ class World(Protocol):
 
     def boot(self, node: str) -> None:
         """As the node, which boots: its slurmd registers with a new boot time."""
+
+    def restart_slurmctld(self, silent: str) -> AbstractContextManager[None]:
+        """As an admin; meanwhile the slurmd of one node says nothing."""
 
     def wait(self, what: str, condition: Callable[[], bool], seconds: float = 60) -> None:
         """Let time pass until it is so."""
@@ -230,15 +236,17 @@ class SimulatedWorld(World):
     def boot(self, node: str) -> None:
         self.simulated.register(node, self.time)
 
+    def restart_slurmctld(self, silent: str) -> AbstractContextManager[None]:
+        self.simulated.begin_again()
+        return nullcontext()
+
 
 class RealWorld(World):
     """``as_user`` is what to put before a command so that the user runs it on the controller."""
 
-    def __init__(
-        self, rms: Rms, as_user: Callable[[str], list[str]], boots: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, rms: Rms, as_user: Callable[[str], list[str]], cluster: Layout | None = None) -> None:
         self.rms = rms
-        self._boots = boots
+        self._cluster = cluster
         self._as_user = as_user
         self._jobs: list[int] = []
         self._reservations: list[str] = []
@@ -316,9 +324,23 @@ class RealWorld(World):
         self._drained.append(node)
 
     def boot(self, node: str) -> None:
-        if self._boots is None:
-            pytest.skip("a node of this host's own cluster is not to be booted")
-        self._boots(node)
+        for to in ("off", "on"):
+            self._request(node, op="power", to=to)
+
+    @contextmanager
+    def restart_slurmctld(self, silent: str) -> Iterator[None]:
+        self._request(silent, op="signal", name="slurmd", signal=signal.SIGSTOP)
+        try:
+            self._request("head", op="restart", name="slurmctld")
+            yield
+        finally:
+            self._request(silent, op="signal", name="slurmd", signal=signal.SIGCONT)
+
+    def _request(self, host: str, **request: object) -> None:
+        """As an admin, of a machine."""
+        if self._cluster is None:
+            pytest.skip("this host's own cluster is not to be disturbed")
+        hosts.request(self._cluster.head if host == "head" else self._cluster.host(host), **request)
 
     def clean(self) -> None:
         """Leave nothing of a test behind."""
@@ -344,7 +366,7 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         pytest.skip("pyslurm is not installed; the package index has none for this release of Slurm")
     if kind == "pyslurm" and not LOCAL:
         pytest.skip("pyslurm is a library: this half needs RMSPLUGIN_TEST_SLURM=local on a controller")
-    boots: Callable[[str], None] | None = None
+    cluster = None
     if LOCAL:
 
         def as_user(user: str) -> list[str]:
@@ -356,17 +378,13 @@ def open_world(kind: str, request: pytest.FixtureRequest) -> SimulatedWorld | Re
         def as_user(user: str) -> list[str]:
             return hosts.enter_command(cluster, cluster.head, [], user=user)
 
-        def boots(node: str) -> None:
-            for to in ("off", "on"):
-                hosts.request(cluster.host(node), op="power", to=to)
-
     def make(permit: Permit = nullcontext) -> SlurmCli:
         return SlurmCli(prefix=as_user("slurm"), gate=GATE, gate_reservation=GATE_RESERVATION, permit=permit)
 
     if kind == "handed":
-        return RealWorld(handed_by(make(), of_an_engine_among_several(make)), as_user, boots)
+        return RealWorld(handed_by(make(), of_an_engine_among_several(make)), as_user, cluster)
     commands = make()
-    return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, boots)
+    return RealWorld(SlurmPyslurm(commands) if kind == "pyslurm" else commands, as_user, cluster)
 
 
 def of_an_engine_among_several(make: Callable[[Permit], SlurmCli]) -> SlurmCli:
@@ -375,7 +393,7 @@ def of_an_engine_among_several(make: Callable[[Permit], SlurmCli]) -> SlurmCli:
     run = commands._run
 
     def ask(program: str, *words: str, **options: Any) -> str:
-        assert program in ("squeue", "sacct", "sacctmgr", "sprio", "sshare") or words[0] in ("show", "write", "-a")
+        assert program in _QUESTIONS or words[0] in ("show", "write", "-a")
         return run(program, *words, **options)
 
     commands._run = ask  # type: ignore[method-assign]

@@ -24,6 +24,16 @@ def test_only_the_job_whose_gate_is_opened_starts(world: World) -> None:
     assert (job.state, job.gated) == (JobState.RUNNING, False)
 
 
+def test_slurmctld_has_not_heard_of_a_silent_node_since_it_started(world: World) -> None:
+    assert world.rms.unheard("plain") == ()
+    with world.restart_slurmctld(silent="n1"):
+        world.wait("it to start", lambda: "n1" in world.rms.unheard("plain"))
+        assert world.rms.unheard("vmhosts") == world.rms.unheard("plain")
+        assert not world.rms.snapshot().nodes["n1"].up
+    world.wait("it to hear of all", lambda: world.rms.unheard("plain") == ())
+    assert world.rms.snapshot().nodes["n1"].up
+
+
 def test_licences_of_the_users_own_stay(world: World) -> None:
     job_id = world.submit("--licenses=matlab:2", "--begin=now+25")
     assert (world.rms.job(job_id).licenses, world.rms.job(job_id).gated) == ("matlab:2", True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -251,6 +252,36 @@ def slurm_release(cluster: Cluster) -> tuple[int, ...]:
 def undelivered(cluster: Cluster) -> str:
     """What slurmctld has not told slurmdbd yet."""
     return "".join(line for line in cluster.run("sdiag").out.splitlines(True) if "DBD" in line)
+
+
+def test_a_front_is_not_drained_when_slurmctld_forgets_that_it_has_started_a_vjob_there(cluster: Cluster) -> None:
+    """It is killed before it saves the start. Started at once again, the job would meet its first wrapper there."""
+    wait_rooms(cluster)
+    wait_associations_saved(cluster)
+    job = count(cluster, "--begin=now+15", "--job-name=forgotten")
+    cluster.wait_saved("forgotten")
+    states = [cluster.host_path("head", f"/var/spool/slurm/ctld/job_state{end}") for end in ("", ".old")]
+    saved = states[0].read_bytes()
+    assert cluster.job(job)["JobState"] == "PENDING", "it waits for its begin time longer than slurmctld for its save"
+    wait_number(cluster, job, 1)
+    front = cluster.job(job)["BatchHost"]
+    cluster.kill("head", "slurmctld")
+    for state in states:
+        state.write_bytes(saved)
+    # slurmctld asks slurmd for its jobs three seconds after its start, and ends those that it does not know.
+    assert cluster.manage("kill", front, "slurmd", "--signal", "STOP").code == 0
+    try:
+        cluster.start("head", "slurmctld")
+        cluster.wait("the engine to see it", lambda: "forgotten" in cluster.events(job), 60)
+        time.sleep(2)
+        assert cluster.job(job)["JobState"] == "PENDING"
+    finally:
+        assert cluster.manage("kill", front, "slurmd", "--signal", "CONT").code == 0
+    cluster.wait_job(job, "RUNNING", timeout_s=300)
+    wait_number(cluster, job, 2)
+    assert "DRAIN" not in cluster.ok("scontrol", "show", "node", "-o", front)
+    finish(cluster, job)
+    nothing_left(cluster, [job])
 
 
 def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(cluster: Cluster) -> None:

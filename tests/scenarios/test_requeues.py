@@ -297,3 +297,44 @@ def test_script_that_ends_with_a_code_of_requeue_exit_is_run_again(world: World,
         ticks(world, 10)
     assert boots(world) == (2 if code == 3 else 1)
     assert attaches(world, job)
+
+
+def front_is_sound(world: World) -> bool:
+    return not any(node.draining for node in world.rms.snapshot().nodes.values())
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["behind the gate", "open when slurmctld saved it"])
+def test_vjob_whose_start_slurmctld_has_forgotten_waits_until_its_first_wrapper_is_gone(
+    world: World, opened: bool
+) -> None:
+    job = world.running()
+    world.rms.forget_start(job)
+    if opened:
+        world.rms.ungate(job)
+    ticks(world, 40)
+    assert (world.rms.job(job).state, world.rms.job(job).restarts, boots(world)) == ("RUNNING", 0, 1)
+    assert front_is_sound(world)
+    assert len(world.events("start-forgotten")) == len(world.events("reattached")) == 1
+
+
+def test_vjob_whose_start_slurmctld_forgets_in_that_start_waits_until_its_first_wrapper_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = world.submit(vms=1)
+    open_gate = world.rms.open_gate
+
+    def forgets(job_id: int) -> None:
+        open_gate(job_id)
+        if not forgotten:
+            world.pass_time(1)
+            forgotten.append(world.rms.job(job_id).state)
+            world.rms.forget_start(job_id)
+
+    forgotten: list[str] = []
+    monkeypatch.setattr(world.rms, "open_gate", forgets)
+    world.until(job, S.RUNNING)
+    ticks(world, 5)
+    assert forgotten == ["RUNNING"]
+    assert (world.rms.job(job).state, world.rms.job(job).restarts, boots(world)) == ("RUNNING", 0, 1)
+    assert front_is_sound(world)
+    assert len(world.events("start-forgotten")) == 1

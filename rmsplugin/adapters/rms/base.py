@@ -282,6 +282,13 @@ class Rms(Protocol):
         """
         ...
 
+    def unheard(self, partition: str) -> tuple[str, ...]:
+        """The nodes of a partition that the RMS has not heard of since it started: it does not know what they run.
+
+        Raises UnavailableError.
+        """
+        ...
+
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
         """The jobs among these that have ended by accounting, with its word for the end; one question for all.
 

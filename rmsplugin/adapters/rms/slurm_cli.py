@@ -190,6 +190,10 @@ class SlurmCli:
         except NotFoundError:  # squeue says so only for a single job
             return {}
 
+    def unheard(self, partition: str) -> tuple[str, ...]:
+        """See ``Rms.unheard``."""
+        return slurm_text.unheard_nodes(self._run("sinfo", "-h", "-N", "-p", partition, "-o", "%N %T"))
+
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
         """See ``Rms.ended``. For a requeued job, and for an id that was given out twice, the last run counts."""
         if not job_ids:

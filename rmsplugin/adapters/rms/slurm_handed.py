@@ -34,6 +34,7 @@ class HandedSlurm:
         self.job = own.job
         self.leaf_switches = own.leaf_switches
         self.jobs = own.jobs
+        self.unheard = own.unheard
         self.ended = own.ended
         self.mail_wish = own.mail_wish
         self.overseers = own.overseers

@@ -52,6 +52,7 @@ class SlurmPyslurm:
         self.pulse = commands.pulse
         self.leaf_switches = commands.leaf_switches
         self.jobs = commands.jobs
+        self.unheard = commands.unheard
         self.ended = commands.ended
         self.mail_wish = commands.mail_wish
         self.overseers = commands.overseers

@@ -297,3 +297,9 @@ def pulse(text: str) -> str:
         head, _, reason = line.rstrip().rpartition(" ")
         lines.append(f"{head.strip()} {reason if reason.startswith(_TELLING) else ''}")
     return "\n".join(sorted(lines))
+
+
+def unheard_nodes(text: str) -> tuple[str, ...]:
+    """The nodes that are *unknown* in the output of ``sinfo -h -N -o "%N %T"``, each one once."""
+    found = (line.split() for line in text.splitlines())
+    return tuple(dict.fromkeys(words[0] for words in found if len(words) > 1 and words[1].startswith("unknown")))

@@ -34,7 +34,18 @@ SESSION_S = 4.0
 #: The methods of each neighbour that change nothing there. All others are acts. The wall refuses them alike: a method
 #: that is new is refused, too, and this table says what it is.
 LOOKS = {
-    Rms: {"snapshot", "leaf_switches", "pulse", "job", "jobs", "ended", "batch_script", "mail_wish", "overseers"},
+    Rms: {
+        "snapshot",
+        "leaf_switches",
+        "pulse",
+        "job",
+        "jobs",
+        "unheard",
+        "ended",
+        "batch_script",
+        "mail_wish",
+        "overseers",
+    },
     Platform: {"listen", "host_info", "list_vms", "has_vm", "statistics", "template_key", "close"},
     Nodes: {
         "stat",

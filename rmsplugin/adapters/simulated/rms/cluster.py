@@ -27,6 +27,8 @@ from rmsplugin.adapters.simulated.rms.put_off import PuttingOffLock
 from rmsplugin.errors import NotFoundError, RefusedError
 
 _YEAR_S = 365 * 86400
+#: A slurmctld that has been started hears of its nodes after this time; its order to end a job arrives some time later.
+_HEARS_S, _ENDS_S = 3.0, 2.0
 
 
 class SimulatedCluster:
@@ -106,6 +108,8 @@ class SimulatedCluster:
         self._array_limits: dict[int, int] = {}
         self._last_id = 0
         self._failures: dict[str, list[Exception]] = {}
+        self._unheard: dict[str, float] = {}  # the nodes whose jobs slurmctld does not know yet, and until when
+        self._strays: dict[int, tuple[str, float]] = {}  # of jobs: a node with a run that it forgot, and until when
         self._reserve()
 
     # --- users, operators, the cluster ---
@@ -209,6 +213,20 @@ class SimulatedCluster:
             self.requeue_by_admin(job_id)
             self._find(job_id).hold = Hold.LAUNCH
 
+    def begin_again(self) -> None:
+        """Stop slurmctld, and start it with the state that it saved."""
+        with self._lock:
+            self._unheard = dict.fromkeys(self.nodes, self._clock() + _HEARS_S)
+
+    def forget_start(self, job_id: int) -> None:
+        """Kill slurmctld before it has saved the opening and the start of a job, and start it at once."""
+        with self._lock:
+            each, now = self._find(job_id), self._clock()
+            self._strays[job_id] = (each.node, now + _HEARS_S + _ENDS_S)
+            self.begin_again()
+            leave(each, self._jobs.values())
+            each.state, each.detail, each.gated, each.node, each.since = JobState.PENDING, "PENDING", True, "", now
+
     def prolog_ended(self, job_id: int) -> None:
         """End PrologSlurmctld: the wrapper starts."""
         with self._lock:
@@ -295,6 +313,8 @@ class SimulatedCluster:
 
     def _move_on(self) -> None:
         now = self._clock()
+        self._unheard = {name: until for name, until in self._unheard.items() if now < until}
+        self._strays = {job_id: stray for job_id, stray in self._strays.items() if now < stray[1]}
         for name in self.powering.move_on(lambda name: not self._cluster().on(name)):
             self.lose_node(name, "DOWN+POWERED_DOWN+NOT_RESPONDING", "ResumeTimeout reached")
         for each in list(self._jobs.values()):
@@ -338,6 +358,10 @@ class SimulatedCluster:
                     self._preempt(cluster, each, claimed)
             elif place.node == each.revoked[0] and int(now) <= each.revoked[1]:
                 self._end(each, "FAILED")
+            elif self._strays.get(each.job_id, ("", 0.0))[0] == place.node:
+                self.set_node(place.node, draining=True, reason="Duplicate jobid")
+                each.back_to_queue(now, self._completing_s)
+                each.hold = Hold.LAUNCH
             else:
                 each.shown = self.priorities.of(each, now)
                 each.begin(place.node, place.limit_s, now, place.cores)
@@ -391,7 +415,9 @@ class SimulatedCluster:
 
     def _cluster(self) -> SimulatedNodes:
         jobs, powered = self._jobs.values(), self.powering.of
-        return SimulatedNodes(self.nodes, self.partitions, self.reservations, jobs, self._clock(), powered)
+        unheard = {name: replace(self.nodes[name], up=False, state="UNKNOWN") for name in self._unheard}
+        nodes = {**self.nodes, **unheard}
+        return SimulatedNodes(nodes, self.partitions, self.reservations, jobs, self._clock(), powered)
 
     def _rows(self) -> list[JobRow]:
         now, shared = self._clock(), Counter(each.job_id for each in self._jobs.values())

@@ -4,7 +4,9 @@ These facts are as in Slurm 22.05. A gated job is pending with all other facts o
 moment later, if a node of its partition has room, and is CONFIGURING while its prolog runs. A requeued job is
 COMPLETING first, then delayed by two minutes, starts again by itself unless it is gated, and fails if that is on the
 same node within the second in which the clean-up ended. A suspended job that Slurm requeues ends up held. A resume
-right after a suspend is carried out before it on the node. Elements of an array share a job id until they are split
+right after a suspend is carried out before it on the node. A slurmctld that is started with a state from before it
+started a job starts that job again once it hears of its nodes; soon after that it has the first run ended, which drains
+a node that has the same job twice. Elements of an array share a job id until they are split
 off. A suspended job frees its CPUs and not its memory, and has its CPUs again when it is resumed, whoever has them by
 then. A job of a higher tier preempts jobs of partitions with PreemptMode=CANCEL, which last for their grace time. No
 job asked of Slurm overlaps a reservation, but a limit may be changed so that it does.
@@ -80,6 +82,13 @@ class SimulatedRms(SimulatedCluster):
         with self._lock:
             self._called("jobs", "")
             return {row.job.job_id: row.job for row in self._rows() if row.job.job_id in job_ids}
+
+    def unheard(self, partition: str) -> tuple[str, ...]:
+        """See ``Rms.unheard``."""
+        with self._lock:
+            self._called("unheard", partition)
+            known = self.partitions.get(partition)
+            return tuple(name for name in known.nodes if name in self._unheard) if known is not None else ()
 
     def ended(self, job_ids: Collection[int]) -> dict[int, str]:
         """See ``Rms.ended``."""

@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from rmsplugin.adapters.rms.base import BEING_ENTERED, JobState, Rms, RmsJob
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.suspensions import Suspensions
+from rmsplugin.engine.execute.operations.forgotten import Forgotten
 from rmsplugin.engine.execute.task import CancelledError, Task
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError, RmspluginError, UnavailableError
 
@@ -124,7 +125,15 @@ class Opening:
             self._task.event("requeue-failed", str(error))
 
 
-def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf, slept: bool = False) -> RmsJob:
+def await_allocation(
+    task: Task,
+    timeout_s: float,
+    *,
+    opened: float = -math.inf,
+    run: int | None = None,
+    ran: bool = False,
+    slept: bool = False,
+) -> RmsJob:
     """Open the gate, unless it is open, and wait until the job has its allocation. A failure leaves the gate open.
 
     Only Slurm's own holds are lifted; a hold that somebody has set stays.
@@ -133,6 +142,8 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
         task: the start (or resume) of the job.
         timeout_s: the longest wait.
         opened: when the gate was opened.
+        run: the run that the opening was for, as the RMS counts requeues; None: there was no opening.
+        ran: that run was seen to have its allocation.
         slept: the job may have been requeued while it was suspended; then Slurm itself holds it.
 
     Raises:
@@ -143,6 +154,7 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
     deadline = context.clock.now() + timeout_s
     first_opened = math.inf if opened == -math.inf else opened
     clean_since = math.inf
+    forgotten = Forgotten(task, run if ran or opened > -math.inf else None, ran=ran)
     poll_s = _FIRST_POLL_S
     while True:
         task.check_cancelled()
@@ -153,7 +165,7 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
         if now >= deadline or (now - first_opened >= _JUDGED_S and not job.gated and job.reason.startswith(_LIMITS)):
             raise NotStartedError(f"Slurm does not start it: {job.reason}")
         clean_since = math.inf if job.completing else min(clean_since, now)
-        may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0)
+        may_start = now - clean_since >= (_REVOKED_S if job.restarts else 0.0) and not forgotten.waits(job)
         if may_start and (job.gated or now - opened >= _REPEAT_S):
             try:
                 if job.held and not _is_slurms_own_hold(job, slept=slept):
@@ -162,6 +174,7 @@ def await_allocation(task: Task, timeout_s: float, *, opened: float = -math.inf,
                     context.rms.requeue(task.job_id)
                 context.rms.open_gate(task.job_id)
                 opened, first_opened = now, min(first_opened, now)
+                forgotten.opened(job)
             except RefusedError as error:
                 task.event("opening-refused", str(error))
             except UnavailableError as error:

@@ -28,7 +28,7 @@ def reattach(task: Task) -> None:
     if job.held and not job.held_for_launch:
         return  # the next cycle finds out who holds it
     # On any front: the wrapper reaches its VMs from every front, and the old front may have failed.
-    await_allocation(task, _TIMEOUT_S)
+    await_allocation(task, _TIMEOUT_S, run=task.vjob().restarts, ran=True)
     job = current_job(task)
     context.ledger.update_vjob(task.job_id, restarts=job.restarts, wrapper_seen=context.clock.now())
     task.event("reattached", f"its job was requeued and runs again on {job.batch_host}; its VMs ran on")

@@ -54,7 +54,7 @@ def start(task: Task) -> None:
         told = _Told(_known_account(task.vjob(), job.gid), job.batch_host)
         with Opening(task, [vm.name for vm in vms if job.state is JobState.PENDING]) as opening:
             templates = _bring_up_all(task, vms, told, opening)
-        job = await_allocation(task, patience_s, opened=opening.at)
+        job = await_allocation(task, patience_s, opened=opening.at, run=job.restarts)
         _enter_running(task, vms, job, told, from_template=all(templates.values()))
     except _NoStartError as error:
         _back_to_waiting(task, sentence_of(error.errors))
