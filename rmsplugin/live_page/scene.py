@@ -22,6 +22,8 @@ class Machine:
         memory_mib: that is booked for it.
         state: of its vjob; ``arriving`` and ``leaving`` while it is on the way.
         other: the other node of its way.
+        needs_cpus: CPUs that it was seen to need lately; None: not known, as of one that does not run.
+        needs_mib: memory that its guest says it needs; None: it says nothing.
     """
 
     vjob: str
@@ -31,6 +33,8 @@ class Machine:
     memory_mib: int
     state: str
     other: str = ""
+    needs_cpus: float | None = None
+    needs_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,9 @@ def _own(rows: tuple[Row, ...], viewer: Viewer) -> tuple[Row, ...]:
 
 def _veiled(node: Node, viewer: Viewer) -> Node:
     machines = tuple(
-        each if each.user == viewer.user else replace(each, vjob="", user="", name="", other="")
+        each
+        if each.user == viewer.user
+        else replace(each, vjob="", user="", name="", other="", needs_cpus=None, needs_mib=None)
         for each in node.machines
     )
     return replace(node, machines=machines, reason="")

@@ -130,6 +130,8 @@ _MACHINES: tuple[_Column, ...] = (
     ("Name", False),
     ("CPUs", True),
     ("Memory", True),
+    ("Needs CPUs", True),
+    ("Needs memory", True),
     ("State", False),
 )
 _ACTS: tuple[_Column, ...] = (
@@ -151,12 +153,20 @@ def machines(node: Node) -> str:
             _MACHINES,
             [
                 *(text(each.vjob) or "another user's", text(each.user) or "–", text(each.name) or "–"),
-                *(number(each.cpus), amount(each.memory_mib), state_of(each)),
+                *(number(each.cpus), amount(each.memory_mib)),
+                "–" if each.needs_cpus is None else number(each.needs_cpus),
+                "–" if each.needs_mib is None else amount(each.needs_mib),
+                state_of(each),
             ],
         )
         for each in node.machines
     )
-    return _table("machines", f"VMs on {text(node.name)}, and what is booked for each", _MACHINES, made)
+    return _table(
+        "machines",
+        f"VMs on {text(node.name)}, what is booked for each, and what each was seen to need",
+        _MACHINES,
+        made,
+    )
 
 
 def acts(under_way: tuple[Act, ...]) -> str:

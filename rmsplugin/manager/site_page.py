@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from rmsplugin import __version__
 from rmsplugin.engine.serve.asked import Asked, Reply
@@ -23,6 +23,7 @@ from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.live_page.document import document
 from rmsplugin.live_page.scene import Scene
 from rmsplugin.live_page.together import number_of, together
+from rmsplugin.live_page.values import scene_of
 from rmsplugin.manager.numbers import Numbers
 
 #: Asks all engines for this target on behalf of the caller: answers and errors, by group.
@@ -40,7 +41,6 @@ class SitePage:
     def __init__(self, ask_each: AskEach, numbers: Callable[[], Numbers]) -> None:
         """``numbers``: of the site, by which context switches of groups are known."""
         self._ask_each, self._numbers = ask_each, numbers
-        self._reader: TypeAdapter[Scene] | None = None
         self._newest, self._looked = dict[str, int](), float("-inf")
         self._looking = asyncio.Lock()
         self._waiting: Counter[int] = Counter()
@@ -94,7 +94,7 @@ class SitePage:
         scenes = {}
         for group, reply in replies.items():
             try:
-                scenes[group] = _with_numbers(self._read(reply), group, numbers)
+                scenes[group] = _with_numbers(scene_of(reply["scene"]), group, numbers)
             except (KeyError, ValidationError):
                 silent[group] = "its engine is of another release"
         if not scenes:
@@ -102,10 +102,6 @@ class SitePage:
         parts = dict(sorted(scenes.items()))
         scene = together(number, parts, silent, socket.gethostname(), __version__, time.time())
         return {"number": number, "html": document(scene, node)}
-
-    def _read(self, reply: Reply) -> Scene:
-        self._reader = self._reader or TypeAdapter(Scene)
-        return self._reader.validate_python(reply["scene"])
 
 
 def _numbers_in(replies: Mapping[str, Reply]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from rmsplugin import __version__
@@ -44,6 +44,7 @@ from rmsplugin.engine.serve.wanted_vjobs import WantedVJobs
 from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import NotFoundError, UnavailableError
 from rmsplugin.live_page.scene import Viewer
+from rmsplugin.live_page.values import values_of
 from rmsplugin.model.preferences import PREFERENCES
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
@@ -571,7 +572,7 @@ class Routes:
             viewer = Viewer(user_name(asked.uid), sees_all=sight.all_jobs, sees_nodes=sight.nodes)
             if as_values:
                 scene = self.pages.scene(viewer)
-                return {"number": scene.number, "html": "", "scene": asdict(scene)}
+                return {"number": scene.number, "html": "", "scene": values_of(scene)}
             number, text = self.pages.document(viewer, node)
             return {"number": number, "html": text}
 

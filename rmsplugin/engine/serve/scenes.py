@@ -148,7 +148,7 @@ class Scenes:
         has = held(vjob, self._capacities.booked(seen, vjob, vm), self._clock.now())
         size, whose = (float(has.cpus), int(has.memory_mib)), (vjob.display_id, vjob.user, vjob.job_name)
         if not vm.destination:
-            yield vm.host, Machine(*whose, *size, str(vjob.state))
+            yield vm.host, Machine(*whose, *size, str(vjob.state), "", *_needs(vjob, vm))
             return
         yield vm.host, Machine(*whose, *size, "leaving", vm.destination)
         yield vm.destination, Machine(*whose, *size, "arriving", vm.host)
@@ -214,6 +214,13 @@ class Scenes:
 
 def _rests(vjob: VJobRow) -> bool:
     return vjob.state in (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
+
+
+def _needs(vjob: VJobRow, vm: VMRow) -> tuple[float | None, int | None]:
+    """CPUs and MiB that it was seen to need; only of one that runs."""
+    if vjob.state is not VJobState.RUNNING:
+        return None, None
+    return None if vm.centi_cpus is None else vm.centi_cpus / 100, vm.memory_demand_mib
 
 
 def _in_order(rows: Iterable[Row]) -> tuple[Row, ...]:

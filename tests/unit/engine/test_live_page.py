@@ -65,6 +65,15 @@ def test_a_browser_gets_a_document_and_other_programs_get_json(served: Served) -
     assert (status, found["html"][:15]) == (200, "<!doctype html>")
 
 
+def test_what_a_running_vm_was_seen_to_need_is_told(served: Served) -> None:
+    served.world.cycle.run()
+    served.add_vjob(12, ME, VJobState.RUNNING)
+    served.add_vjob(13, ME, VJobState.PAUSED)
+    for vm in ("vjob12-0", "vjob13-0"):
+        served.ledger.update_vm(vm, centi_cpus=50, memory_demand_mib=256)
+    assert "needed: 0.5 CPUs (1 of 2 VMs), 256 MiB (1 of 2 VMs)" in answer(served, "/v1/page", HTML)[2]
+
+
 def test_the_queue_has_jobs_that_the_engine_has_not_met(served: Served) -> None:
     served.world.cycle.run()
     job = served.world.submit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ from live_scenes import HOSTILE, machine, row, scene
 from lxml import html
 
 from rmsplugin.live_page.document import document, headers
-from rmsplugin.live_page.scene import Node, Scene, Viewer, seen_by
+from rmsplugin.live_page.scene import Machine, Node, Scene, Viewer, seen_by
+from rmsplugin.live_page.values import scene_of, values_of
 from rmsplugin.live_page.words import amount, lasting, text
 
 ALICE = Viewer("alice", sees_all=False)
@@ -119,6 +121,35 @@ def test_the_vms_of_a_chosen_node_are_listed() -> None:
     assert "There is no such VM host." in words(tree(scene(), "n9").get_element_by_id("vms"))
 
 
+def test_what_vms_need_is_drawn_within_their_parts_and_told() -> None:
+    vms = (machine("1", needs_cpus=0.5, needs_mib=256), machine("2"), machine("3", needs_cpus=1.0))
+    shown = Scene(nodes=(Node("n1", "idle", True, "", 4.0, 8192, vms),))
+    [path] = tree(shown).xpath("//li[@id='n-n1']//*[@class='needs']")
+    places = [(float(left), float(width)) for left, width in re.findall(r"M([\d.]+) \d+h([\d.]+)", path.get("d"))]
+    assert places == [(0, 25), (0, 6.25), (100, 50)]  # of 50 for each CPU; of 200 for 8 GiB
+    assert "needed: 1.5 CPUs (2 of 3 VMs), 256 MiB (1 of 3 VMs)" in words(tree(shown).get_element_by_id("n-n1"))
+    assert [each.find("*").text.partition("; ")[2] for each in vms_of(shown, "n1")] == [
+        *("needs 0.5 CPUs, 256 MiB", "", "needs 1 CPUs"),
+    ]
+    rows = tree(shown, "n1").get_element_by_id("machines").xpath("tbody/tr")
+    assert [[words(cell) for cell in row.xpath("td")[4:6]] for row in rows] == [
+        ["0.5", "256 MiB"],
+        ["–", "–"],
+        ["1", "–"],
+    ]
+
+
+def test_a_node_of_whose_vms_nothing_is_known_says_nothing_of_needs() -> None:
+    shown = Scene(nodes=(Node("n1", "idle", True, "", 4.0, 8192, (machine("1"),)),))
+    box = tree(shown).get_element_by_id("n-n1")
+    assert "needed" not in words(box) and not box.xpath(".//*[@class='needs']")
+
+
+def test_a_scene_is_the_same_as_values_that_json_has_carried() -> None:
+    shown = scene()
+    assert scene_of(json.loads(json.dumps(values_of(shown)))) == shown
+
+
 def test_long_lists_say_what_lists_the_rest() -> None:
     shown = Scene(queue=tuple(row(str(number)) for number in range(1, 252)))
     assert len(tree(shown).xpath("//table[@id='waiting']/tbody/tr")) == 200
@@ -155,13 +186,19 @@ def test_the_policy_allows_the_pages_own_script_and_style_alone() -> None:
 # -- who looks ---------------------------------------------------------------------------------------------------------
 
 
+def _needing(each: Machine) -> Machine:
+    return replace(each, needs_cpus=0.5, needs_mib=100)
+
+
 def test_where_jobs_are_private_a_user_is_told_of_his_own_alone() -> None:
-    shown = seen_by(scene(private=True), ALICE)
+    known = [replace(node, machines=tuple(_needing(each) for each in node.machines)) for node in scene().nodes]
+    shown = seen_by(replace(scene(private=True), nodes=tuple(known)), ALICE)
+    assert all((each.needs_mib is None) == (not each.vjob) for node in shown.nodes for each in node.machines)
     page = document(shown, "n1")
     assert "bob" not in page
     assert "101_" not in page and "91" not in re.findall(r">(\d+)<", page)
     assert "2 jobs of others: not shown" in page
-    assert "another user&#x27;s: 1 CPU, 1 GiB, running" in page
+    assert "another user&#x27;s: 1 CPU, 1 GiB, running</title>" in page
     assert "100" in body(shown) and "render moves" not in page and "drained: render" not in page
 
 
