@@ -27,10 +27,21 @@ def main() -> int:
     parser.add_argument(
         "--mixed", type=float, default=5, metavar="MINUTES", help="how long releases are mixed (default: %(default)s)"
     )
+    parser.add_argument(
+        "--packages",
+        nargs=2,
+        type=Path,
+        metavar=("OLDER", "NEWER"),
+        help="directories of the packages of that commit and of HEAD, built by contrib/build-packages for the Debian "
+        "that this machine has: they are run instead of the commits",
+    )
     arguments = parser.parse_args()
     commit = arguments.commit or commit_before(24)
     if not commit:
         parser.error("no commit is a day older than HEAD: name one with --from")
+    for directory in arguments.packages or ():
+        if len([*directory.glob("rmsplugin-*.deb")]) != 3:
+            parser.error(f"{directory} does not have the three packages of one release")
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -38,12 +49,12 @@ def main() -> int:
 
     place = Path("/var/tmp") / f"rmsplugin-upgrade-{os.getpid()}"
     tree = place / "release"
-    cluster = Site(place / "cluster", tree)
+    cluster = Site(place / "cluster", tree, of_packages=bool(arguments.packages))
     common_templates.begin_run()
     try:
         place.mkdir()
-        older = make_releases(tree, commit)
-        say(f"commit {commit} is made, as release {older}")
+        older = make_releases(tree, commit, tuple(arguments.packages) if arguments.packages else None)
+        say(f"commit {commit} is made, as release {older}{', of packages' * bool(arguments.packages)}")
         told = cluster.manage("up", "--nodes", "3", "--fronts", "2", "--rooms", "hold", *PERIODS)
         assert told.code == 0, told.err
         say("its minicluster is up")

@@ -14,9 +14,10 @@ from minicluster_lib.slurm import HOOKS_DIRECTORY
 class Site(Cluster):
     """A running minicluster whose hosts have the program at ``tree``."""
 
-    def __init__(self, directory: Path, tree: Path) -> None:
+    def __init__(self, directory: Path, tree: Path, *, of_packages: bool = False) -> None:
+        """``of_packages``: the programs are those of packages, which see no modules but their own."""
         super().__init__(directory)
-        self._tree = tree
+        self._tree, self._of_packages = tree, of_packages
         self.program = tree / ".venv/bin/rmsplugin"
 
     def manage(self, *words: str, timeout_s: float = 900) -> Result:
@@ -32,8 +33,11 @@ class Site(Cluster):
     def newer(self, *argv: str) -> Result:
         """Run ``rmsplugin ARGV`` of the newer release on the head, where the older one is installed."""
         code = "import sys; from rmsplugin.cli.main import main; sys.exit(main())"
-        path = f"PYTHONPATH={self._tree / NEXT}"
-        return self.run("env", path, str(self.program.parent / "python3"), "-c", code, *argv, timeout_s=300)
+        if self._of_packages:
+            python = [str(self._tree / NEXT / ".venv/bin/python3"), "-I"]
+        else:
+            python = ["env", f"PYTHONPATH={self._tree / NEXT}", str(self.program.parent / "python3")]
+        return self.run(*python, "-c", code, *argv, timeout_s=300)
 
     def install(self, host: str) -> None:
         """Have the newer release on a host."""
