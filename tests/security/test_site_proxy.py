@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 from patience import PATIENCE_S
 from unit.served import ME, Served
 
@@ -77,6 +78,7 @@ _MODULES = (
 )
 _APACHE_MODULES = Path("/usr/lib/apache2/modules")
 
+needs_apache = pytest.mark.skipif(not _APACHE_MODULES.exists(), reason="needs Debian's apache2-bin")
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to start servers of another account")
 
 
@@ -111,8 +113,19 @@ def nginx(engine: Served, directory: Path, port: int) -> list[str]:
 
 
 def apache(engine: Served, directory: Path, port: int) -> list[str]:
+    return _apache(directory, port, location(engine, '<Location "/v1/page">'))
+
+
+def open_ondemand(engine: Served, directory: Path, port: int) -> list[str]:
+    """As Open OnDemand's generator writes the lines; the login is this Apache's, by passwords."""
+    lines = yaml.safe_load(location(engine, "custom_vhost_directives:"))["custom_vhost_directives"]
+    login = [line for line in lines if line.split()[0] in ("AuthType", "Require")]
+    assert len(login) == 2, "the portal's own login does not reach a location of one's own"
+    return _apache(directory, port, "\n".join(line.replace("openid-connect", "Basic") for line in lines))
+
+
+def _apache(directory: Path, port: int, place: str) -> list[str]:
     loaded = "\n".join(f"LoadModule {name}_module {_APACHE_MODULES}/mod_{name}.so" for name in _MODULES)
-    place = location(engine, '<Location "/v1/page">')
     lines = _APACHE.format(account=ACCOUNT, directory=directory, port=port, modules=loaded, location=place)
     (directory / "conf").write_text(lines)
     return ["apache2", "-D", "FOREGROUND", "-f", str(directory / "conf")]
@@ -161,9 +174,8 @@ def ask(port: int, user: str = "", path: str = "/v1/page", **headers: str) -> tu
     "made",
     [
         pytest.param(nginx, marks=pytest.mark.skipif(not shutil.which("nginx"), reason="needs Debian's nginx-light")),
-        pytest.param(
-            apache, marks=pytest.mark.skipif(not _APACHE_MODULES.exists(), reason="needs Debian's apache2-bin")
-        ),
+        pytest.param(apache, marks=needs_apache),
+        pytest.param(open_ondemand, marks=needs_apache),
     ],
 )
 def test_each_user_gets_the_own_page_through_the_guides_lines(
