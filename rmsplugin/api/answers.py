@@ -587,6 +587,7 @@ class Group(TypedDict):
         waiting: number of vjobs that wait and were given to it.
         cpus_demanded: CPUs that all these demand.
         memory_demanded_mib: memory that all these demand.
+        hot: with migration domains, who has no room there, and without whom it would have some; null: nobody.
     """
 
     name: str
@@ -606,6 +607,7 @@ class Group(TypedDict):
     waiting: int
     cpus_demanded: float
     memory_demanded_mib: int
+    hot: HotVJobs | None
 
 
 class GroupsAnswer(TypedDict):
@@ -668,6 +670,18 @@ class PackedVJob(TypedDict):
     to: str
 
 
+class HotVJobs(TypedDict):
+    """Who has no room in a group, and without whom it would have some.
+
+    Attributes:
+        waits: the vjob, or array, that is left without room.
+        vjobs: vjobs that run, and are in its way.
+    """
+
+    waits: int
+    vjobs: list[int]
+
+
 class SummaryAnswer(TypedDict):
     """What the engine of a group tells the leader.
 
@@ -677,7 +691,9 @@ class SummaryAnswer(TypedDict):
         seen: epoch and number of the leader's word by which it has given up all that it can.
         released: vjobs, and arrays, that it has given up by that word.
         can_go: vjobs that sleep, and that can be handed over to another group.
-        going: vjobs whose saved states are being copied to another group, or were.
+        going: vjobs that are being suspended to go to another group, or whose saved states are copied there, or were.
+        hot: the vjob that is left without room, and those that run without any one of which it would have some, the
+            cheapest first; null: there is none.
         packed: by job id, the vjobs that it has handed over, until the other group has taken them in.
         unclean: vjobs of other groups, of which something may be left on its nodes.
         summary: its room.
@@ -691,6 +707,7 @@ class SummaryAnswer(TypedDict):
     can_go: list[int]
     going: list[int]
     packed: dict[str, PackedVJob]
+    hot: HotVJobs | None
     unclean: list[int]
     summary: Summary
     vjobs: dict[str, str]

@@ -22,6 +22,7 @@ from rmsplugin.engine.context.cycle_report import CycleReport, Phase
 from rmsplugin.engine.context.outages import Neighbour, Outages
 from rmsplugin.engine.context.overseers import KnownOverseers
 from rmsplugin.engine.decide.deciding import Deciding, Found, Proposes
+from rmsplugin.engine.decide.hot_group import HotGroup
 from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.execute.executor import Chore, Executor
 from rmsplugin.engine.execute.placing import Placing
@@ -138,9 +139,21 @@ class Cycle:
         self._territory = context.territory
         self._handing: HandingOver | None = None
         self._giving_up: GivingUp | None = None
+        self._hot_group: HotGroup | None = None
         if (territory := context.territory) is not None:
             self._handing = HandingOver(
-                context.settings, context.ledger, context.clock, context.nodes, context.stores, territory, executor
+                context.settings,
+                context.ledger,
+                context.clock,
+                context.nodes,
+                context.stores,
+                territory,
+                executor,
+                placing,
+                can_suspend=context.capabilities.suspend,
+            )
+            self._hot_group = HotGroup(
+                context.settings, context.ledger, context.clock, context.durations, territory, self._handing.may_leave
             )
             self._giving_up = GivingUp(context.ledger, territory, self._handing)
         slurm = context.settings.slurm
@@ -252,6 +265,8 @@ class Cycle:
             report.problems += clear_left_behind(
                 self._settings, self._ledger, self._hypervisor, self._nodes, self._stores, seen
             ) + self.fencing.fence_silent(seen)
+        if observes_only and self._hot_group is not None:
+            self._hot_group.forget()
         if not observes_only:
             demand, before_off = PowerDemand(), frozenset[str]()
             with report.alone("the decision"):
@@ -328,6 +343,10 @@ class Cycle:
         self._waiting.record_reasons(silent)
         later = self._later(seen, ours, self._first_sight.look_into)
         after = self.deciding.decide_and_begin(seen, queue, self._borrowing.lendable(seen), report)
+        if self._hot_group is not None:
+            self._hot_group.tell_who_is_in_the_way(
+                after, self.deciding.told, is_quiet=self.deciding.quiet() is not None
+            )
         ahead = self._ahead(seen, queue, later, after)
         self.deciding.remember_barred(ahead.barred)
         return self._demand(seen, ahead, after)

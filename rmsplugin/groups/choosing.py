@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.summary import Hole, NodeClass, Summary, vms_that_fit
@@ -120,12 +120,33 @@ def choose(
     Returns:
         The group of each vjob, by its name, in the order of the queue.
     """
+    return choose_and_leave(queue, groups, told, before, refused, all_up=all_up)[0]
+
+
+def choose_and_leave(
+    queue: Iterable[Queued],
+    groups: Sequence[Group],
+    told: Sequence[Summary],
+    before: Mapping[str, str] | None = None,
+    refused: Mapping[str, Collection[str]] | None = None,
+    *,
+    all_up: bool = True,
+) -> tuple[dict[str, Assigned], RoomLeft]:
+    """Choose the group of each vjob as ``choose`` does; and tell the room that all of them leave."""
     vjobs = list(queue)
     walk = _Walk(groups, told, before or {}, refused or {}, all_up=all_up)
     for vjob in vjobs:
         if vjob.firm:
             walk.take_from_those_behind(vjob)
-    return {vjob.name: walk.choose(vjob) for vjob in vjobs}
+    return {vjob.name: walk.choose(vjob) for vjob in vjobs}, walk
+
+
+class RoomLeft(Protocol):
+    """The room that a queue has left beside all that run."""
+
+    def take(self, shape: Shape, among: Collection[str]) -> str | None:
+        """Take the room for a vjob of this shape in one of these groups; None: none of them has some."""
+        ...
 
 
 @dataclass
@@ -236,6 +257,11 @@ class _Walk:
         if not able:
             return self._unable(vjob.shape)
         return self._chosen(vjob, able)
+
+    def take(self, shape: Shape, among: Collection[str]) -> str | None:
+        """See ``RoomLeft``."""
+        able = [name for name in self._able(shape) if name in among]
+        return next((name for name in self._by_room(shape, able, None) if self._rooms[name].take(shape)), None)
 
     def take_from_those_behind(self, vjob: Queued) -> None:
         """Take the demand of a vjob where its VMs are: none behind it in the queue has that, whoever makes way."""

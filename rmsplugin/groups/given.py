@@ -27,11 +27,17 @@ class Place:
         group: it owns the vjob.
         to: the group that the leader wishes it in; None: where it is.
         parcel: with which the vjob came there; the group owns it once it has taken that in. None: it came with none.
+        relieves: whether it goes though it runs, so that its group has room for another: it is suspended to go.
     """
 
     group: str
     to: str | None = None
     parcel: str | None = None
+    relieves: bool = False
+
+    def stays(self) -> Place:
+        """The same without a wish."""
+        return replace(self, to=None, relieves=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ def faults(given: Given) -> list[str]:
         ]
         if place.to == place.group:
             found.append(f"vjob {job} is to go to group {place.to}, where it is")
+        if place.relieves and place.to is None:
+            found.append(f"vjob {job} relieves group {place.group}, and is to go nowhere")
     return found
 
 
@@ -115,9 +123,10 @@ def text_of(given: Given) -> str:
     return json.dumps(content, indent=1) + "\n"
 
 
-def _written(place: Place) -> dict[str, str | None]:
-    plain = {"group": place.group, "to": place.to}
-    return plain if place.parcel is None else {**plain, "parcel": place.parcel}
+def _written(place: Place) -> dict[str, Any]:
+    # An older release reads past `relieves`: its engine suspends nobody, and its leader takes the wish back.
+    parcel = {} if place.parcel is None else {"parcel": place.parcel}
+    return {"group": place.group, "to": place.to, **parcel, **({"relieves": True} if place.relieves else {})}
 
 
 def read(text: str, *, epoch: int, name: str) -> Given:
@@ -182,10 +191,12 @@ def _vjobs(found: Mapping[str, Any]) -> Mapping[int, Place]:
     for job, place in found["vjobs"].items():
         if not (job.isascii() and job.isdecimal()):
             raise ValueError(f"{job!r} is no job id")
-        group, to, parcel = place["group"], place["to"], place.get("parcel")
+        group, to, parcel, relieves = place["group"], place["to"], place.get("parcel"), place.get("relieves", False)
         if not isinstance(group, str) or not all(each is None or isinstance(each, str) for each in (to, parcel)):
             raise ValueError(f"vjob {job} is in no group with a name")
-        vjobs[int(job)] = Place(group, to, parcel)
+        if not isinstance(relieves, bool):
+            raise ValueError(f"vjob {job}: relieves is {relieves!r}, neither true nor false")
+        vjobs[int(job)] = Place(group, to, parcel, relieves)
     return MappingProxyType(vjobs)
 
 

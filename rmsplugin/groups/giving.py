@@ -5,8 +5,10 @@
   given there when its engine has released it: when that engine has read the very text in which the wish is.
 * A vjob that sleeps without room for a while, while another group has some, is wished there if its engine says that it
   can go. That engine copies its states, and packs a parcel; with the parcel it is given there.
-* A vjob that runs stays, and so does one that its engine does not release: it has begun before. A vjob that no engine
-  has any more, and Slurm neither, is left out.
+* A vjob that runs goes only where the settings have migration domains, and for another one that has room nowhere
+  (``relieving``): its engine suspends it, and hands it over as one that sleeps.
+* Else a vjob that runs stays, and so does one that its engine does not release: it has begun before. A vjob that no
+  engine has any more, and Slurm neither, is left out.
 
 No vjob is ever given from one group to another in another way: so no two engines ever have it (I5).
 """
@@ -16,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from rmsplugin.groups.choosing import Queued, Shape, choose
+from rmsplugin.groups.choosing import Queued, RoomLeft, Shape, choose_and_leave
 from rmsplugin.groups.forming import Group
 from rmsplugin.groups.given import Given, Place
+from rmsplugin.groups.relieving import Hot, Scene, reliefs
 from rmsplugin.groups.summary import Summary
 from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
@@ -27,6 +30,8 @@ from rmsplugin.model.vjob import VJobState
 _NOT_BEGUN = (None, VJobState.WAITING)
 #: A vjob of one of these states may be wished elsewhere.
 _MAY_GO = (*_NOT_BEGUN, VJobState.SLEEPING)
+#: A vjob of one of these states is on its way to sleep, if it is wished elsewhere though it runs.
+_MAY_SLEEP = (VJobState.RUNNING, VJobState.SUSPENDING)
 #: How many hosts a sentence names.
 _NAMED = 3
 
@@ -69,10 +74,11 @@ class Heard:
         vjobs: the state of each vjob that it has; of an array that of the element that has come furthest.
         summary: of its group.
         can_go: vjobs that sleep, and that it can hand over to another group.
-        going: vjobs whose saved states it is copying to another group, or has copied.
+        going: vjobs that it suspends to go, and those whose saved states it is copying to another group, or has copied.
         packed: vjobs that it has packed, until it has the proof that another group has taken them in.
         unclean: vjobs that are not its own, and of which there may be something left on its nodes.
         takes: whether it can take parcels in; an engine of an older release cannot.
+        hot: who has no room there, and without whom it would; None: it is not hot.
     """
 
     seen: tuple[int, int]
@@ -84,6 +90,7 @@ class Heard:
     packed: Mapping[int, Packed] = field(default_factory=dict)
     unclean: frozenset[int] = frozenset()
     takes: bool = False
+    hot: Hot | None = None
 
 
 @dataclass(frozen=True)
@@ -95,12 +102,14 @@ class Wishes:
         hopeful: vjobs that wait, though the summary of the group where they are tells of room for them.
         kept: vjobs that were wished elsewhere, and that their engine does not release: they stay from now on.
         longing: vjobs that sleep without room where they are, while another group has some.
+        named: vjobs that run and are in the way of another one, while another group has room for them.
     """
 
     vjobs: Mapping[int, Place]
     hopeful: frozenset[int] = frozenset()
     kept: frozenset[int] = frozenset()
     longing: frozenset[int] = frozenset()
+    named: frozenset[int] = frozenset()
 
 
 def give(
@@ -112,6 +121,9 @@ def give(
     known: Collection[int] = (),
     kept: Collection[int] = (),
     ripe: Collection[int] = (),
+    domains: Sequence[Collection[str]] = (),
+    due: Collection[int] = (),
+    spared: Collection[int] = (),
 ) -> Wishes:
     """Decide what is given next.
 
@@ -123,8 +135,13 @@ def give(
         known: vjobs that have ended, and that Slurm still knows: it may queue them again.
         kept: vjobs that are wished nowhere else.
         ripe: vjobs that have been longing for so long that they are wished elsewhere.
+        domains: the migration domains, each the names of groups between which vjobs go that run.
+        due: vjobs that run, and have been named for so long that they are wished elsewhere.
+        spared: vjobs that run, and have been wished elsewhere so recently that they stay.
     """
-    return _Giving(given, queue, heard, refused or {}, frozenset(known), kept, ripe).give()
+    giving = _Giving(given, queue, heard, refused or {}, frozenset(known), kept, ripe)
+    giving.domains, giving.due, giving.spared = domains, due, spared
+    return giving.give()
 
 
 class _Giving:
@@ -142,6 +159,9 @@ class _Giving:
         self._known, self._stay, self._ripe = known, set(kept), ripe
         self._heard = {name: heard[name] for name in given.groups if name in heard}
         self._places = dict(given.vjobs)
+        self.domains: Sequence[Collection[str]] = ()
+        self.due: Collection[int] = ()
+        self.spared: Collection[int] = ()
 
     def give(self) -> Wishes:
         if not self._given.vjobs and len(self._heard) < len(self._given.groups):
@@ -189,8 +209,8 @@ class _Giving:
 
     def _handed_on(self, job_id: int, place: Place, to: str, owner: Heard) -> Place:
         """The place of a vjob that is wished elsewhere."""
-        state, stays = owner.vjobs.get(job_id), replace(place, to=None)
-        if state not in _MAY_GO:
+        state, stays = owner.vjobs.get(job_id), place.stays()
+        if state not in _MAY_GO and not (place.relieves and state in _MAY_SLEEP):
             return stays  # it has begun before the wish was read
         if owner.seen != self._given.version:
             return place
@@ -215,11 +235,13 @@ class _Giving:
         asked = list(self._asked())
         only = {str(each.vjob.job_id): self._others(each.at) for each in asked if each.at}
         refused = {str(job_id): frozenset(names) for job_id, names in self._refused.items()}
-        found = choose((each.queued for each in asked), groups, told, refused={**refused, **only})
-        hopeful, longing = set(), set()
+        found, room = choose_and_leave((each.queued for each in asked), groups, told, refused={**refused, **only})
+        hopeful, longing, unplaced = set(), set(), dict[int, str]()
         for each in asked:
             job_id, to = each.vjob.job_id, found[each.queued.name]
             place = self._places.get(job_id)
+            if not (to.by_room or each.runs) and self._wants_room(each.vjob):
+                unplaced[job_id] = to.group if place is None else place.group
             if place is None:
                 self._places[job_id] = Place(to.group)
             elif each.at or not to.by_room:
@@ -234,14 +256,53 @@ class _Giving:
                     hopeful.add(job_id)
                 elif job_id not in self._stay:
                     self._places[job_id] = replace(place, to=to.group)
-        return self._wishes(hopeful, longing)
+        return self._wishes(hopeful, longing, self._relieve(unplaced, room))
 
-    def _wishes(self, hopeful: Collection[int] = (), longing: Collection[int] = ()) -> Wishes:
+    def _wishes(
+        self, hopeful: Collection[int] = (), longing: Collection[int] = (), named: Collection[int] = ()
+    ) -> Wishes:
         kept = frozenset(self._stay & self._places.keys())
-        return Wishes(self._places, frozenset(hopeful), kept, frozenset(longing))
+        return Wishes(self._places, frozenset(hopeful), kept, frozenset(longing), frozenset(named))
+
+    def _relieve(self, unplaced: Mapping[int, str], room: RoomLeft) -> set[int]:
+        """Wish vjobs that run in other groups, so that theirs have room. Returns all that might go, also the others."""
+        if not self.domains:
+            return set()
+        leaving = {place.group for place in self._places.values() if place.relieves}
+        coming = {place.to for place in self._places.values() if place.relieves}
+        coming |= {place.group for place in self._places.values() if place.parcel is not None}
+        scene = Scene(
+            {vjob.job_id: vjob.shape for vjob in self._queue},
+            unplaced,
+            {
+                job_id
+                for job_id, place in self._places.items()
+                if job_id not in self.spared and self._runs(job_id, place)
+            },
+            {name: each.hot for name, each in self._heard.items() if each.hot is not None},
+            self._heard.keys() - leaving,
+            self._heard.keys() - coming,
+        )
+        named = set()
+        for relief in reliefs(scene, self.domains, room):
+            named.add(relief.job_id)
+            if relief.job_id in self.due and self._may_come(relief.job_id, relief.to):
+                self._places[relief.job_id] = Place(relief.group, relief.to, relieves=True)
+        return named
+
+    def _wants_room(self, vjob: Live) -> bool:
+        """Whether a vjob that does not run would go on if it had room; of one that sleeps this is taken for granted."""
+        place = self._places.get(vjob.job_id)
+        is_heard = place is not None and place.group in self._heard
+        return vjob.eligible or (is_heard and self._state(vjob.job_id) not in _NOT_BEGUN)
+
+    def _runs(self, job_id: int, place: Place) -> bool:
+        owner = self._heard.get(place.group)
+        waits_for_nothing = place.to is None and place.parcel is None
+        return waits_for_nothing and owner is not None and owner.vjobs.get(job_id) is VJobState.RUNNING
 
     def _may_come(self, job_id: int, name: str) -> bool:
-        """Whether a sleeping vjob may come to the group: nothing is left there of the last time that it was there."""
+        """Whether a vjob that has begun may come to the group: nothing is left there of the last time it was there."""
         group = self._heard[name]
         return group.takes and group.seen == self._given.version and job_id not in group.unclean
 
@@ -251,7 +312,8 @@ class _Giving:
     def _asked(self) -> Iterator[_Asked]:
         """The vjobs as they are to be chosen for: those that wait for something else come last."""
         can_go = {job_id for each in self._heard.values() for job_id in each.can_go}
-        for vjob in sorted(self._queue, key=lambda each: not (each.eligible or each.job_id in can_go)):
+        first = can_go | {job for job, place in self._places.items() if place.relieves or place.parcel is not None}
+        for vjob in sorted(self._queue, key=lambda each: not (each.eligible or each.job_id in first)):
             place, name = self._places.get(vjob.job_id), str(vjob.job_id)
             if place is None:
                 yield _Asked(vjob, Queued(name, vjob.shape))
@@ -265,7 +327,7 @@ class _Giving:
                     yield _Asked(vjob, Queued(name, vjob.shape, group), sleeps=state is VJobState.SLEEPING)
                 else:
                     demand = {group: vjob.shape.demand}
-                    yield _Asked(vjob, Queued(name, vjob.shape, group, demand, has_memory=True), group)
+                    yield _Asked(vjob, Queued(name, vjob.shape, group, demand, has_memory=True), group, runs=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +339,14 @@ class _Asked:
         queued: as it is chosen for.
         at: the group where it stays; empty: it may go to another one.
         sleeps: whether it has saved states.
+        runs: whether its VMs are there.
     """
 
     vjob: Live
     queued: Queued
     at: str = ""
     sleeps: bool = False
+    runs: bool = False
 
 
 def _closed(summary: Summary, group: Group, rules: Iterable[Rules]) -> Summary:
@@ -299,7 +363,7 @@ class Patience:
 
     Attributes:
         patience_s: so long may an engine take to start a vjob.
-        forget_s: so long a refusal counts.
+        forget_s: so long a refusal counts, and so long a vjob that was wished elsewhere as it ran is not again.
     """
 
     patience_s: float
@@ -307,6 +371,17 @@ class Patience:
     _since: dict[tuple[int, str], float] = field(default_factory=dict)
     _refused: dict[tuple[int, str], float] = field(default_factory=dict)
     _longing: dict[int, float] = field(default_factory=dict)
+    _named: dict[int, float] = field(default_factory=dict)
+    _relieved: dict[int, float] = field(default_factory=dict)
+
+    def due(self, now: float) -> frozenset[int]:
+        """The vjobs that run, and have been in the way for so long that they are wished elsewhere."""
+        return frozenset(job_id for job_id, since in self._named.items() if now - since >= self.patience_s)
+
+    def spared(self, now: float) -> frozenset[int]:
+        """The vjobs that were wished elsewhere as they ran, and are not again for some time."""
+        self._relieved = {job_id: at for job_id, at in self._relieved.items() if now - at < self.forget_s}
+        return frozenset(self._relieved)
 
     def ripe(self, now: float) -> frozenset[int]:
         """The vjobs that have slept for so long without room, while another group had some, that they go there."""
@@ -326,6 +401,8 @@ class Patience:
         self._since = {key: self._since.get(key, now) for key in keys}
         self._refused |= {key: now for key, at in self._since.items() if now - at >= self.patience_s}
         self._longing = {job_id: self._longing.get(job_id, now) for job_id in wishes.longing}
+        self._named = {job_id: self._named.get(job_id, now) for job_id in wishes.named}
+        self._relieved |= {job_id: now for job_id, place in wishes.vjobs.items() if place.relieves}
 
 
 def groups_after(

@@ -11,6 +11,7 @@ from typing import Any
 
 from rmsplugin.errors import RefusedError
 from rmsplugin.groups.giving import Heard, Packed
+from rmsplugin.groups.relieving import Hot
 from rmsplugin.groups.summary import GroupState, NodeClass, Summary
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -58,6 +59,7 @@ def heard(answer: Mapping[str, Any]) -> tuple[int, Heard]:
             },
             unclean=frozenset(map(int, answer.get("unclean", ()))),
             takes="packed" in answer,
+            hot=_hot(answer.get("hot")),
         )
         return int(answer["epoch"]), said
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -65,6 +67,15 @@ def heard(answer: Mapping[str, Any]) -> tuple[int, Heard]:
             f"the engine of a group says what this release does not understand ({error!r}): are the releases of the "
             "controllers the same?"
         ) from None
+
+
+def hot_view(hot: Hot | None) -> dict[str, Any] | None:
+    """Who would have room without whom, as JSON; None: the group is not hot."""
+    return None if hot is None else {"waits": hot.waits, "vjobs": list(hot.vjobs)}
+
+
+def _hot(said: Mapping[str, Any] | None) -> Hot | None:
+    return None if said is None else Hot(int(said["waits"]), tuple(map(int, said["vjobs"])))
 
 
 def _amount(resources: Resources) -> list[float]:

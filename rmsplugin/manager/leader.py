@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
@@ -52,6 +52,7 @@ class Leader:
         hear: Hearing,
         set_groups: Callable[[Groups], None],
         cycle_s: float,
+        domains: Sequence[Collection[str]] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Lead nothing yet.
@@ -65,10 +66,12 @@ class Leader:
             hear: asks the engines of groups.
             set_groups: told the groups that there are.
             cycle_s: seconds between two cycles of an engine.
+            domains: the migration domains, each the names of groups between which vjobs go that run.
             clock: seconds that pass.
         """
         self._lease, self._look, self._grouping, self._queue = lease, look, grouping, queue
         self._files, self._hear, self._set_groups, self._clock = files, hear, set_groups, clock
+        self._domains = domains
         self._patience_s = _CYCLES * cycle_s
         self._patience = Patience(self._patience_s, _FORGET_S)
         self._given: Given | None = None  # of this lead, as it was written last
@@ -117,6 +120,9 @@ class Leader:
             known=known,
             kept=self._kept,
             ripe=self._patience.ripe(now),
+            domains=self._domains,
+            due=self._patience.due(now),
+            spared=self._patience.spared(now),
         )
         self._patience.note(wishes, self._clock())
         there = wishes.vjobs.items()

@@ -213,6 +213,7 @@ class Manager:
             self._hear,
             self._site.set_groups,
             settings.engine.cycle_s,
+            settings.cluster.migration_domains,
         )
 
     def _socket_of(self, group: str) -> str:

@@ -94,6 +94,16 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _has_groups_of_its_domains(self) -> Settings:
+        for name in (name for domain in self.cluster.migration_domains for name in domain):
+            if name not in self.group and name not in self.hosts_partitions:
+                raise ValueError(
+                    f"cluster.migration_domains names group {name}, which is neither a [group.NAME] nor the hosts of a "
+                    "[partition.NAME]: correct the name, or add a section"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _has_rules_of_its_partitions(self) -> Settings:
         for name, rule in self.rule.items():
             for partition in rule.partitions:

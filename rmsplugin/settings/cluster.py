@@ -24,6 +24,12 @@ def _path(text: str) -> str:
     return text
 
 
+def _domain(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < 2:
+        raise ValueError(f"{list(names)} is no migration domain: name two groups, or more")
+    return names
+
+
 class Cluster(Section):
     """Several engines, of which one leads."""
 
@@ -49,6 +55,12 @@ class Cluster(Section):
     )
     path: Annotated[str, AfterValidator(_path)] = Field(
         "/rmsplugin", description="the node of the ensemble under which all is kept; one for each cluster"
+    )
+    migration_domains: tuple[Annotated[tuple[str, ...], AfterValidator(_domain)], ...] = Field(
+        (),
+        description="groups between which vjobs go also while they run, when another one has room nowhere: "
+        '`[["left", "right"]]`. Such a vjob is suspended, handed over and resumed. The hosts of a domain have the same '
+        "kind of machines. Only managers heed it",
     )
 
     @model_validator(mode="after")

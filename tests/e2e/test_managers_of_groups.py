@@ -8,21 +8,22 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e.cluster import PROGRAM, Cluster
 from e2e.conftest import minicluster
-from e2e.rooms import Machine, count, last_number, wait_number
+from e2e.rooms import Machine, count, explain, last_number, wait_number
 from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
 
 __all__ = ["ensemble"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
 
-_GROUPS = '\n[group.left]\nhosts = "n1"\n[group.right]\nhosts = "n2,n3"\n'
+#: It goes to the end of the settings, which is their section [cluster].
+_GROUPS = 'migration_domains = [["left", "right"]]\n[group.left]\nhosts = "n1"\n[group.right]\nhosts = "n2,n3"\n'
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +229,50 @@ def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there
     assert [each.node for each in Machine(cluster).guests() if each.vm == f"vjob{goes}-0"] in (["n2"], ["n3"])
     end_well(cluster, [goes, stays])
     for job in (goes, stays):
+        cluster.wait_gone(job)
+
+
+def longest_pause(cluster: Cluster, job: int, until: Callable[[], bool]) -> float:
+    """The longest time for which a counting vjob stood still until something was so, and for some seconds more."""
+    number, since, longest, end = last_number(cluster, job), time.monotonic(), 0.0, float("inf")
+    deadline = since + 300
+    while (now := time.monotonic()) < end:
+        assert now < deadline, explain(cluster)
+        if (found := last_number(cluster, job)) != number:
+            number, since = found, now
+        longest = max(longest, now - since)
+        if end == float("inf") and until():
+            end = now + 5
+        time.sleep(0.1)
+    return longest
+
+
+def test_a_vjob_that_runs_goes_to_a_group_of_another_manager_so_that_one_with_room_nowhere_starts(
+    cluster: Cluster, managers: dict[str, Manager], logs: Path
+) -> None:
+    have_both(cluster, managers, logs)
+    wide = count(cluster, "-c", "2", "--nodelist=n2")
+    there = [count(cluster, "--nodelist=n3") for _ in range(2)]
+    for job in (wide, *there):
+        wait_number(cluster, job, 1)
+    goes = count(cluster)
+    wait_number(cluster, goes, 2)
+    assert group_of(cluster, goes) == "left", explained(cluster, managers)
+    end_well(cluster, there[:1])  # a CPU is free in each group
+
+    waits = count(cluster, "-c", "2", "--nodelist=n1")
+    submitted = time.monotonic()
+    paused_s = longest_pause(
+        cluster, goes, lambda: last_number(cluster, waits) > 0 and (cluster.vjob(goes) or {}).get("nodes") == ["n3"]
+    )
+    took_s = time.monotonic() - submitted
+    print(f"\nthe vjob that went stood still for {paused_s:.1f} s; the other one counted {took_s:.1f} s after it came")
+    wait_number(cluster, goes, 2)
+    assert (group_of(cluster, goes), group_of(cluster, waits)) == ("right", "left")
+    told = [each["message"] for each in (cluster.ask(f"/v1/events?vjob={goes}") or {})["events"]]
+    assert any(f"vjob {waits} waits for its room" in what for what in told), told
+    end_well(cluster, [wide, there[1], goes, waits])
+    for job in (wide, there[1], goes, waits):
         cluster.wait_gone(job)
 
 

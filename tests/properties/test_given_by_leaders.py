@@ -19,6 +19,7 @@ from rmsplugin.adapters.coordination.epoch_files import EpochFiles, EpochText
 from rmsplugin.errors import UnavailableError
 from rmsplugin.groups.given import Given, faults, read, text_of
 from rmsplugin.groups.giving import Heard, Packed, give
+from rmsplugin.groups.relieving import Hot
 from rmsplugin.model.vjob import VJobState
 
 NAMES = ("a", "b", "c")
@@ -53,6 +54,9 @@ class Engine:
             elif place.to is None:
                 self.released.discard(job)
                 self.rows.setdefault(job, VJobState.WAITING)
+            elif place.relieves and self.rows.get(job) is VJobState.RUNNING:
+                if (hot := self.hot()) is not None and job in hot.vjobs:
+                    self.rows[job] = VJobState.SUSPENDING
             elif self.rows.get(job) is VJobState.SLEEPING:
                 del self.rows[job]
                 self.packed[job] = Packed(f"{self.name}{len(self.taken)}-{job}-{text.version}", place.to)
@@ -71,9 +75,14 @@ class Engine:
             del self.rows[job]
 
     def sleep(self, job: int) -> None:
-        if self.rows.get(job) is VJobState.RUNNING:
+        if self.rows.get(job) in (VJobState.RUNNING, VJobState.SUSPENDING):
             self.free += 1
             self.rows[job] = VJobState.SLEEPING
+
+    def hot(self) -> Hot | None:
+        waiting = [job for job, state in self.rows.items() if state is VJobState.WAITING]
+        running = [job for job, state in self.rows.items() if state is VJobState.RUNNING]
+        return Hot(waiting[0], tuple(running)) if waiting and running and not self.free else None
 
     def take_in(self, parcels: dict[str, int]) -> None:
         """``parcels``: by id, the vjob of each that there is a file of."""
@@ -99,6 +108,8 @@ class Engine:
             packed=dict(self.packed),
             unclean=frozenset(self.unclean | self.packed.keys()),
             takes=True,
+            going=frozenset(job for job, state in self.rows.items() if state is VJobState.SUSPENDING),
+            hot=self.hot(),
         )
 
 
@@ -178,7 +189,7 @@ def test_no_two_engines_ever_have_a_vjob(acts: list[tuple[str, ...]], free: int)
         elif act == "lead":
             text, heard = text.begun(text.epoch + 1), {}
         else:
-            found = give(text, queue, heard, ripe=JOBS)
+            found = give(text, queue, heard, ripe=JOBS, domains=(NAMES,), due=JOBS)
             if found.vjobs != text.vjobs:
                 text = text.next(vjobs=found.vjobs)
             assert faults(text) == []
@@ -204,7 +215,7 @@ class Lead:
         self.text = read(self.files.begin(self.text.epoch, first), epoch=self.text.epoch, name="given")
 
     def give(self) -> None:
-        found = give(self.text, [live(job) for job in JOBS], self.heard, ripe=JOBS)
+        found = give(self.text, [live(job) for job in JOBS], self.heard, ripe=JOBS, domains=(NAMES,), due=JOBS)
         if found.vjobs != self.text.vjobs:
             self.text = self.text.next(vjobs=found.vjobs)
             self.files.write(self.text.epoch, text_of(self.text))

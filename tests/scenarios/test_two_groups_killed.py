@@ -180,6 +180,7 @@ class Led(Day):
                 self.hear,
                 lambda groups: None,
                 self.CYCLE_S,
+                world.settings.cluster.migration_domains,
                 lambda: world.time,
             )
         )

@@ -97,14 +97,17 @@ class GroupEngine(World):
 class Site:
     """The world, its two engines, and its leader."""
 
-    def __init__(self, directory: Path, *, is_parted: bool = True, **options: Any) -> None:
-        """``is_parted``: whether the groups have engines from the beginning."""
+    def __init__(self, directory: Path, *, is_parted: bool = True, is_domain: bool = False, **options: Any) -> None:
+        """Begin. ``is_parted``: groups have engines from the beginning; ``is_domain``: they are a migration domain."""
         self.directory = directory
         (directory / "none").mkdir()
         # Its own engine has never run a cycle.
         self.world = World(
             directory / "none", nodes=dict.fromkeys([*HOSTS["left"], *HOSTS["right"]], (2, 1024)), **options
         )
+        if is_domain:
+            cluster = self.world.settings.cluster.model_copy(update={"migration_domains": (tuple(HOSTS),)})
+            self.world.settings = self.world.settings.model_copy(update={"cluster": cluster})
         self.files = EpochFiles(directory / "site", "given")
         self.given = Given(1, 0, HOSTS)
         self.epoch = 0

@@ -323,6 +323,11 @@ def test_an_ensemble_has_servers_and_defaults(tmp_path: Path) -> None:
         ('coordination = "zookeeper"\nservers = ["c1:2181/x"]', "is no server of ZooKeeper"),
         ('coordination = "zookeeper"\nservers = ["c1:2181"]\npath = "/"', "is no path of a ZooKeeper node"),
         ('coordination = "zookeeper"\nservers = ["c1:2181"]\nsession_s = 1', "greater than or equal to 2"),
+        ('migration_domains = [["a", "b"]]', "migration_domains: without effect unless"),
+        (
+            'coordination = "zookeeper"\nservers = ["c1:2181"]\nmigration_domains = [["a", "a"]]',
+            "['a', 'a'] is no migration domain: name two groups, or more",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_or_does_nothing_is_refused_with_its_line(
@@ -332,6 +337,14 @@ def test_a_cluster_that_cannot_be_or_does_nothing_is_refused_with_its_line(
         load(written(tmp_path, f"{VALID}[cluster]\n{lines}\n"))
     assert said in str(refused.value)
     assert int(str(refused.value).partition(".toml:")[2].partition(":")[0]) > VALID.count("\n")
+
+
+def test_a_migration_domain_names_groups_that_there_are(tmp_path: Path) -> None:
+    domains = f'{CLUSTER}migration_domains = [["left", "right"]]\n'
+    with pytest.raises(SettingsError, match=r"cluster\.migration_domains names group left, which is neither"):
+        load(written(tmp_path, VALID + domains))
+    groups = '[group.left]\nhosts = "n1"\n[group.right]\nhosts = "n2"\n'
+    assert load(written(tmp_path, VALID + domains + groups)).cluster.migration_domains == (("left", "right"),)
 
 
 def test_settings_are_the_same_where_another_process_reads_them(tmp_path: Path) -> None:

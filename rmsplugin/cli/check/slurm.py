@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from rmsplugin.adapters.rms.base import RmsSnapshot
 from rmsplugin.adapters.rms.slurm_records import preempt_type
 from rmsplugin.cli.check.controllers import controllers, judge_controllers
+from rmsplugin.cli.check.domains import judge_domains
 from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.fronts import judge_fronts
 from rmsplugin.cli.check.gate import judge_gate
@@ -61,6 +62,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _times(settings, facts.config)
     yield from judge_partitions(settings, facts)
     yield from judge_rules(settings, facts)
+    yield from judge_domains(settings, facts)
 
 
 def _controller(facts: SlurmFacts) -> Iterator[Finding]:

@@ -27,6 +27,12 @@ def _hosts(row: Row) -> str:
     return ",".join([*hosts[: _SHOWN - len(more)], *more])
 
 
+def _hot(row: Row) -> str:
+    """Who waits for whose room, as "7:3,4"."""
+    hot = row.get("hot")
+    return f"{hot['waits']}:{','.join(map(str, hot['vjobs']))}" if hot else ""
+
+
 def _amount(what: str) -> Callable[[Row], str]:
     """CPUs and memory in one column, as "4/8192M"."""
     memory = mebibytes_of(f"memory_{what}_mib")
@@ -48,6 +54,12 @@ FIELDS = (
     Field("sleeping", "number of vjobs that sleep and were given to it", text_of("sleeping"), right=True),
     Field("waiting", "number of vjobs that wait and were given to it", text_of("waiting"), right=True),
     Field("demand", "what all its vjobs demand, running or not: CPUs and memory", _amount("demanded"), right=True),
+    Field(
+        "hot",
+        "with cluster.migration_domains: the vjob that has no room there, and those that run without any of which it "
+        "would have some; one of them may go to another group",
+        _hot,
+    ),
     Field("hosts", "the names of its hosts; --json has all", _hosts),
 )
 _COLUMNS = "group,state,nodes,cpus,cpusfree,memoryfree,hole,running,waiting,demand"

@@ -2,7 +2,8 @@
 
 Its rows go, and the ledger notes that it was given up, in one transaction. Only then is the leader told, which gives it
 to the other group only then. A vjob that the leader has given to another group meanwhile, or to none, goes likewise; if
-anything of it has begun, it stays, and this is said. A vjob that sleeps is handed over (``handing_over``).
+anything of it has begun, it stays, and this is said. A vjob that sleeps is handed over (``handing_over``). So is one
+that the leader wishes elsewhere though it runs, once it was suspended.
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ class GivingUp:
         for vjob in self._ledger.vjobs():
             vjobs[number_of(vjob.display_id, vjob.job_id)].append(vjob)
         self._handing.order_removals(busy)
-        problems, leaving = [], territory.leaving()
+        problems, leaving, parting = [], territory.leaving(), set()
         for number in [*leaving, *sorted(vjobs.keys() - {*leaving})]:
             place = territory.place(number)
             if place == kept:
                 continue
-            if _sleeps(vjobs[number]) and place is not None and place.to is not None:
+            if place is not None and place.relieves and _is_to_sleep(vjobs[number]):
+                (vjob,) = vjobs[number]
+                if self._handing.put_to_sleep(vjob, place.to or "", vjob.job_id in busy, seen.taken):
+                    parting.add(number)
+            elif _sleeps(vjobs[number]) and place is not None and place.to is not None:
                 (vjob,) = vjobs[number]
                 if self._handing.hand_over(vjob, place.to, vjob.job_id in busy):
                     territory.gave_up(number)
@@ -56,7 +61,7 @@ class GivingUp:
                 territory.gave_up(number)
             elif place is None or place.group != territory.group:
                 problems.append(self._theirs(vjobs[number], place))
-        territory.can_go = self._handing.can_go(self._ledger.vjobs())
+        territory.can_go, territory.parting = self._handing.can_go(self._ledger.vjobs()), frozenset(parting)
         territory.done = version
         return problems
 
@@ -89,6 +94,11 @@ class GivingUp:
 def _sleeps(vjobs: list[VJobRow]) -> bool:
     """Whether this is one vjob, which sleeps."""
     return len(vjobs) == 1 and vjobs[0].state is VJobState.SLEEPING
+
+
+def _is_to_sleep(vjobs: list[VJobRow]) -> bool:
+    """Whether this is one vjob, which runs, or is being suspended."""
+    return len(vjobs) == 1 and vjobs[0].state in (VJobState.RUNNING, VJobState.SUSPENDING)
 
 
 def _waits(seen: Observation, vjob: VJobRow) -> bool:

@@ -1,4 +1,4 @@
-"""Handing over: vjobs that sleep go to another group when the leader wishes it.
+"""Handing over: vjobs that sleep go to another group when the leader wishes it; one that runs is suspended first.
 
 Their saved states are copied to nodes of that group first, or, on a store that all nodes mount, get a name in that
 group's part of it; then all that the ledger has of a vjob is packed, in one
@@ -14,10 +14,12 @@ from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.machines import is_pinned
 from rmsplugin.engine.context.stores import Stores
 from rmsplugin.engine.execute.executor import Executor
+from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.parcel_book import Copy, ParcelKind
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
+from rmsplugin.engine.observe.ending import is_ending
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.territory.territory import Territory
 from rmsplugin.errors import RefusedError, RmspluginError
@@ -27,6 +29,8 @@ from rmsplugin.settings import Settings
 
 #: The most stores that a cycle sets up.
 _STORES = 8
+#: So many seconds a vjob that was resumed, here or in another group, is not suspended to go.
+_STAYS_S = 600.0
 
 
 class HandingOver:
@@ -41,10 +45,15 @@ class HandingOver:
         stores: Stores,
         territory: Territory,
         executor: Executor,
+        placing: Placing,
+        *,
+        can_suspend: bool,
     ) -> None:
+        """``can_suspend``: whether the platform saves VMs."""
         self._settings, self._ledger, self._clock = settings, ledger, clock
         self._nodes, self._stores = nodes, stores
-        self._territory, self._executor = territory, executor
+        self._territory, self._executor, self._placing = territory, executor, placing
+        self._can_suspend = can_suspend
 
     # -- what can go ---------------------------------------------------------------------------------------------
 
@@ -53,21 +62,67 @@ class HandingOver:
         return frozenset(vjob.job_id for vjob in vjobs if self._may_go(vjob))
 
     def _may_go(self, vjob: VJobRow) -> bool:
-        ledger = self._ledger
         return (
             vjob.state is VJobState.SLEEPING
             and vjob.resumes
-            and not vjob.taking_back
+            and self._can_be_sent(vjob)
+            and all(vm.phase is VMPhase.SAVED for vm in self._ledger.vms(vjob.job_id))
+        )
+
+    def may_leave(self, vjob: VJobRow) -> bool:
+        """Whether a vjob runs, and can be suspended to be handed over. One that was resumed stays for a while."""
+        ledger, now = self._ledger, self._clock.now()
+        return (
+            self._can_suspend
+            and vjob.state is VJobState.RUNNING
+            and vjob.preferred is not VJobState.RUNNING
+            and not is_ending(vjob, now)
+            and not ledger.failures.vjob_rests(vjob.job_id, OperationKind.SUSPEND, now)
+            and not (now - vjob.state_since < _STAYS_S and ledger.has_slept(vjob.job_id))
+            and self._can_be_sent(vjob)
+        )
+
+    def _can_be_sent(self, vjob: VJobRow) -> bool:
+        ledger = self._ledger
+        return (
+            not vjob.taking_back
             and vjob.display_id.isdecimal()
             and vjob.job_id not in ledger.parcels.ordered()
             and all(taken.number != vjob.job_id for taken in ledger.parcels.untold())
             and not is_pinned(self._settings, vjob)
             and not ledger.set_aside.of_vjob(vjob.job_id)
             and not ledger.failures.vjob_rests(vjob.job_id, OperationKind.RELOCATE, self._clock.now())
-            and all(vm.phase is VMPhase.SAVED for vm in ledger.vms(vjob.job_id))
         )
 
     # -- on the way ----------------------------------------------------------------------------------------------
+
+    def put_to_sleep(self, vjob: VJobRow, to: str, is_busy: bool, looked: float) -> bool:
+        """Suspend a vjob that is wished in another group though it runs, if it is in the way still.
+
+        Args:
+            vjob: it runs, or is being suspended.
+            to: the group.
+            is_busy: whether an operation on it is under way.
+            looked: the time of the last look at the cluster.
+
+        Returns:
+            Whether it is being suspended.
+        """
+        if vjob.state is VJobState.SUSPENDING:
+            return True
+        hot = self._territory.hot
+        if hot is None or vjob.job_id not in hot.vjobs or is_busy or vjob.state_since >= looked:
+            return False
+        if not self.may_leave(vjob) or not all(self._hosts_at(vjob, self._ledger.vms(vjob.job_id), to)):
+            return False
+        if any(step.vjob == vjob.display_id for step in self._ledger.plans.open_steps()):
+            return False
+        reason = f"it goes to group {to}, which has room: vjob {hot.waits} waits for its room in this one"
+        try:
+            self._placing.suspend(vjob, reason, resumes=True)
+        except RefusedError:
+            return False  # something else has just begun with it
+        return True
 
     def hand_over(self, vjob: VJobRow, to: str, is_busy: bool) -> bool:
         """Copy the states of a vjob that is wished in another group, then pack it. Returns whether it was packed."""
@@ -83,9 +138,7 @@ class HandingOver:
         return {each.vm: each for each in self._ledger.parcels.copies() if each.number == number}
 
     def _begin(self, vjob: VJobRow, vms: Sequence[VMRow], to: str) -> None:
-        # A node to which it could not be copied is not the next one that is tried.
-        first = vjob.job_id + self._ledger.relocations(vjob.job_id)
-        hosts = [self._territory.open_host(to, first + vm.idx) for vm in vms]
+        hosts = self._hosts_at(vjob, vms, to)
         if not all(hosts):
             return
         copies = [
@@ -100,6 +153,12 @@ class HandingOver:
         except RefusedError:
             return  # something else has just begun with it
         self._executor.submit(operation)
+
+    def _hosts_at(self, vjob: VJobRow, vms: Sequence[VMRow], to: str) -> list[str]:
+        """For each VM the host of another group that gets a copy of its state; empty: none can."""
+        # A node to which it could not be copied is not the next one that is tried.
+        first = vjob.job_id + self._ledger.relocations(vjob.job_id)
+        return [self._territory.open_host(to, first + vm.idx) for vm in vms]
 
     def _pack(self, vjob: VJobRow, to: str) -> bool:
         """Give the vjob up, if all its states are there as they are here."""

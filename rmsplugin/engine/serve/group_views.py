@@ -6,14 +6,21 @@ from collections import Counter
 from typing import Any
 
 from rmsplugin.engine.decide.deciding import DecidedGroups
+from rmsplugin.groups import told
 from rmsplugin.groups.assignment import homes
+from rmsplugin.groups.relieving import Hot
 from rmsplugin.groups.summary import Summary, summaries
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 
 
-def group_views(seen: DecidedGroups | None) -> list[dict[str, Any]]:
-    """All groups; none before the first decision of an engine."""
+def group_views(seen: DecidedGroups | None, hot: Hot | None = None) -> list[dict[str, Any]]:
+    """All groups; none before the first decision of an engine.
+
+    Args:
+        seen: the groups as they were last decided about.
+        hot: who has no room, and without whom it would have some, in the only group; None: nobody.
+    """
     if seen is None:
         return []
     configuration, groups = seen.configuration, seen.formed.groups
@@ -27,13 +34,17 @@ def group_views(seen: DecidedGroups | None) -> list[dict[str, Any]]:
         if vjob.in_transit or state is not VJobState.TERMINATED:
             demand[name] = demand.get(name, NOTHING) + vjob.demand
     return [
-        _view(summary, group.hosts, count, demand.get(group.name, NOTHING))
+        _view(summary, group.hosts, count, demand.get(group.name, NOTHING), hot)
         for group, summary in zip(groups, summaries(configuration, groups), strict=True)
     ]
 
 
 def _view(
-    summary: Summary, hosts: tuple[str, ...], count: Counter[tuple[str, VJobState]], demand: Resources
+    summary: Summary,
+    hosts: tuple[str, ...],
+    count: Counter[tuple[str, VJobState]],
+    demand: Resources,
+    hot: Hot | None,
 ) -> dict[str, Any]:
     name = summary.name
     return {
@@ -54,4 +65,5 @@ def _view(
         "waiting": count[name, VJobState.WAITING],
         "cpus_demanded": round(demand.cpus, 2),
         "memory_demanded_mib": demand.memory_mib,
+        "hot": told.hot_view(hot),
     }

@@ -525,7 +525,8 @@ class Routes:
 
     async def _groups(self, asked: Asked) -> Reply:
         def read() -> list[dict[str, Any]]:
-            return group_views(self._cycle.deciding.groups) if self._sight(asked).nodes else []
+            hot = None if self._territory is None else self._territory.hot
+            return group_views(self._cycle.deciding.groups, hot) if self._sight(asked).nodes else []
 
         return {"groups": await self._do(asked, read)}
 

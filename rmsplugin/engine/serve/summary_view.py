@@ -35,10 +35,12 @@ def summary_view(
     group = Group(territory.group, tuple(sorted(territory.hosts)))
     configuration = Configuration((), (), {}) if decided is None else decided.configuration
     (summary,) = summaries(configuration, [group])
-    done = territory.done
+    # What follows is read after this: whom the cycle suspends to go is noted before it is done with a text, and the
+    # copies of a vjob before it is noted no more.
+    done, hot, parting = territory.done, territory.hot, territory.parting
     with ledger.transaction():
         seen, released, vjobs = ledger.given.seen(), ledger.given.released(), ledger.vjobs()
-        going, packed = {each.number for each in ledger.parcels.copies()}, ledger.parcels.vjobs()
+        going, packed = parting | {each.number for each in ledger.parcels.copies()}, ledger.parcels.vjobs()
         left = {parsed[0] for _, vm in ledger.nodes.left_behind() if (parsed := parse_vm_name(vm)) is not None}
     if seen != done:
         # It is just being followed: what is not given up yet may be a moment later.
@@ -57,6 +59,7 @@ def summary_view(
         "can_go": sorted(territory.can_go & states.keys()),
         "going": sorted(going),
         "packed": {str(number): {"parcel": parcel, "to": to} for number, (parcel, to) in packed.items()},
+        "hot": told.hot_view(hot),
         "unclean": sorted((left | packed.keys()) - states.keys()),
         "vjobs": {str(number): str(state) for number, state in states.items()},
     }

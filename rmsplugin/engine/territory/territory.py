@@ -21,6 +21,7 @@ from rmsplugin.engine.territory.parcel_files import ParcelFiles
 from rmsplugin.engine.territory.post import Post
 from rmsplugin.errors import LedgerError, RmspluginError, UnavailableError
 from rmsplugin.groups.given import Given, Place, read
+from rmsplugin.groups.relieving import Hot
 from rmsplugin.model.vjob import VJobState
 
 #: In the directory that controllers share: that of the site's leader, and the name of the files with its word.
@@ -51,6 +52,8 @@ class Territory:
         problem: why the leader's word is not followed as it is now, in a sentence; empty: it is.
         delay: why vjobs that go to other groups, or come from there, are kept waiting; empty: none is.
         can_go: vjobs that sleep, and that can be handed over to another group.
+        parting: vjobs that run, and that are being suspended to go to another group.
+        hot: who was left without room by the last decision, and without whom it would have some; None: nobody was.
         elsewhere: nodes of other groups that are up, and whose stores outlive rooms.
         own_reading: why this engine has read Slurm itself in its last look; empty: it was handed what others read.
     """
@@ -68,6 +71,8 @@ class Territory:
         self.claims, self.parcels = claims, parcels
         self.delay = self.own_reading = ""
         self.can_go: frozenset[int] = frozenset()
+        self.parting: frozenset[int] = frozenset()
+        self.hot: Hot | None = None
         self.elsewhere: frozenset[str] = frozenset()
         self._post: Post | None = None
         self.hosts: frozenset[str] = frozenset()

@@ -46,6 +46,17 @@ def test_a_text_with_a_parcel_is_of_a_format_that_releases_without_parcels_refus
     assert read(text_of(parcel), epoch=7, name="given-7.json").vjobs[9] == Place("g1", None, "abc")
 
 
+def test_a_wish_for_one_that_runs_is_read_and_has_to_say_where_to() -> None:
+    wish = replace(GIVEN, vjobs={9: Place("g1", "g2", relieves=True)})
+    assert read(text_of(wish), epoch=7, name="given-7.json") == wish
+    assert json.loads(text_of(wish))["vjobs"]["9"] == {"group": "g1", "to": "g2", "relieves": True}
+    assert wish.vjobs[9].stays() == Place("g1")
+    assert "vjob 9 relieves group g1, and is to go nowhere" in refusal(
+        content(vjobs={"9": {"group": "g1", "to": None, "relieves": True}})
+    )
+    assert "vjob 9: relieves is 'x'" in refusal(content(vjobs={"9": {"group": "g1", "to": "g2", "relieves": "x"}}))
+
+
 def test_a_group_owns_what_is_to_go_to_another_still() -> None:
     assert (GIVEN.of_group("g1"), GIVEN.of_group("g2")) == ({9, 50010}, {11})
 

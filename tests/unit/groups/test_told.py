@@ -10,6 +10,7 @@ from unit.groups.summed import heard, summary
 from rmsplugin.errors import RefusedError
 from rmsplugin.groups import told
 from rmsplugin.groups.giving import Packed
+from rmsplugin.groups.relieving import Hot
 
 
 def answer(**changes: object) -> dict[str, object]:
@@ -35,8 +36,23 @@ def test_an_engine_of_a_release_without_parcels_takes_none_and_others_tell_what_
     assert found.packed == {3: Packed("abc", "b")}
 
 
+def test_who_is_in_whose_way_is_told_and_an_older_release_tells_nothing_of_it() -> None:
+    assert told.heard(answer())[1].hot is None
+    assert told.heard(answer(hot=told.hot_view(None)))[1].hot is None
+    hot = Hot(7, (5, 4))
+    assert told.heard(answer(hot=told.hot_view(hot)))[1].hot == hot
+
+
 @pytest.mark.parametrize(
-    "changes", [{"seen": None}, {"vjobs": {"12": "flying"}}, {"summary": {}}, {"released": ["x"]}, {"epoch": None}]
+    "changes",
+    [
+        {"seen": None},
+        {"vjobs": {"12": "flying"}},
+        {"summary": {}},
+        {"released": ["x"]},
+        {"epoch": None},
+        {"hot": {"waits": 7}},
+    ],
 )
 def test_what_is_not_understood_is_refused_in_a_sentence(changes: dict[str, object]) -> None:
     with pytest.raises(RefusedError, match="does not understand"):
