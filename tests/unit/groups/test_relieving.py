@@ -109,12 +109,15 @@ def test_one_vjob_at_a_time_leaves_a_group_and_one_comes_to_it() -> None:
     both = groups(vjobs=heard("a", [1], j1="running", j2="waiting", j3="suspending").vjobs, going=frozenset({3}))
     before = given(j3=Place("a", "c", relieves=True))
     assert wished(before, both, queue=[*QUEUE, live(3)], domains=(("a", "b", "c"),)).named == set()
+    queue = [live(1, eligible=False), live(2, 3), live(3)]
     coming = groups()
+    coming["b"] = replace(heard("b", [1, 1]), takes=True)
     coming["c"] = replace(coming["c"], vjobs={3: VJobState.SUSPENDING}, going=frozenset({3}))
     before = given(j3=Place("c", "b", relieves=True))
-    assert wished(before, coming, queue=[*QUEUE, live(3)]).named == set()
+    assert wished(before, coming, queue=queue).named == set()
     arrived = given(j3=Place("b", None, "abc"))
-    assert wished(arrived, groups(), queue=[*QUEUE, live(3)]).named == set(), "its room there is not told yet"
+    room = {**groups(), "b": coming["b"]}
+    assert wished(arrived, room, queue=queue).named == set(), "its room there is not told yet"
 
 
 def test_the_first_one_that_has_room_elsewhere_goes_of_those_that_are_in_the_way() -> None:
