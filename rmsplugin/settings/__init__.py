@@ -21,6 +21,7 @@ from rmsplugin.settings.engine import Engine
 from rmsplugin.settings.groups import Group, refuse_two_groups
 from rmsplugin.settings.guests import Guest, Image
 from rmsplugin.settings.metrics import Metrics
+from rmsplugin.settings.native import for_native, is_native, why_not_native
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.page import Page
 from rmsplugin.settings.power import Power
@@ -68,9 +69,14 @@ class Settings(Section):
     _managers_listen: str = PrivateAttr("")
     _managers_socket: str = PrivateAttr("")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _needs_no_guests_without_vms(cls, data: Any) -> Any:
+        return for_native(data) if is_native(data) else data
+
     @model_validator(mode="after")
     def _has_default_image(self) -> Settings:
-        if "default" not in self.image:
+        if "default" not in self.image and not self.native:
             raise ValueError("needs an image named `default`: add a section [image.default]")
         return self
 
@@ -121,6 +127,27 @@ class Settings(Section):
                 'planning.objective = "energy" needs power.switch = true: it empties nodes to switch them off'
             )
         return self
+
+    @model_validator(mode="after")
+    def _asks_native_jobs_for_what_they_have(self) -> Settings:
+        if self.native and (why := why_not_native(self)):
+            raise ValueError(why)
+        return self
+
+    @property
+    def native(self) -> bool:
+        """Whether vjobs are plain jobs of Slurm: there are no VMs, guests, node agents, rooms and fronts."""
+        return self.hypervisor.platform == "native"
+
+    @property
+    def memory_overhead_mib(self) -> int:
+        """The memory, in MiB, that a platform takes of a node for each VM, besides the VM's own."""
+        return 0 if self.native else self.nodes.memory_overhead_mib
+
+    @property
+    def cpu_in_plan(self) -> bool:
+        """Whether a VM comes to a node only when it has its CPUs there: Slurm starts no job beside allocated CPUs."""
+        return self.native or self.planning.cpu_in_plan
 
     @property
     def territory(self) -> str:

@@ -25,6 +25,7 @@ from typing import Protocol
 from rmsplugin.adapters.rms.power_saving import PowerSaving
 from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.priority import Parts, Weights
+from rmsplugin.model.vjob import Geometry
 
 #: Name of every room's job.
 ROOM_NAME = "rmsplugin-room"
@@ -59,7 +60,7 @@ class RmsJob:
     held: bool  # by its user or an admin: priority is 0
     gated: bool  # the gate's licence is among those it asks for
     completing: bool  # the batch host is still being cleaned up
-    cpus: int
+    cpus: int  # on all its nodes together
     memory_mib: int
     priority: int
     submit_time: int  # seconds since the epoch
@@ -149,6 +150,8 @@ class RmsNode:
     address: str = ""  # its address, by name or number (NodeAddr); empty: its name
     power: NodePower = NodePower.ON
     port: int = 0  # of the RMS's daemon there; 0: that of the others (``RmsSnapshot.daemon_port``)
+    cpus_taken: int = 0  # by jobs, in the RMS's books: those of a suspended job are free there
+    memory_taken_mib: int = 0  # likewise; that of a suspended job is taken
     #: When it booted, as its daemon said last, seconds since the epoch; 0: unknown. It may vary by a second.
     boot_time: int = field(default=0, compare=False)
     #: They are only shown: a node whose load has changed is the same node.
@@ -315,6 +318,18 @@ class Rms(Protocol):
 
     def batch_script(self, job_id: int) -> str:
         """The script as the RMS will run it, first line included. Raises NotFoundError, UnavailableError."""
+        ...
+
+    def geometry(self, job_id: int) -> Geometry:
+        """What a job asks for, by its own request: one VM stands for its part on each of its nodes.
+
+        For an element of an array that the RMS has not split off, ``job_id`` is its array's.
+
+        Raises:
+            NotFoundError: there is no such job.
+            RefusedError: it is not known beforehand what the job has on each of its nodes; the words are for its user.
+            UnavailableError: the RMS does not answer.
+        """
         ...
 
     # -- the gate ------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def demand_of_new(
         Resources(geometry.cpus_of(index), new_vm_mib(settings, geometry, index)),
         overbooking(settings, partition),
     )
-    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_mib=observed_mib, overbooking=ratio)
+    return vm_demand(size, settings.memory_overhead_mib, observed_mib=observed_mib, overbooking=ratio)
 
 
 def demand(
@@ -72,7 +72,7 @@ def demand(
     """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
     size = Resources(geometry.cpus_of(vm.idx), vm.memory_mib)
     ratio = overbooking(settings, partition)
-    return vm_demand(size, settings.nodes.memory_overhead_mib, observed_cpus, observed_mib, ratio)
+    return vm_demand(size, settings.memory_overhead_mib, observed_cpus, observed_mib, ratio)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rmsplugin.settings.guests import KernelImage as KernelImageSettings
 
 def has_disk(settings: Settings, vjob: VJobRow) -> bool:
     """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
-    return not isinstance(settings.image[vjob.geometry.image], KernelImageSettings)
+    return not (settings.native or isinstance(settings.image[vjob.geometry.image], KernelImageSettings))
 
 
 def is_pinned(settings: Settings, vjob: VJobRow) -> bool:
@@ -21,7 +21,8 @@ def is_pinned(settings: Settings, vjob: VJobRow) -> bool:
 
 def new_vm_mib(settings: Settings, geometry: Geometry, index: int) -> int:
     """The memory (MiB) with which VM number ``index`` would boot now; an existing VM has ``VMRow.memory_mib``."""
-    return settings.image[geometry.image].vm_mib(geometry.memory_mib_of(index))
+    requested_mib = geometry.memory_mib_of(index)
+    return requested_mib if settings.native else settings.image[geometry.image].vm_mib(requested_mib)
 
 
 def partial_path(settings: Settings, vm: VMRow) -> str:

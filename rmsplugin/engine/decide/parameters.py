@@ -69,7 +69,7 @@ def proposal_parameters(
         search=Search(time_limit_s=_PLACEMENT_SHARE * limit_s),
         durations=Durations.from_values(durations),
         shared_store=settings.nodes.shared,
-        cpu_in_plan=settings.planning.cpu_in_plan,
+        cpu_in_plan=settings.cpu_in_plan,
         capabilities=capabilities,
     )
 

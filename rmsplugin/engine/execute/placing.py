@@ -184,7 +184,7 @@ class Placing:
         A migration does not wait for this: it relieves a node that is short.
         """
         needed: Counter[str] = Counter()
-        overhead_mib = self._settings.nodes.memory_overhead_mib
+        overhead_mib = self._settings.memory_overhead_mib
         if step.kind is OperationKind.START and waiting is not None:
             job = waiting.job
             for index, node in enumerate(_by_number(step.hosts)):

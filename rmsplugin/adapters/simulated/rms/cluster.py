@@ -225,7 +225,8 @@ class SimulatedCluster:
             self._strays[job_id] = (each.node, now + _HEARS_S + _ENDS_S)
             self.begin_again()
             leave(each, self._jobs.values())
-            each.state, each.detail, each.gated, each.node, each.since = JobState.PENDING, "PENDING", True, "", now
+            each.state, each.detail, each.gated, each.since = JobState.PENDING, "PENDING", True, now
+            each.cores, each.booked = {}, {}
 
     def prolog_ended(self, job_id: int) -> None:
         """End PrologSlurmctld: the wrapper starts."""
@@ -292,7 +293,7 @@ class SimulatedCluster:
         with self._lock:
             self.set_node(name, up=False, state=state, reason=reason)
             for each in list(self._jobs.values()):
-                if each.node == name and each.under_way:
+                if name in each.nodes and each.under_way:
                     if each.request.requeue:
                         self._requeue(each, 0.0)
                     else:
@@ -332,7 +333,7 @@ class SimulatedCluster:
 
     def _duration_s(self, each: SimulatedJob) -> float | None:
         """The time that it is CONFIGURING; None: until ``prolog_ended``, or until its node is on."""
-        if self.powering.of(each.node).power is not NodePower.ON:
+        if any(self.powering.of(name).power is not NodePower.ON for name in each.nodes):
             return None
         if each.request.partition in self._vjob_partitions:
             return self._configuring_s
@@ -364,8 +365,9 @@ class SimulatedCluster:
                 each.hold = Hold.LAUNCH
             else:
                 each.shown = self.priorities.of(each, now)
-                each.begin(place.node, place.limit_s, now, place.cores)
-                self.powering.power_up(place.node)
+                each.begin(place.cores, place.limit_s, now)
+                for name in place.cores:
+                    self.powering.power_up(name)
                 cluster.arrived(each)
                 if self._duration_s(each) == 0:
                     each.run_script(now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
@@ -33,9 +33,12 @@ class Request:
     user: str = "alice"
     uid: int = 2001
     name: str = "job"
-    cpus: int = 1
-    memory_mib: int = 64
+    cpus: int = 1  # on all its nodes together, as many on each
+    memory_mib: int = 64  # likewise
+    node_count: int = 1
     node: str = ""  # the node that it has to have
+    features: str = ""
+    exclude: tuple[str, ...] = ()  # nodes that it does not take
     begin: float = 0.0
     licenses: str = ""  # without the gate
     time_limit_s: float = math.inf
@@ -44,6 +47,16 @@ class Request:
     account: str = "users"
     mail_user: str = ""  # empty: its user
     mail_kinds: frozenset[str] = frozenset()
+
+    @property
+    def cpus_each(self) -> int:
+        """The CPUs on each of its nodes."""
+        return self.cpus // self.node_count
+
+    @property
+    def memory_mib_each(self) -> int:
+        """The memory on each of its nodes."""
+        return self.memory_mib // self.node_count
 
 
 @dataclass
@@ -69,9 +82,8 @@ class SimulatedJob:
     waits_for: str = "None"  # reason of the scheduler's last look
     since: float = 0.0  # the time of its last change
     accrues_from: float = 0.0  # its age counts from then on; 0: it does not yet
-    node: str = ""
-    cores: int = 0  # bits: the cores of its node that it was given
-    booked: int = 0  # bits: those of them that Slurm has as taken
+    cores: Mapping[str, int] = field(default_factory=dict)  # by its nodes, as bits: the cores that it was given
+    booked: Mapping[str, int] = field(default_factory=dict)  # likewise: those of them that Slurm has as taken
     shares: bool = False  # whether another job had some of them, too, since this one began
     restarts: int = 0
     delayed_until: float = 0.0  # by Slurm itself, after a requeue
@@ -98,6 +110,16 @@ class SimulatedJob:
         return self.display_id.partition("_")[2]
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of its allocation; none before it, and after a requeue."""
+        return tuple(self.cores)
+
+    @property
+    def node(self) -> str:
+        """The node of its batch script; empty while it has none."""
+        return next(iter(self.cores), "")
+
+    @property
     def under_way(self) -> bool:
         """Whether it has its allocation."""
         return self.state in _UNDER_WAY
@@ -113,11 +135,11 @@ class SimulatedJob:
         end = self.started + self.suspended_s + self.limit_s
         return min(end, self.preempted + self.grace_s) if self.preempted else end
 
-    def begin(self, node: str, limit_s: float, now: float, cores: int = 0) -> None:
-        """Begin its allocation; ``cores`` of the node, as bits: none of them is shared if they are not told."""
+    def begin(self, cores: Mapping[str, int], limit_s: float, now: float) -> None:
+        """Begin its allocation; ``cores``: of each node, as bits."""
         self.cores, self.booked, self.shares = cores, cores, False
         self.state, self.detail, self.waits_for = JobState.CONFIGURING, "CONFIGURING", "None"
-        self.node, self.limit_s, self.started, self.since = node, limit_s, now, now
+        self.limit_s, self.started, self.since = limit_s, now, now
         self.suspended_s = self.preempted = self.ended = self.delayed_until = 0.0
         self.stopped = False
 
@@ -132,7 +154,7 @@ class SimulatedJob:
     def suspend(self, now: float) -> None:
         """Stop its script."""
         self.state, self.detail, self.since, self.suspended_at = JobState.SUSPENDED, "SUSPENDED", now, now
-        self.stopped, self.booked = True, 0
+        self.stopped, self.booked = True, {}
         self.shown = self.by_hand = 0
 
     def end(self, detail: str, now: float, completing_s: float) -> None:
@@ -154,7 +176,8 @@ class SimulatedJob:
         """End the clean-up after a requeue; the submit time becomes that of the clean-up's end, as in Slurm."""
         self.requeued, self.detail, self.submit_time = False, "PENDING", now
         self.delayed_until, self.revoked = now + REQUEUE_DELAY_S, (self.node, int(now))
-        self.node, self.since, self.started, self.accrues_from = "", now, 0.0, 0.0
+        self.cores, self.booked = {}, {}
+        self.since, self.started, self.accrues_from = now, 0.0, 0.0
 
     def accrue(self, now: float) -> None:
         """Count its age while nothing of its user's keeps it; after a release Slurm says so a moment later."""
@@ -222,7 +245,7 @@ class SimulatedJob:
             submit_time=int(self.submit_time),
             eligible=pending and not self.waits(now),
             begin_time=math.ceil(request.begin) if pending and self._begins_later(now) else 0,
-            nodes=(self.node,) if self.node else asked,
+            nodes=self.nodes or asked,
             batch_host=self.node,
             restarts=self.restarts,
             split=split,

@@ -23,6 +23,8 @@ from rmsplugin.adapters.simulated.rms.cluster import SimulatedCluster
 from rmsplugin.adapters.simulated.rms.job import Hold
 from rmsplugin.adapters.simulated.rms.nodes import leave, share
 from rmsplugin.errors import NotFoundError, RefusedError
+from rmsplugin.model.constraints import Constraints
+from rmsplugin.model.vjob import Geometry
 
 _ROOM_SCRIPT = "#!/bin/sh\n/bin/sleep infinity\n"
 
@@ -119,6 +121,14 @@ class SimulatedRms(SimulatedCluster):
             self._called("batch_script", job_id)
             return self._find(job_id).request.script
 
+    def geometry(self, job_id: int) -> Geometry:
+        """See ``Rms.geometry``."""
+        with self._lock:
+            self._called("geometry", job_id)
+            asked = self._find(job_id).request
+            said = Constraints.parse(features=asked.features, nodes=asked.node, exclude=",".join(asked.exclude))
+            return Geometry(asked.node_count, asked.cpus_each, asked.memory_mib_each, asked.cpus, constraints=said)
+
     def reserve_gate(self) -> None:
         """See ``Rms.reserve_gate``."""
         with self._lock:
@@ -193,7 +203,8 @@ class SimulatedRms(SimulatedCluster):
             each = self._find(job_id)
             if each.state is JobState.SUSPENDED:
                 each.run_script(self._clock())
-                share(each, self._cluster().on(each.node))
+                for name in each.nodes:
+                    share(each, name, self._cluster().on(name))
                 if self.resumes_lost:
                     self.resumes_lost, each.stopped = self.resumes_lost - 1, True
                 self.priorities.compute(each, self._clock())

@@ -1,0 +1,1 @@
+"""native: vjobs as plain jobs of Slurm, paused and continued by ``scontrol suspend|resume`` where they are."""
