@@ -254,6 +254,7 @@ class SimulationShown(TypedDict):
 
     Attributes:
         policy: the policy.
+        platform: what runs the jobs.
         cluster: the cluster that was simulated.
         context_switches: actions on VMs by kind, and what they cost.
         trace: what was read.
@@ -261,6 +262,7 @@ class SimulationShown(TypedDict):
     """
 
     policy: str
+    platform: str
     cluster: dict[str, Any]
     context_switches: dict[str, Any]
     trace: dict[str, Any]

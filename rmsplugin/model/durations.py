@@ -29,6 +29,13 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
     }
 )
 
+#: Those of plain jobs that differ. On Slurm 22.05 a job was seen to run half a second after its gate was opened, and
+#: its processes to stand still 2 s after ``scontrol suspend`` (SIGTSTP, and SIGSTOP 2 s later). The times of its end,
+#: and until it goes on, are assumptions.
+NATIVE_DURATIONS: Mapping[str, float] = MappingProxyType(
+    {"run_s": 0.5, "stop_s": 0.5, "pause_s": 2.0, "unpause_s": 0.1}
+)
+
 
 def names() -> tuple[str, ...]:
     """The names of the actions in the keys: run, stop, migrate, ... in the order of the section."""

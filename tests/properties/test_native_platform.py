@@ -99,6 +99,19 @@ def test_with_a_decision_applied_the_next_one_changes_nothing(policy: str, sourc
     assert again.decision.states == found.decision.states
 
 
+@pytest.mark.parametrize("policy", ["easy", "easy-preempt", "conservative"])
+@given(source=natives(configurations()))
+@settings(max_examples=few(40), deadline=None)
+def test_with_a_decision_of_first_fit_applied_the_next_one_only_lets_more_run(
+    policy: str, source: Configuration
+) -> None:
+    """Where the decision packs is not where its plan places: what is left may suit one that found no node before."""
+    found = proposal_of(policy, source, search=False)
+    again = proposal_of(policy, source.with_locations({**source.locations, **found.target}), search=False)
+    changed = {name for name, state in again.decision.states.items() if state is not found.decision.states[name]}
+    assert {again.decision.states[name] for name in changed} <= {VJobState.RUNNING}
+
+
 @given(source=natives(configurations(max_nodes=3, max_vjobs=4, max_vms=2, all_up=True, restricted=False)))
 @settings(max_examples=few(200), deadline=None)
 def test_all_run_for_whom_any_placement_has_room_beside_those_ahead(source: Configuration) -> None:

@@ -110,6 +110,7 @@ class Simulated:
 
     input: Input
     policy: str
+    platform: str
     started: Sequence[float]  # seconds, by job
     metrics: Metrics
     replayed: Outcome | None
@@ -197,10 +198,10 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
             starts, submits = linked_starts(queue_of(sized), given.links, vms, backfill=policy == "easy", tell=tell)
             given = _submitted(given, submits)
             metrics = measure(given.jobs, starts, cluster.cpus, cpu_s=given.cpu_s)
-            return Simulated(given, policy, starts, metrics, None, time.perf_counter() - began)
+            return Simulated(given, policy, arguments.platform, starts, metrics, None, time.perf_counter() - began)
         started = start_times(sized, vms, backfill=policy == "easy", tell=tell)
         metrics = measure(jobs, started, cluster.cpus, cpu_s=given.cpu_s)
-        return Simulated(given, policy, started, metrics, None, time.perf_counter() - began)
+        return Simulated(given, policy, arguments.platform, started, metrics, None, time.perf_counter() - began)
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
     with uncollected():
@@ -212,7 +213,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
     if given.links:
         given = _submitted(given, [run.job.submit_s for run in outcome.jobs])
     metrics = measure(given.jobs, started, cluster.cpus, [run.end_s for run in outcome.jobs], given.cpu_s)
-    return Simulated(given, policy, started, metrics, outcome, time.perf_counter() - began, energy)
+    return Simulated(given, policy, arguments.platform, started, metrics, outcome, time.perf_counter() - began, energy)
 
 
 def _energized(arguments: argparse.Namespace, given: Input, outcome: Outcome, show: Show) -> Energized:

@@ -56,6 +56,7 @@ def measured(simulated: Simulated) -> dict[str, Any]:
     """What a policy was worth on the cluster."""
     return {
         "policy": simulated.policy,
+        "platform": simulated.platform,
         "cluster": asdict(simulated.input.cluster),
         **asdict(simulated.metrics),
         "context_switches": switches(simulated),
