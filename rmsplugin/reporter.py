@@ -96,7 +96,7 @@ def _site(settings: Settings, until: float, progress: _Progress) -> Site:
         progress("asking accounting", part)
 
     overheads_mib = {name: image.overhead_mib for name, image in settings.image.items()}
-    overhead_mib = settings.nodes.memory_overhead_mib
+    overhead_mib = settings.memory_overhead_mib
 
     return Site(
         nodes,

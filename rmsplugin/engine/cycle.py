@@ -224,7 +224,7 @@ class Cycle:
         report.problems += [f"{node} is unreachable: {why}" for node, why in silent.items()]
         with report.alone("outages"):
             held = {node for node, room in seen.rooms.by_node.items() if room.state is RoomState.HELD}
-            self._note_outages(silent, held - switched.keys())
+            self._note_outages(silent, set() if self._settings.native else held - switched.keys())
         with report.alone("what users are told"):
             self._tell_users(seen)
         if seen.rms.private and self.overseers.is_due:
@@ -260,7 +260,8 @@ class Cycle:
             ours = self._territory.still_own(ours)
             with report.alone("copies of saved states"):
                 report.problems += self._handing.prepare_stores(seen) + self._handing.carry_out_orders()
-        stop_strays(self._settings, self._ledger, self._hypervisor, self._nodes, seen, jobs, report)
+        if not self._settings.native:
+            stop_strays(self._settings, self._ledger, self._hypervisor, self._nodes, seen, jobs, report)
         with report.alone("dead nodes"):
             report.problems += clear_left_behind(
                 self._settings, self._ledger, self._hypervisor, self._nodes, self._stores, seen

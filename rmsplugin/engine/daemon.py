@@ -17,14 +17,16 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import sdnotify
 
 from rmsplugin import __version__
+from rmsplugin.adapters.absent import Absent
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.tree import Tree
+from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
 from rmsplugin.adapters.knock import knock
@@ -35,6 +37,7 @@ from rmsplugin.adapters.nodes.passages import passages_of
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.factory import open_platform
+from rmsplugin.adapters.platform.native.platform import NativePlatform
 from rmsplugin.adapters.power.factory import open_power
 from rmsplugin.adapters.rms.factory import open_rms
 from rmsplugin.adapters.rms.slurm_reading import Handed
@@ -509,8 +512,12 @@ def open_context(
         ledger = Ledger(path, clock=steady.now, exclusive=True)
     steady.not_before(ledger.newest_time())
     private, public = shared_root_keys(settings, state_dir)
-    hypervisor: Platform = led(open_platform(settings, passages_of(settings, epoch)))
-    guests = led(SshGuests(private))
+    hypervisor: Platform
+    if settings.native:
+        hypervisor, guests = NativePlatform(rms, settings.slurm.partitions), cast(Guests, Absent("guests"))
+    else:
+        hypervisor = led(open_platform(settings, passages_of(settings, epoch)))
+        guests = led(SshGuests(private))
     return Context(
         settings=settings,
         ledger=ledger,
@@ -552,6 +559,8 @@ def open_territory(settings: Settings) -> Territory | None:
 
 
 def _agents(settings: Settings, epoch: int) -> Nodes:
+    if settings.native:
+        return cast(Nodes, Absent("node agents"))
     nodes = settings.nodes
     # Where nothing is shared, agents need not know of groups.
     group = settings.territory if nodes.shared else ""

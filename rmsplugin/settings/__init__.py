@@ -130,7 +130,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _asks_native_jobs_for_what_they_have(self) -> Settings:
-        if self.native and (why := why_not_native(self)):
+        if self.native and (why := why_not_native(self.partition, self.power, self.cluster)):
             raise ValueError(why)
         return self
 

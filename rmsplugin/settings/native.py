@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rmsplugin.settings import Settings
+from rmsplugin.model.durations import NATIVE_DURATIONS
+from rmsplugin.settings.cluster import Cluster
+from rmsplugin.settings.power import Power
+from rmsplugin.settings.slurm import Partition
 
 #: A network that no VM is on.
 _NO_NETWORK = {"pool": "0.0.0.0-0.0.0.0", "prefix_length": 32, "filter": ""}
@@ -28,7 +30,9 @@ def for_native(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     if given := [name for name in _OF_VMS if data.get(name)]:
         raise ValueError(f'[{given[0]}] says something of VMs, and hypervisor.platform is "native": remove it')
-    return {**data, "network": _NO_NETWORK, "image": {}, "partition": _partitions(data)}
+    durations = data.get("durations", {})
+    told = {**NATIVE_DURATIONS, **durations} if isinstance(durations, Mapping) else durations
+    return {**data, "network": _NO_NETWORK, "image": {}, "partition": _partitions(data), "durations": told}
 
 
 def _partitions(data: Mapping[str, Any]) -> Any:
@@ -39,11 +43,11 @@ def _partitions(data: Mapping[str, Any]) -> Any:
     return {**{name: {"hosts": name} for name in names if isinstance(name, str)}, **given}
 
 
-def why_not_native(settings: Settings) -> str:
-    """What these settings ask for that plain jobs do not have, and what to do; empty: nothing."""
-    for name, partition in settings.partition.items():
-        where, known = f"[partition.{name}]", settings.slurm.partitions
-        if partition.hosts not in known:
+def why_not_native(partitions: Mapping[str, Partition], power: Power, cluster: Cluster) -> str:
+    """What these sections ask for that plain jobs do not have, and what to do; empty: nothing."""
+    for name, partition in partitions.items():
+        where = f"[partition.{name}]"
+        if partition.hosts not in partitions:
             return f"{where} hosts is {partition.hosts!r}, which is none of slurm.partitions; remove it"
         if partition.memory == "observed":
             return f'{where} memory = "observed": Slurm books the memory that a native job asked for; remove it'
@@ -51,8 +55,8 @@ def why_not_native(settings: Settings) -> str:
             return f"{where} cpu_overbooking: Slurm starts no job beside CPUs that it gave away; remove it"
         if partition.checkpoint_interval_s:
             return f"{where} checkpoint_interval_s: native jobs have no checkpoints; remove it"
-    if settings.power.switch:
+    if power.switch:
         return "power.switch: nodes of native jobs are switched by Slurm's own power saving; remove it"
-    if settings.cluster.coordination != "local":
+    if cluster.coordination != "local":
         return 'cluster.coordination: native jobs have one engine; set "local"'
     return ""

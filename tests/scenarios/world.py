@@ -345,7 +345,7 @@ class World:
             settings=self.settings,
             ledger=ledger,
             rms=Mortal("rms", self.rms, life, self.neighbours),
-            hypervisor=Mortal("hypervisor", self.hypervisor, life, self.neighbours),
+            hypervisor=self.platform(life),
             nodes=Mortal("agent", self.nodes, life, self.neighbours),
             guests=Mortal("guests", self.guests, life, self.neighbours),
             root_public_key="ssh-ed25519 AAAA",
@@ -362,6 +362,10 @@ class World:
         ledger.life = life
         life._kill_at = kill_at
         self.alive(self.executor.adopt)
+
+    def platform(self, life: Life) -> Any:
+        """The platform as this life of the engine sees it."""
+        return Mortal("hypervisor", self.hypervisor, life, self.neighbours)
 
     def make_territory(self) -> Territory | None:
         """What this life of the engine has as its own; None: all."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings import DEFAULT_PATH, Settings, find_line, load, settings_path
@@ -523,3 +525,38 @@ def test_a_rule_selects_those_that_each_of_its_lists_has(keys: dict[str, list[st
 def test_names_of_licences_are_read_in_all_forms() -> None:
     assert license_names("a:2,b@srv:3|c*4; d=1") == {"a", "b", "c", "d"}
     assert license_names("") == frozenset()
+
+
+NATIVE: dict[str, Any] = {
+    "slurm": {"partitions": ["batch", "urgent"]},
+    "hypervisor": {"platform": "native"},
+    "partition": {"urgent": {"hosts": "batch"}},
+}
+
+
+def test_native_jobs_need_no_network_images_and_hosts() -> None:
+    found = Settings.model_validate(NATIVE)
+    assert found.native and found.cpu_in_plan and found.memory_overhead_mib == 0
+    assert {name: each.hosts for name, each in found.partition.items()} == {"batch": "batch", "urgent": "batch"}
+    assert found.durations.pause_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"network": {"pool": "10.0.0.1-10.0.0.2", "prefix_length": 24}}, r"\[network\] says something of VMs"),
+        ({"image": {"default": {"kind": "kernel"}}}, r"\[image\] says something of VMs"),
+        ({"nodes": {"store": "/x"}}, r"\[nodes\] says something of VMs"),
+        ({"rule": {"a": {"kind": "ban"}}}, r"\[rule\] says something of VMs"),
+        ({"partition": {"batch": {"hosts": "vmhosts"}}}, r"\[partition.batch\] hosts is 'vmhosts'"),
+        ({"partition": {"batch": {"hosts": "batch", "memory": "observed"}}}, 'memory = "observed"'),
+        ({"partition": {"batch": {"hosts": "batch", "cpu_overbooking": 2}}}, "cpu_overbooking"),
+        ({"partition": {"batch": {"hosts": "batch", "checkpoint_interval_s": 60}}}, "checkpoint_interval_s"),
+        ({"power": {"switch": True}}, r"power\.switch"),
+        ({"partition": 3}, "should be a valid dictionary"),
+        ({"slurm": 3}, "should be a valid dictionary"),
+    ],
+)
+def test_what_native_jobs_do_not_have_is_refused_by_name(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        Settings.model_validate({**NATIVE, **changes})

@@ -23,7 +23,7 @@ def site(arguments: argparse.Namespace, settings: Settings | None, show: Callabl
     from rmsplugin.report.power import classes_of
     from rmsplugin.report.slurm import runs_of
 
-    overhead_mib = settings.nodes.memory_overhead_mib if settings else 0
+    overhead_mib = settings.memory_overhead_mib if settings else 0
     overheads_mib = {name: image.overhead_mib for name, image in settings.image.items()} if settings else {}
     why = ""
     nodes: list[Node] = []

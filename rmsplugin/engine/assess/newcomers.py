@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import math
 import re
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.adapters.rms.base import Rms, RmsJob
@@ -29,10 +31,13 @@ def read_geometry(settings: Settings, rms: Rms, job: RmsJob) -> tuple[Geometry, 
     """The geometry that was kept with the job at its submission, and the digest of its script.
 
     Raises:
-        RefusedError: the job was not wrapped; for instance, an administrator moved it into the partition.
+        RefusedError: the job was not wrapped; for instance, an administrator moved it into the partition. Or it is a
+            plain job whose part on each node is not known beforehand.
         NotFoundError: the job has gone.
     """
     script = rms.batch_script(job.job_id)
+    if settings.native:
+        return _on_nodes_of_its_own(rms.geometry(job.job_id)), script_digest(script)
     match = _WRAPPER_LINE.match(script)
     if match is None:
         raise RefusedError("it was not wrapped at submission; it has to be submitted again to this partition")
@@ -43,6 +48,11 @@ def read_geometry(settings: Settings, rms: Rms, job: RmsJob) -> tuple[Geometry, 
     if geometry.image not in settings.image:
         raise RefusedError(f"there is no image {geometry.image}; known: {', '.join(sorted(settings.image))}")
     return geometry, script_digest(script)
+
+
+def _on_nodes_of_its_own(geometry: Geometry) -> Geometry:
+    """The same, where each VM stands for the part of a plain job on one node: no two are on the same one."""
+    return replace(geometry, wishes=geometry.wishes | {"spread"}) if geometry.vms > 1 else geometry
 
 
 def new_vjob(clock: Clock, job: RmsJob, geometry: Geometry, script: str) -> VJobRow:
@@ -67,8 +77,10 @@ def new_vjob(clock: Clock, job: RmsJob, geometry: Geometry, script: str) -> VJob
     )
 
 
-def free_addresses(settings: Settings, ledger: Ledger) -> int:
-    """The number of VMs that could get an address now."""
+def free_addresses(settings: Settings, ledger: Ledger) -> float:
+    """The number of VMs that could get an address now; infinite where none needs one."""
+    if settings.native:
+        return math.inf
     first, last = map(int, settings.network.pool_bounds)
     # At a large site these are tens of thousands, in each cycle.
     return last - first + 1 - sum(first <= address <= last for address in ledger.numbers_of_addresses())
@@ -114,6 +126,28 @@ def make_vms(
             )
         )
     return rows
+
+
+def make_stand_ins(vjob: VJobRow, hosts: list[str]) -> list[VMRow]:
+    """The stand-ins of a plain job, one for each node: they have a size, and no address, keys or files.
+
+    Args:
+        vjob: whose they are.
+        hosts: the nodes.
+    """
+    return [
+        VMRow(
+            name=vm_name(vjob.job_id, index),
+            job_id=vjob.job_id,
+            idx=index,
+            uuid=vm_name(vjob.job_id, index),
+            mac="",
+            address="",
+            host=host,
+            memory_mib=vjob.geometry.memory_mib_of(index),
+        )
+        for index, host in enumerate(hosts)
+    ]
 
 
 def _free_addresses(settings: Settings, ledger: Ledger, count: int) -> list[ipaddress.IPv4Address]:

@@ -18,7 +18,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe import site
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import hosts_of
-from rmsplugin.model.resources import Resources, amount
+from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 
@@ -55,7 +55,7 @@ def real_capacity(settings: Settings, seen: Observation, node: str) -> Resources
     for rule in settings.rule.values():
         if rule.kind == "reserve" and node in rule.hosts:
             cpus, memory_mib = cpus - rule.cpus, memory_mib - rule.memory_mib
-    return amount(cpus, memory_mib)
+    return amount(cpus, memory_mib) - seen.of_others.get(node, NOTHING)
 
 
 def needed_mib(vm: VMRow) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -62,12 +64,15 @@ class Context:
     knock: Knock | None = None  # whether a front can be reached; None: each one can
     fronts: Fronts = field(init=False)
     durations: DurationsInUse = field(init=False)
+    #: Held while a gate is opened, or a plain job is resumed: from the look at the RMS's books until it has acted.
+    books: AbstractContextManager[object] = field(init=False)
 
     def __post_init__(self) -> None:
         """Shield the adapters, so that nodes that are gone, and those of other groups, are asked nothing."""
         object.__setattr__(self, "suspensions", Suspensions(self.clock.now(), self.hearing.deaf_until))
         object.__setattr__(self, "fronts", Fronts(self.clock.now, self.knock))
         object.__setattr__(self, "durations", DurationsInUse(self.settings.durations.model_dump()))
+        object.__setattr__(self, "books", threading.RLock() if self.settings.native else nullcontext())
         object.__setattr__(self, "sightings", Sightings(self.ledger))
         object.__setattr__(self, "capabilities", self.hypervisor.capabilities)
         shield = partial(shielded, book=self.ledger.nodes)

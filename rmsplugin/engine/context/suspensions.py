@@ -40,18 +40,23 @@ class Suspensions:
         """
         self._began, self._deaf_until = now, deaf_until
         self._lock = threading.Lock()
-        self._suspended: dict[int, float] = {}
+        self._told: dict[int, float] = {}
         self._awaited: dict[int, _Awaited] = {}
 
     def suspended(self, job_id: int, now: float) -> None:
         """Record that Slurm was told, or may have been told, to suspend the job."""
         with self._lock:
-            self._suspended[job_id] = now
+            self._told[job_id] = now
+
+    def resumed(self, job_id: int, now: float) -> None:
+        """Record that Slurm was told, or may have been told, to let a job go on that has no wrapper."""
+        with self._lock:
+            self._told[job_id] = now
 
     def left_s(self, job_id: int, now: float) -> float:
-        """Seconds until Slurm may be told to let the job go on."""
+        """Seconds until Slurm may be told to let the job go on, or to suspend it again."""
         with self._lock:
-            return max(0.0, self._suspended.get(job_id, self._began) + APART_S - now)
+            return max(0.0, self._told.get(job_id, self._began) + APART_S - now)
 
     def goes_on(self, job_id: int, now: float, *, again: bool = False) -> None:
         """Record that Slurm is being told to let the job go on: its wrapper should be heard of from now on.
@@ -107,6 +112,6 @@ class Suspensions:
     def retain(self, job_ids: Collection[int]) -> None:
         """Forget all other jobs."""
         with self._lock:
-            for known in (self._suspended, self._awaited):
+            for known in (self._told, self._awaited):
                 for job_id in [each for each in known if each not in job_ids]:
                     del known[job_id]

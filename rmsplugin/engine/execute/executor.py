@@ -21,6 +21,7 @@ from rmsplugin.engine.assess.held_back import HeldBack
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.restored import Restored
 from rmsplugin.engine.context.thread_budget import ThreadBudget
+from rmsplugin.engine.execute.operations import native
 from rmsplugin.engine.execute.operations.allocation import NotStartedError
 from rmsplugin.engine.execute.operations.checkpoint import StillPausedError, checkpoint
 from rmsplugin.engine.execute.operations.go_on import go_on
@@ -303,10 +304,18 @@ class Executor:
     def _carry_out(self, task: Task) -> None:
         act, vjob = _ACTS[task.operation.kind], task.vjob()
         if vjob.state in (act.during, act.also):
-            act.carry_out(task)
+            self._code_of(task.operation.kind)(task)
         elif vjob.state not in act.after:
             # An engine was killed between the vjob's last transition and the record of the operation's end.
             raise OperationFailedError(vjob.reason)
+
+    def _code_of(self, kind: OperationKind) -> Callable[[Task], None]:
+        """The code of a kind of operation. Raises OperationFailedError: plain jobs have none of this kind."""
+        if not self._context.settings.native:
+            return _ACTS[kind].carry_out
+        if kind not in native.ACTS:
+            raise OperationFailedError(f"native has no {kind}")
+        return native.ACTS[kind]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 

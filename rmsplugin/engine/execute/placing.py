@@ -11,7 +11,7 @@ from functools import partial
 
 from rmsplugin.adapters.guests.keys import generate_keypair
 from rmsplugin.engine.assess.arrivals import Arrivals
-from rmsplugin.engine.assess.newcomers import make_vms, new_vjob
+from rmsplugin.engine.assess.newcomers import make_stand_ins, make_vms, new_vjob
 from rmsplugin.engine.assess.queue import Waiting, allowed_hosts, ready_demands, ready_vms
 from rmsplugin.engine.assess.ruled_places import RuledPlaces
 from rmsplugin.engine.assess.site_rules import Member, traits_of_job
@@ -124,18 +124,15 @@ class Placing:
         if not job.split:
             job = replace(job, job_id=self._rms.split(job.display_id), split=True)
             ledger.add_vjob(new_vjob(self._clock, job, waiting.geometry, waiting.script))
-        keys = generate_keypair()
         vjob = ledger.vjob(job.job_id)
         self._require(vjob, VJobState.WAITING)
-        expected = partial(expected_mib, self._settings, self._ledger, seen, vjob, vjob.job_name, vjob.geometry)
-        vms = make_vms(self._settings, self._ledger, vjob, _by_number(step.hosts), expected)
+        vms, keys = self._new_vms(seen, vjob, _by_number(step.hosts))
         with ledger.transaction():
             ledger.set_vms(job.job_id, vms)
             ledger.usage.forget([job.job_id])
             ledger.update_vjob(
                 job.job_id,
-                private_key=keys.private_openssh,
-                public_key=keys.public,
+                **keys,
                 script_started=False,
                 finished=False,
                 exit_code=None,
@@ -146,6 +143,15 @@ class Placing:
             operation = self._executor.intend(job.job_id, OperationKind.START, step.reason, told=_told(step))
             ledger.plans.step_begins(step.id, operation.id)
         self._executor.submit(operation)
+
+    def _new_vms(self, seen: Observation, vjob: VJobRow, hosts: list[str]) -> tuple[list[VMRow], dict[str, str]]:
+        """The VMs of a vjob that is about to start, and the columns of its keys."""
+        if self._settings.native:
+            return make_stand_ins(vjob, hosts), {}
+        keys = generate_keypair()
+        expected = partial(expected_mib, self._settings, self._ledger, seen, vjob, vjob.job_name, vjob.geometry)
+        vms = make_vms(self._settings, self._ledger, vjob, hosts, expected)
+        return vms, {"private_key": keys.private_openssh, "public_key": keys.public}
 
     def _require_room(self, seen: Observation, coming: Iterable[tuple[str, int]]) -> None:
         """Raise RefusedError unless there is memory for all VMs that come, each by its node and demand in MiB (I3)."""
@@ -332,13 +338,18 @@ class Placing:
             for vm in vms:
                 need[vm.host] += self._capacities.booked(seen, vjob, vm).centi_cpus
             for node, centi_cpus in need.items():
-                why = _why_shut(hosts, closed, node)
+                why = "" if self._goes_on_there(seen, node) else _why_shut(hosts, closed, node)
                 if not why and hosts[node].free.centi_cpus < centi_cpus:
                     why = f"{max(0.0, hosts[node].free.cpus):g} CPUs are free there, {centi_cpus / 100:g} are needed"
                 if why:
                     raise RefusedError(f"its memory is on {node}: {why}; it goes on when its turn comes")
             there = {vm.name: vm.host for vm in vms}
             return self._begin_alone(vjob, OperationKind.UNPAUSE, reason, requested_by, there)
+
+    def _goes_on_there(self, seen: Observation, node: str) -> bool:
+        """Whether a vjob that is paused on the node, and cannot leave it, goes on although the node drains."""
+        found = seen.rms.nodes.get(node)
+        return self._settings.native and found is not None and found.up and found.draining
 
     def migrate(
         self, seen: Observation, vjob: VJobRow, vm_name: str, to: str, reason: str, requested_by: str

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
+from rmsplugin.adapters.platform.native.platform import seen_in
 from rmsplugin.adapters.power.base import PowerReading
 from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
 from rmsplugin.engine.context.beside import each_beside
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms
 from rmsplugin.engine.ledger.rows import VMRow
-from rmsplugin.engine.observe.rooms import Rooms, find_rooms, vm_hosts
+from rmsplugin.engine.observe.others import of_others
+from rmsplugin.engine.observe.rooms import Rooms, find_rooms, own_nodes, vm_hosts
 from rmsplugin.engine.observe.switched import without_power
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vm_names import parse_vm_name
 
 log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Observation:
     sensed: Mapping[str, PowerReading] = field(default_factory=dict)  # node -> what its BMC told last
     hot: Mapping[str, str] = field(default_factory=dict)  # node -> since when it is too hot for VMs, in a sentence
     capped: Mapping[str, str] = field(default_factory=dict)  # node -> why the bound on watts has it take no VM
+    of_others: Mapping[str, Resources] = field(default_factory=dict)  # node -> what jobs that are no vjobs have there
+    by_rms: bool = False  # ``vms`` are the RMS's own jobs: where they are seen there is no other truth
     over_cap: str = ""  # that nodes may take more than this bound already, in a sentence; empty: they do not
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
@@ -153,6 +158,8 @@ class Observer:
         taken = self._clock.now()
         rms = of_the_rms(self._rms.snapshot(), self._clock.ahead_s())
         self._slurm.seen(rms)
+        if self._settings.native:
+            return self._native(taken, rms)
         # Nodes that are no VM hosts any more, by a change of the settings or of slurm.conf, may still have VMs.
         left = self._ledger.places_of_live_vms()
         names = list(dict.fromkeys([*vm_hosts(self._settings, rms), *sorted(left)]))
@@ -176,6 +183,20 @@ class Observer:
             sampled={name: answers[name].sampled for name in statistics},
             sensed=self._sensed.latest(),
             hot={name: hot.sentence for name, hot in self._ledger.sensors.hot().items()},
+        )
+
+    def _native(self, taken: float, rms: RmsSnapshot) -> Observation:
+        """The look where vjobs are plain jobs: the RMS's own reading shows all, and no node is asked anything."""
+        vms = seen_in(rms, self._settings.slurm.partitions)
+        silent = {
+            node: f"Slurm says that it is {rms.nodes[node].state}" for node in rms.nodes if not rms.nodes[node].up
+        }
+        answering = {node: there for node, there in vms.items() if node not in silent}
+        with_vms = self._ledger.live_vms_by_job()
+        booked = {vjob.job_id: vjob.geometry for vjob in self._ledger.vjobs() if vjob.job_id in with_vms}
+        others = of_others(rms, booked)
+        return Observation(
+            taken, rms, own_nodes(self._settings, rms), answering, unreachable=silent, of_others=others, by_rms=True
         )
 
     def _look_at_all(self, nodes: Sequence[str]) -> dict[str, _Node | str]:

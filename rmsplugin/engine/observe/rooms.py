@@ -108,6 +108,20 @@ def find_rooms(settings: Settings, rms: RmsSnapshot, now: float) -> Rooms:
     return Rooms(by_node, tuple(strange))
 
 
+def own_nodes(settings: Settings, rms: RmsSnapshot) -> Rooms:
+    """The nodes of native jobs, as rooms that are always held: nothing is borrowed; a node that drains is left."""
+    by_node = {}
+    for partition in settings.hosts_partitions:
+        found = rms.partitions.get(partition)
+        for name in found.nodes if found is not None and found.up else ():
+            node = rms.nodes.get(name)
+            if node is not None and node.up and name not in by_node:
+                reason = f"it is being drained: {node.reason or 'no reason given'}" if node.draining else ""
+                state = RoomState.LEAVING if reason else RoomState.HELD
+                by_node[name] = Room(name, partition, 0, state, reason=reason)
+    return Rooms(by_node, ())
+
+
 def _room(settings: Settings, rms: RmsSnapshot, job: RmsJob, node: RmsNode, now: float) -> Room:
     if job.state is JobState.PENDING:
         asked = float(job.submit_time)

@@ -30,7 +30,7 @@ _WITHOUT_VMS = (VJobState.WAITING, VJobState.SLEEPING, VJobState.TERMINATED)
 def strays(ledger: Ledger, seen: Observation, vjob: VJobRow) -> dict[str, str]:
     """The VMs of a vjob that should have none now, by name, and a node on which each was seen."""
     found = seen.of_jobs.get(vjob.job_id)
-    if not found or vjob.state not in _WITHOUT_VMS or vjob.state_since >= seen.taken:
+    if seen.by_rms or not found or vjob.state not in _WITHOUT_VMS or vjob.state_since >= seen.taken:
         return {}
     left_behind = ledger.nodes.left_behind()  # those are known, and removed elsewhere
     return {vm: node for vm, node in found.items() if (node, vm) not in left_behind}

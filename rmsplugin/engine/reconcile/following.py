@@ -27,6 +27,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.strays import strays
 from rmsplugin.engine.reconcile import brake
 from rmsplugin.engine.reconcile.brake import Held
+from rmsplugin.engine.reconcile.native import reconcile_native
 from rmsplugin.engine.reconcile.reconcile import Directive, RmsAct, reconcile
 from rmsplugin.engine.reconcile.requeues import record_requeue_exits
 from rmsplugin.errors import OperationFailedError, RefusedError
@@ -131,7 +132,7 @@ class Following:
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # the vjob is changing
         directive = self._directive(seen, vjob, vms, gone, jobs)
-        if directive is None and vjob.state in _HAVE_VMS and _unseen(seen, vms):
+        if directive is None and not self._settings.native and vjob.state in _HAVE_VMS and _unseen(seen, vms):
             names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
             self._unclear[vjob.job_id] = f"{names} was not seen at the last look"
         if directive is not None and (directive.absence or directive.disputed or not proved):
@@ -151,7 +152,10 @@ class Following:
     def _directive(
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
-        job, missing = jobs.found.get(vjob.job_id), self._missing.gone(vjob, vms, seen)
+        job = jobs.found.get(vjob.job_id)
+        if self._settings.native:
+            return self._proved(vjob, reconcile_native(vjob, job), jobs)
+        missing = self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)
         directive = reconcile(
             vjob,
@@ -173,7 +177,11 @@ class Following:
         suspends = directive.what is OperationKind.SUSPEND and not directive.takes_over
         if vjob.state in _HAVE_VMS and suspends and _unseen(seen, vms):
             return None  # a VM is not there to be saved; another look shows whether it is gone
-        if vjob.job_id in jobs.found:
+        return self._proved(vjob, directive, jobs)
+
+    def _proved(self, vjob: VJobRow, directive: Directive | None, jobs: Jobs) -> Directive | None:
+        """The directive, with what is known of the job in its reason."""
+        if directive is None or vjob.job_id in jobs.found:
             return directive
         if why := jobs.unknown.get(vjob.job_id):
             return replace(directive, reason=why)

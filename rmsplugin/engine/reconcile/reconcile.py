@@ -41,7 +41,8 @@ class Directive:
     takes_over: bool = False  # of a suspend: the saved states are there already, on ``hosts``
 
 
-_AGAIN: dict[VJobState, OperationKind] = {
+#: By the state of a vjob, the operation that was under way.
+AGAIN: dict[VJobState, OperationKind] = {
     VJobState.STARTING: OperationKind.START,
     VJobState.PAUSING: OperationKind.PAUSE,
     VJobState.UNPAUSING: OperationKind.UNPAUSE,
@@ -84,7 +85,7 @@ def reconcile(
         The act, or None if all agree.
     """
     if job is None or job.state is JobState.ENDED:
-        return _ended(vjob, job, silent_s)
+        return ended(vjob, job, silent_s)
     if states and (lost or missing) and vjob.state in (VJobState.RUNNING, VJobState.PAUSED, VJobState.SUSPENDING):
         return _found_asleep(states)
     if lost:
@@ -92,8 +93,8 @@ def reconcile(
         return Directive(OperationKind.RESTART, f"lost: {lost}", absence=not known, disputed=bool(copies))
     if vjob.state is VJobState.STOPPING:
         return Directive(OperationKind.RESTART, vjob.reason or "cleaning up")
-    if vjob.state in _AGAIN:
-        return Directive(_AGAIN[vjob.state], "taken up again")
+    if vjob.state in AGAIN:
+        return Directive(AGAIN[vjob.state], "taken up again")
     if vjob.state is VJobState.RUNNING:
         if missing and not vjob.finished:
             return _lost(vjob, missing, gone, job)
@@ -105,7 +106,8 @@ def reconcile(
     return _waiting(vjob, job, copies or {})
 
 
-def _ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | None:
+def ended(vjob: VJobRow, job: RmsJob | None, silent_s: float) -> Directive | None:
+    """The act on a vjob whose job has ended; one whose wrapper still speaks is given time."""
     what = f"its job has ended: {job.detail}" if job else "its job has ended: slurmctld does not know it any more"
     if vjob.state is VJobState.TERMINATED:
         return None

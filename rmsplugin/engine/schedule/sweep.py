@@ -57,6 +57,8 @@ class Sweep:
         Raises:
             UnavailableError: the cluster was not seen yet, or no node answers.
         """
+        if self._settings.native:
+            return "plain jobs have no files of ours on nodes"
         seen = self._seen()
         if seen is None:
             raise UnavailableError("no cycle has looked at the cluster yet")

@@ -280,6 +280,8 @@ class Requests:
             self._signs.heard(vjob.job_id, self._clock.now())
         if wrapper and (other := self._cycle.identity.others.get(vjob.job_id)):
             return {"state": str(VJobState.WAITING), "reason": why_other(vjob, other)}
+        if self._settings.native:
+            raise RefusedError(f"vjob {vjob.display_id} is a plain job of Slurm, and has no VM; use `srun --overlap`")
         if vjob.state is not VJobState.RUNNING:
             return {"state": str(vjob.state), "reason": vjob.reason}
         if wrapper and (why := why_not_attached(vjob, run)):

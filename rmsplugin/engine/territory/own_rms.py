@@ -28,6 +28,7 @@ _ACTS = frozenset(
         "comment",
         "extend_room",
         "batch_script",
+        "geometry",
         "mail_wish",
     }
 )

@@ -75,6 +75,8 @@ class Borrowing:
         Returns:
             Sentences about the requests, done and refused.
         """
+        if self._settings.native:
+            return []
         self._ends.forget_others({job.job_id for job in seen.rms.jobs})
         before = self._ended - self._asked.keys()
         # Whatever nodes have answered since the last cycle: to end a room by Slurm is decided anew.
@@ -110,6 +112,8 @@ class Borrowing:
     def lendable(self, seen: Observation) -> set[str]:
         """Nodes of elastic partitions for which a room would be requested if a waiting vjob needed one."""
         found: set[str] = set()
+        if self._settings.native:
+            return found
         for name in self._settings.hosts_partitions:
             hosts, partition = self._settings.hosts_of(name), seen.rms.partitions.get(name)
             if hosts.rooms != "elastic" or partition is None or not partition.up:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.durations import DurationsInUse
 from rmsplugin.engine.execute.executor import Executor
-from rmsplugin.engine.execute.one_step_plan import expected_s
+from rmsplugin.engine.execute.one_step_plan import ENGINE, expected_s
 from rmsplugin.engine.execute.placing import Placing
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import OperationKind, VJobRow, VMRow
@@ -67,7 +67,9 @@ class Evacuation:
             vms = self._ledger.vms(vjob.job_id)
             nodes = {vm.host for vm in vms} & leaving.keys()
             try:
-                if nodes:
+                if self._settings.native:
+                    said += self._finish(seen, vjob, nodes, busy)
+                elif nodes:
                     said += self._leave(seen, vjob, vms, {node: leaving[node] for node in nodes}, busy)
                 elif vjob.state is VJobState.SLEEPING and vjob.job_id not in busy:
                     said += self._rescue(seen, vjob, vms, leaving)
@@ -109,6 +111,15 @@ class Evacuation:
                 return []
             self._placing.suspend(vjob, f"{reason}; not migrated: {error}", resumes=True)
             return [f"suspend {vjob.display_id}: {reason}"]
+
+    def _finish(self, seen: Observation, vjob: VJobRow, leaving: Collection[str], busy: set[int]) -> list[str]:
+        """Let a paused plain job go on where it has to leave: it can leave by its end alone."""
+        rests = self._rests(vjob, OperationKind.UNPAUSE)
+        if not leaving or vjob.job_id in busy or vjob.state is not VJobState.PAUSED or not vjob.wakes or rests:
+            return []
+        reason = f"goes on, so that {', '.join(sorted(leaving))} can be left"
+        self._placing.unpause(seen, vjob, reason, ENGINE)
+        return [f"unpause {vjob.display_id}: {reason}"]
 
     def _has_time(self, seen: Observation, leaving: Mapping[str, str]) -> bool:
         """Whether a room on another node is worth waiting for: those that VMs leave are hot, and no job waits there."""

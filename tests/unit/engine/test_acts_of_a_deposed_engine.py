@@ -43,6 +43,7 @@ LOOKS = {
         "unheard",
         "ended",
         "batch_script",
+        "geometry",
         "mail_wish",
         "overseers",
     },

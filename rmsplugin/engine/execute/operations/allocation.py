@@ -172,7 +172,8 @@ def await_allocation(
                     raise NotStartedError(f"Slurm does not start it: {job.reason}")
                 if job.held:
                     context.rms.requeue(task.job_id)
-                context.rms.open_gate(task.job_id)
+                with context.books:
+                    context.rms.open_gate(task.job_id)
                 opened, first_opened = now, min(first_opened, now)
                 forgotten.opened(job)
             except RefusedError as error:
