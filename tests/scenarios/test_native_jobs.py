@@ -109,10 +109,10 @@ def test_no_gate_is_opened_while_another_job_is_about_to_go_on(native: NativeWor
     """Slurm would start the new job where it likes: on the CPUs of the paused one, the first that are free."""
     first, second, ledger = native.paused(), native.submit(held=True), native.context.ledger
     native.tick()
-    native.rms.release(second)
     if native.state(first) is S.RUNNING:  # its turn has come
         native.ask(first, K.PAUSE)
         native.until(first, S.PAUSED)
+    native.rms.release(second)
     ledger.transition(first, S.UNPAUSING, "by a test")
     opened: list[bool] = []
 
@@ -324,7 +324,7 @@ def test_a_slurmctld_that_is_silent_for_a_while_at_any_time_loses_nothing(
     with a_world(directory / "0") as world:
         live_a_whole_life(world, None)
         total = world.neighbours.calls["rms"]
-    assert total > 100
+    assert total > 40
     for first in spread(total, total if whole else SAMPLE // 2):
         where = directory / str(first)
         where.mkdir()
