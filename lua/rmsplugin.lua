@@ -2,7 +2,7 @@
 --
 -- A batch job that is submitted to a vjob partition is checked, put behind the gate, and wrapped: one line is put before
 -- its script, so that slurmd starts the plugin's wrapper, which runs the rest of the script inside the job's virtual
--- machines. All other jobs pass untouched, except that the plugin's line is taken off a script that was copied from a
+-- machines. On a site without VMs (platform native) it is not wrapped: rmsplugin_native.lua has what is done there. All other jobs pass untouched, except that the plugin's line is taken off a script that was copied from a
 -- job. slurmctld waits for this code, so it contacts nobody and reads no file after it is loaded.
 --
 -- The gate is a licence that nobody has but the engine: the job waits for it, with Slurm's own priority, holds,
@@ -12,6 +12,7 @@
 -- guarded: an error rejects a vjob job, which must never run outside a VM, and lets every other job pass.
 
 local options = require("rmsplugin_options")
+local native = require("rmsplugin_native")
 local given16, given32, given64 = options.given16, options.given32, options.given64
 local above16, above32, text = options.above16, options.above32, options.text
 local integer, refuse = options.integer, options.refuse
@@ -70,23 +71,13 @@ local function nodes_of(job_desc)
   return nodes
 end
 
--- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
-local function cpus_per_task_of(job_desc)
-  local tres = job_desc.tres_per_task
-  local cpus = text(tres) and string.match(tres, "^cpu[:=](%d+)$")
-  if text(tres) and not cpus then
-    refuse("--tres-per-task can ask for CPUs alone, as cpu=2: VMs have no GPUs or other generic resources")
-  end
-  return above16(job_desc.cpus_per_task) and job_desc.cpus_per_task or tonumber(cpus or 1)
-end
-
 -- How many VMs, and what each of them gets. `--nodes` counts VMs; without it there is one VM a task, or one for every
 -- `--ntasks-per-node` tasks. `--mem` is what a node gets, and a VM is a node to its job; only where the user named neither
 -- nodes nor tasks per node would Slurm give that memory to all tasks together, so there each VM gets its share.
 -- Where tasks do not divide evenly, the first VMs have one task more, and more CPUs: all together have those that native
 -- nodes would have. `--ntasks-per-node` with `--ntasks` makes Slurm take CPUs for so many tasks on every node.
 local function geometry_of(job_desc, config)
-  local cpus_per_task = cpus_per_task_of(job_desc)
+  local cpus_per_task = options.cpus_per_task(job_desc)
   local per_node = above16(job_desc.ntasks_per_node) and job_desc.ntasks_per_node or nil
   local ntasks = above32(job_desc.num_tasks) and job_desc.num_tasks or nil
   if ntasks and above32(job_desc.min_cpus) and job_desc.min_cpus < ntasks * cpus_per_task then
@@ -306,8 +297,8 @@ end
 local function check_changes(job_desc, job_rec, config)
   for _, entry in ipairs(FIXED) do
     if entry[3](job_desc[entry[1]]) then
-      refuse("%s of a job that runs in VMs cannot be changed by its user: cancel it and submit it anew, or ask an"
-        .. " administrator", entry[2])
+      refuse("%s of a job that %s cannot be changed by its user: cancel it and submit it anew, or ask an"
+        .. " administrator", entry[2], config.platform == "native" and "may be paused" or "runs in VMs")
     end
   end
   if type(job_desc.licenses) == "string" then
@@ -320,7 +311,7 @@ end
 
 -- The keys of `site`, and the types of their values.
 local KEYS = {
-  partitions = "table", wrapper = "string", gate = "string", images = "table", image_memory_mib = "table",
+  platform = "string", partitions = "table", wrapper = "string", gate = "string", images = "table", image_memory_mib = "table",
   default_memory_per_cpu_mib = "number", max_vms = "number", max_vm_cpus = "number", max_vm_memory_mib = "number",
   max_total_cpus = "number", max_total_memory_mib = "number", max_script_size = "number", slurm_uid = "number",
   broken = "string",
@@ -332,7 +323,10 @@ local function check_config(config)
       error(string.format("`%s` %s", tostring(key), KEYS[key] and "must be a " .. KEYS[key] or "is no key of site.lua"))
     end
   end
-  if not text(config.wrapper) or not string.match(config.wrapper, "^/[^%s,]+$") then
+  if config.platform ~= "libvirt" and config.platform ~= "native" then
+    error("`platform` must be libvirt or native: " .. config.platform)
+  end
+  if config.platform == "libvirt" and (not text(config.wrapper) or not string.match(config.wrapper, "^/[^%s,]+$")) then
     error("`wrapper` must be the absolute path of rmsplugin-job, without blanks")
   end
   for _, name in ipairs(config.images) do
@@ -352,10 +346,13 @@ end
 
 -- Returns the two entries for job_submit.lua. Keys of `site`:
 --   partitions                 the vjob partitions, as in the plugin's settings (required)
+--   platform                   hypervisor.platform of the plugin's settings: "libvirt" (default), or "native", where jobs
+--                              stay as they are, behind the gate; then wrapper, images and image_memory_mib are not needed,
+--                              and max_vm_* are of a node
 --   wrapper                    absolute path of rmsplugin-job on the fronts (required)
 --   gate                       the licence by which jobs wait, slurm.gate of the plugin's settings (default "vjobgate")
 --   images                     names of the guest images (default {"default"})
---   default_memory_per_cpu_mib memory for each CPU of a VM when the user names none (default 1024)
+--   default_memory_per_cpu_mib memory for each CPU of a VM when the user names none (default 1024; native: Slurm's own)
 --   image_memory_mib           what must be asked for in a VM of each image (default 96, enough for that of
 --                              contrib/guest-image to boot; with overhead_mib in the plugin's settings less will do,
 --                              as VMs are larger by that): { default = 16, ["debian-12"] = 16 }
@@ -371,8 +368,11 @@ function rmsplugin.new(site)
   for key, value in pairs(site) do
     config[key] = value
   end
+  config.platform = config.platform or "libvirt"
   config.images = config.images or { "default" }
-  config.default_memory_per_cpu_mib = config.default_memory_per_cpu_mib or 1024
+  if config.platform ~= "native" then
+    config.default_memory_per_cpu_mib = config.default_memory_per_cpu_mib or 1024
+  end
   config.image_memory_mib = config.image_memory_mib or {}
   config.gate = config.gate or "vjobgate"
   config.slurm_uid = config.slurm_uid or own_uid()
@@ -430,7 +430,12 @@ function rmsplugin.new(site)
       end
       check_config(config)
       if #names > 1 then
-        refuse("a job that runs in VMs can be submitted to one partition only, not to %s", job_desc.partition)
+        refuse("a job that %s can be submitted to one partition only, not to %s",
+          config.platform == "native" and "may be paused" or "runs in VMs", job_desc.partition)
+      end
+      if config.platform == "native" then
+        native.gate(job_desc, config)
+        return
       end
       options.check(job_desc)
       local image = image_of(job_desc, config)
@@ -448,8 +453,8 @@ function rmsplugin.new(site)
     end
     local result = guarded("job_modify", function()
       if moves then
-        refuse("a job cannot be moved into, out of or between partitions whose jobs run in VMs: cancel it and submit it"
-          .. " anew")
+        refuse("a job cannot be moved into, out of or between partitions whose jobs %s: cancel it and submit it anew",
+          config.platform == "native" and "may be paused" or "run in VMs")
       end
       if modify_uid ~= 0 and modify_uid ~= config.slurm_uid then
         check_changes(job_desc, job_rec, config)

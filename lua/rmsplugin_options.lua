@@ -229,6 +229,17 @@ function options.check(job_desc)
   end
 end
 
+-- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
+function options.cpus_per_task(job_desc)
+  local tres = job_desc.tres_per_task
+  local cpus = text(tres) and string.match(tres, "^cpu[:=](%d+)$")
+  if text(tres) and not cpus then
+    refuse("--tres-per-task can ask for CPUs alone, as cpu=2: leave out GPUs and other generic resources, or take another"
+      .. " partition")
+  end
+  return above16(job_desc.cpus_per_task) and job_desc.cpus_per_task or tonumber(cpus or 1)
+end
+
 -- What the engine has to know of VMs beside each other, as pairs for the wrapper's line.
 function options.wishes(job_desc)
   return (spread(job_desc.bitflags) and ",spread=1" or "") .. (job_desc.shared == EXCLUSIVE_USER and ",exclusive=user" or "")

@@ -65,7 +65,7 @@ def _controller(tree: Path) -> None:
     for name in ("rmsplugin-engine.service", "rmsplugin-manager.service"):
         _copy(f"contrib/systemd/{name}", tree / "usr/lib/systemd/system" / name)
     _copy("contrib/logrotate/rmsplugin", tree / "etc/logrotate.d/rmsplugin")
-    # job_submit.lua, which a site may have its own of, looks for the other two there.
+    # job_submit.lua, which a site may have its own of, looks for the others there.
     for path in sorted((REPOSITORY / "lua").glob("*.lua")):
         _copy(path, tree / "usr/share/rmsplugin" / path.name)
     _examples(tree, CONTROLLER, "slurm.conf.example", "nftables/rmsplugin-guests.nft")

@@ -482,7 +482,7 @@ def test_slurm_uid_is_found_out(lua: Runner) -> None:
 # --- job_submit.lua ---
 
 
-MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
+MODULES = ("rmsplugin.lua", "rmsplugin_options.lua", "rmsplugin_native.lua")
 
 
 def through_job_submit(lua: Runner, site: str | None, partition: str, modules: tuple[str, ...] = MODULES) -> Outcome:
@@ -523,14 +523,14 @@ def test_example_with_broken_settings_leaves_other_partitions_alone(lua: Runner)
     assert through_job_submit(lua, "return {", "plain") == Outcome(0, {}, [])
 
 
-@pytest.mark.parametrize("modules", [(), MODULES[:1], MODULES[1:]])
+@pytest.mark.parametrize("modules", [(), MODULES[:1], MODULES[1:], MODULES[:2]])
 def test_example_without_a_module(lua: Runner, modules: tuple[str, ...]) -> None:
     outcome = through_job_submit(lua, None, "vjob", modules)
     assert outcome.code == -1
     assert outcome.said[-1].startswith("user: jobs that run in VMs are refused: the plugin's Lua files cannot be read")
 
 
-@pytest.mark.parametrize("modules", [(), MODULES[:1], MODULES[1:]])
+@pytest.mark.parametrize("modules", [(), MODULES[:1], MODULES[1:], MODULES[:2]])
 def test_example_without_a_module_leaves_other_partitions_alone(lua: Runner, modules: tuple[str, ...]) -> None:
     outcome = through_job_submit(lua, None, "plain", modules)
     assert (outcome.code, outcome.written) == (0, {})
