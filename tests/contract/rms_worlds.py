@@ -182,6 +182,10 @@ class SimulatedWorld(World):
                 span, _, limit = value.partition("%")
                 first, _, last = span.partition("-")
                 given.update(array_limit=int(limit or 0), array=range(int(first), int(last) + 1))
+            elif name == "--nodes":
+                given["node_count"] = int(value)
+            elif name == "--exclude":
+                given["exclude"] = tuple(value.split(","))
             elif name == "--time":
                 given["time_limit_s"] = 60.0 * int(value)
             elif name == "--hold":
@@ -194,6 +198,7 @@ class SimulatedWorld(World):
             else:
                 key = _FIELDS[name]
                 given[key] = int(value) if key in ("cpus", "memory_mib") else value
+        given["memory_mib"] *= given.get("node_count", 1)  # --mem is of each node
         return self.simulated.submit(**given)
 
     def comment_of(self, job_id: int) -> str:

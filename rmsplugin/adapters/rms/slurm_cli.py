@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 from rmsplugin.adapters.bounded import Permit
-from rmsplugin.adapters.rms import slurm_records, slurm_scripts, slurm_text
+from rmsplugin.adapters.rms import slurm_records, slurm_request, slurm_scripts, slurm_text
 from rmsplugin.adapters.rms.base import (
     ROOM_NAME,
     JobState,
@@ -28,6 +28,7 @@ from rmsplugin.adapters.rms.slurm_reading import SlurmTexts
 from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.defaults import ROOM_MARK
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
+from rmsplugin.model.vjob import Geometry
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
@@ -216,6 +217,10 @@ class SlurmCli:
         """See ``Rms.batch_script``. Beside slurmctld it is read from Slurm's state, which costs no process."""
         kept = slurm_scripts.script(self._state_dir, job_id) if self._state_dir else None
         return kept or self._run("scontrol", "write", "batch_script", str(job_id), "-")
+
+    def geometry(self, job_id: int) -> Geometry:
+        """See ``Rms.geometry``."""
+        return slurm_request.geometry(self._run("scontrol", "show", "job", str(job_id)))
 
     # -- the gate ------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class HandedSlurm:
         self._own, self._commands, self._handed = own, commands, handed
         self._follows = False  # whether a squeue of its own stays
         self.batch_script = own.batch_script
+        self.geometry = own.geometry
         self.job = own.job
         self.leaf_switches = own.leaf_switches
         self.jobs = own.jobs

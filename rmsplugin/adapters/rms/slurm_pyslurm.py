@@ -48,6 +48,7 @@ class SlurmPyslurm:
         self._pyslurm = pyslurm
         self._commands = commands
         self.batch_script = commands.batch_script
+        self.geometry = commands.geometry
         self.job = commands.job
         self.pulse = commands.pulse
         self.leaf_switches = commands.leaf_switches

@@ -56,6 +56,7 @@ def nodes(text: str) -> dict[str, RmsNode]:
             features=words(record.get("ActiveFeatures", "")),
             reason=reason[1].strip() if reason else "",
             address=record.get("NodeAddr", ""),
+            taken=(_number(record.get("CPUAlloc", "")) or 0, _number(record.get("AllocMem", "")) or 0),
             readings=readings(record),
             boot_time=epoch(record.get("BootTime", "")),
             port=port(record.get("Port", "")),
@@ -152,11 +153,15 @@ def node(
     features: tuple[str, ...] = (),
     reason: str = "",
     address: str = "",
+    taken: tuple[int, int] = (0, 0),
     readings: Readings | None = None,
     boot_time: int = 0,
     port: int = 0,
 ) -> RmsNode:
-    """Make a node from Slurm's facts; ``state`` with all its flags, such as "IDLE*+DRAIN"."""
+    """Make a node from Slurm's facts.
+
+    ``state`` has all its flags, such as "IDLE*+DRAIN"; ``taken`` are CPUs and MiB that jobs have.
+    """
     flags = set(re.findall(r"[A-Z_]+", state))
     return RmsNode(
         name=name,
@@ -169,6 +174,8 @@ def node(
         features=features,
         reason=reason,
         address=address,
+        cpus_taken=taken[0],
+        memory_taken_mib=taken[1],
         readings=readings or Readings(),
         power=power(flags),
         boot_time=boot_time,

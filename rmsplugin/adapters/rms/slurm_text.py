@@ -164,7 +164,7 @@ def job_row(fields: Mapping[str, str], gate: str, now: int) -> JobRow:
         gated=gated,
         completing=word == "COMPLETING",
         cpus=int(fields["cpus"]),
-        memory_mib=_memory_mib(fields["memory"]),
+        memory_mib=memory_mib(fields["memory"]),
         priority=int(fields["priority"]),
         nice=int(fields["nice"]),
         account=fields["account"].removeprefix("(null)"),
@@ -278,7 +278,8 @@ def array_limits(text: str, rows: Iterable[JobRow]) -> dict[int, int]:
     }
 
 
-def _memory_mib(text: str) -> int:
+def memory_mib(text: str) -> int:
+    """Read an amount of memory such as ``1.50G``, in MiB; what is no amount is 0."""
     match = re.fullmatch(r"([0-9.]+)([KMGTP]?).*", text)
     if match is None:
         return 0

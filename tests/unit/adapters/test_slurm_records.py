@@ -18,6 +18,12 @@ NODE = (
 )
 
 
+def test_what_jobs_have_of_a_node() -> None:
+    text = NODE.format("MIXED", "").replace("CPUAlloc=0", "CPUAlloc=1").replace("AllocMem=0", "AllocMem=800")
+    (node,) = slurm_records.nodes(text).values()
+    assert (node.cpus_taken, node.memory_taken_mib) == (1, 800)
+
+
 @pytest.mark.parametrize(
     ("state", "up", "draining"),
     [
