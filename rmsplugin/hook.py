@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _WAIT_SLICE_S = 20.0
 #: Pause before the engine is asked again when it was not reachable or does not know the job yet.
 _RETRY_S = 0.5
+#: The longest wait for the engine's answer about a native job, which needs nothing more to run: an engine that is down
+#: must not keep it for long.
+_NATIVE_WAIT_S = 30.0
 #: The longest time that a hook without anything to wait for may cost a job.
 _NOTICE_TIMEOUT_S = 5.0
 #: The time for which the front's prolog tries to tell the user's account. Then the job runs with the controller's one.
@@ -60,6 +63,8 @@ def run(name: str, environment: Mapping[str, str]) -> None:
     job_id = environment.get("SLURM_JOB_ID", "")
     if not _JOB_ID.fullmatch(job_id):
         raise ValueError(f"SLURM_JOB_ID is {job_id!r}")
+    if vjob and name in _FOR_VMS and _is_native(settings):
+        return
     if vjob:
         HOOKS[name](settings, job_id, environment)
     elif name in ("prolog", "epilog"):
@@ -67,6 +72,11 @@ def run(name: str, environment: Mapping[str, str]) -> None:
 
         node = environment.get("SLURMD_NODENAME", "")
         room_hook.run(name, settings, job_id, node, _node_client(settings))
+
+
+def _is_native(settings: Mapping[str, Any]) -> bool:
+    """Whether vjobs are plain jobs, which run in no VM."""
+    return _table(settings, "hypervisor").get("platform") == "native"
 
 
 def _is_room(settings: Mapping[str, Any], partition: str | None, user: str | None) -> bool:
@@ -81,11 +91,14 @@ def _prolog_slurmctld(settings: Mapping[str, Any], job_id: str, _: Mapping[str, 
 
     If they are not up in time, the job starts all the same: its wrapper waits on, and runs nothing outside a VM. A job
     that the engine sends back is not waited for: Slurm would not clean it up before this hook has ended.
+
+    A native job has nothing that comes up: the first answer lets it go on, and so does half a minute without one.
     """
     from rmsplugin.client import COMING
     from rmsplugin.errors import ForbiddenError, RmspluginError
 
-    deadline = time.monotonic() + float(_table(settings, "slurm").get("prolog_wait_s", defaults.PROLOG_WAIT_S))
+    wait_s = float(_table(settings, "slurm").get("prolog_wait_s", defaults.PROLOG_WAIT_S))
+    deadline = time.monotonic() + (min(wait_s, _NATIVE_WAIT_S) if _is_native(settings) else wait_s)
     starts = None
     while (left_s := deadline - time.monotonic()) > 0:
         wait_s = min(left_s, _WAIT_SLICE_S)
@@ -166,6 +179,9 @@ HOOKS = {
     "prolog": _prolog,
     "epilog": _epilog,
 }
+
+#: Hooks of the nodes that tell and do something of VMs only.
+_FOR_VMS = ("prolog",)
 
 
 def _controller_client(settings: Mapping[str, Any]) -> EngineClient:

@@ -50,6 +50,21 @@ def test_a_job_starts_on_the_node_that_slurm_chooses_and_ends_by_itself(native: 
     assert native.context.ledger.vms() == []
 
 
+def test_one_that_runs_and_cannot_be_counted_is_left_alone_and_told_of(
+    native: NativeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(job_id: int) -> None:
+        raise RefusedError("it takes whole nodes")
+
+    monkeypatch.setattr(native.rms, "geometry", refuse)
+    job = native.submit(gated=False)
+    native.pass_time(5.0)
+    assert native.slurm(job) is JobState.RUNNING, "Slurm has started it before the engine has met it"
+    native.tick()
+    assert native.slurm(job) is JobState.RUNNING
+    assert any("a plain job that runs is not thrown away" in line for line in native.cycle.report.problems)
+
+
 def test_a_job_has_as_many_stand_ins_as_nodes(native: NativeWorld) -> None:
     job = native.running(nodes=2)
     assert native.hosts(job) == ["n1", "n2"]

@@ -172,7 +172,7 @@ def test_hooks_of_a_job_are_heard_from_its_front_only(site: Site, verb: str) -> 
 def test_a_wrapper_is_known_where_its_job_has_just_started(site: Site) -> None:
     """Slurm is asked when the newest look at the cluster is older than the start of the job."""
     (job,) = [each for each in site.world.rms._jobs.values() if each.node == site.front]
-    job.node = site.other_front  # it was requeued, and started there
+    job.cores = {site.other_front: 0}  # it was requeued, and started there
     assert site.host(site.other_front).ask(ALICE, "GET", f"{site.access}?wrapper=1")[0] == 200
 
 

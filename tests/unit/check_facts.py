@@ -88,6 +88,7 @@ TEXTS = {
     "/etc/slurm/job_submit.lua": 'local loaded, rmsplugin = pcall(require, "rmsplugin")',
     "/etc/slurm/rmsplugin.lua": "config.gate",
     "/usr/share/rmsplugin/rmsplugin_options.lua": "has_gate",
+    "/usr/share/rmsplugin/rmsplugin_native.lua": "options.gated",
     SITE_FILE: 'return { partitions = { "vjob" }, max_vm_cpus = 4, max_vm_memory_mib = 3710 }',
     "/hooks/prolog_slurmctld": HOOK,
     "/hooks/epilog_slurmctld": HOOK,

@@ -133,6 +133,8 @@ def _look_at_all(settings: Settings, arguments: argparse.Namespace, look: Look) 
     hosts = slurm.vm_hosts(settings)
     look.hosts = len(hosts)
     found += [*judge_host(settings, host, hosts, slurm.cpus(hosts)), *judge_slurm(settings, slurm)]
+    if settings.native:
+        return  # nothing of ours runs on the nodes
     show("BMCs")
     of_power, off = check_power(settings, slurm, hosts)
     found += of_power
@@ -177,6 +179,9 @@ def _look_before_upgrade(settings: Settings, arguments: argparse.Namespace, look
     slurm = probe.probe_slurm(settings)
     if slurm.unreachable:
         look.found += judge_upgrade(facts, slurm.unreachable)
+        return
+    if settings.native:
+        look.found += judge_upgrade(facts, [])  # nothing of ours is on the nodes
         return
     hosts = slurm.vm_hosts(settings)
     look.hosts = len(hosts)

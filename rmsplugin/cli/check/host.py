@@ -44,14 +44,8 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
     user = settings.engine.user
     yield from _settings_file(facts.settings_file, user)
     yield from _private(facts.state_dir, user, f"install -d -o {user} -m 700 {facts.state_dir.path}")
-    yield from _private(
-        facts.agent_key,
-        user,
-        f"ssh-keygen -t ed25519 -N '' -f {facts.agent_key.path}; chown {user} {facts.agent_key.path}",
-    )
-    yield from _known_hosts(facts, nodes)
-    yield from _checkpoints(settings, nodes)
-    yield from judge_mounts(settings)
+    if not settings.native:
+        yield from _for_vms(settings, facts, nodes, cpus)
     if facts.engine:
         yield error("engine", facts.engine, "start it: systemctl start rmsplugin-engine; its log says why it ended")
     else:
@@ -82,8 +76,21 @@ def judge_host(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpu
         yield error("munge", facts.munge, "start munged here, with the munge.key of the cluster")
     else:
         yield ok("munge", "makes and reads credentials")
-    yield from _listen(settings)
     yield from _several_hosts(settings, facts)
+
+
+def _for_vms(settings: Settings, facts: HostFacts, nodes: tuple[str, ...], cpus: int) -> Iterator[Finding]:
+    """Judge what this host has for VMs, for their nodes and for the wrappers of their jobs."""
+    user = settings.engine.user
+    yield from _private(
+        facts.agent_key,
+        user,
+        f"ssh-keygen -t ed25519 -N '' -f {facts.agent_key.path}; chown {user} {facts.agent_key.path}",
+    )
+    yield from _known_hosts(facts, nodes)
+    yield from _checkpoints(settings, nodes)
+    yield from judge_mounts(settings)
+    yield from _listen(settings)
     yield from _pool(settings, cpus)
 
 

@@ -13,6 +13,7 @@ from rmsplugin.cli.check.facts import Row, SlurmFacts, words
 from rmsplugin.cli.check.fronts import judge_fronts
 from rmsplugin.cli.check.gate import judge_gate
 from rmsplugin.cli.check.memory import judge_partitions
+from rmsplugin.cli.check.native import judge_native
 from rmsplugin.cli.check.rooms import judge_rooms, native_use
 from rmsplugin.cli.check.rules import judge_rules
 from rmsplugin.cli.check.submission import judge_submission
@@ -28,6 +29,12 @@ _HOOKS = {
     "EpilogSlurmctld": "the engine learns what happened only in its next cycle",
     "Prolog": "nothing checks that a node can host VMs before its room is used",
     "Epilog": "nothing ends VMs that are left on a node when its room ends, and nothing proves that there are none",
+}
+
+#: Where there are no VMs, nothing runs on the nodes, and both only tell the engine sooner.
+_NATIVE_HOOKS = {
+    "PrologSlurmctld": "the engine learns of a start by another hand only in its next cycle",
+    "EpilogSlurmctld": _HOOKS["EpilogSlurmctld"],
 }
 
 
@@ -48,6 +55,9 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from _account(settings, facts.config)
     yield from judge_submission(settings, facts)
     yield from judge_gate(settings, facts)
+    if settings.native:
+        yield from _of_native_jobs(settings, facts)
+        return
     yield from judge_fronts(settings, facts)
     yield from judge_rooms(settings, facts)
     yield from judge_switching(settings, facts)
@@ -55,7 +65,7 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     if any(native_use(settings, facts, name)[0] for name in settings.hosts_partitions):
         needed.add("Epilog")  # it is the proof that no VM is left on a node that Slurm gives to somebody else
     for name in _HOOKS:
-        yield from _hook(name, facts, error if name in needed else warning)
+        yield from _hook(name, _HOOKS[name], facts, error if name in needed else warning)
     yield from _prolog_flags(facts.config)
     yield from _selection(facts.config)
     yield from _preemption(facts.config)
@@ -63,6 +73,14 @@ def judge_slurm(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
     yield from judge_partitions(settings, facts)
     yield from judge_rules(settings, facts)
     yield from judge_domains(settings, facts)
+
+
+def _of_native_jobs(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
+    """Judge what is left where there are no VMs, fronts, rooms and rules."""
+    yield from judge_native(settings, facts)
+    for name, why in _NATIVE_HOOKS.items():
+        yield from _hook(name, why, facts, warning)
+    yield from _preemption(facts.config)
 
 
 def _controller(facts: SlurmFacts) -> Iterator[Finding]:
@@ -98,9 +116,8 @@ def _account(settings: Settings, config: Mapping[str, str]) -> Iterator[Finding]
         yield ok("SlurmUser", f"is {account}, as engine.user")
 
 
-def _hook(name: str, facts: SlurmFacts, judge: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
+def _hook(name: str, why: str, facts: SlurmFacts, judge: Callable[[str, str, str], Finding]) -> Iterator[Finding]:
     paths = hook_paths(facts.config, name)
-    why = _HOOKS[name]
     remedy = f"{name}=/etc/rmsplugin/hooks/{name.lower().replace('slurmctld', '_slurmctld')} in slurm.conf"
     if not paths:
         yield judge(name, f"is not set: {why}", remedy)

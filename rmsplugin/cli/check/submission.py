@@ -10,9 +10,13 @@ from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.model.vm_memory import largest_request_mib
 from rmsplugin.settings import Settings
+from rmsplugin.settings.nodes import Hypervisor
 
-_MODULES = ("rmsplugin.lua", "rmsplugin_options.lua")
+_MODULES = ("rmsplugin.lua", "rmsplugin_options.lua", "rmsplugin_native.lua")
 
+
+#: The platform of a site.lua that names none, as of settings that name none.
+DEFAULT_PLATFORM: str = Hypervisor.model_fields["platform"].default
 
 #: Keys of the first version: the module takes an unknown key for a slip, and refuses all vjobs.
 _GONE = ("min_vm_memory_mib", "slurm_memory_mib")
@@ -31,6 +35,7 @@ class SiteFile:
     images_with_memory: tuple[str, ...] = ()
     numbers: Mapping[str, int] | None = None
     gone: tuple[str, ...] = ()  # keys that an earlier release knew
+    platform: str | None = DEFAULT_PLATFORM
 
 
 def configuration_directory(config: Row) -> str:
@@ -93,7 +98,9 @@ def read_site_file(text: str) -> SiteFile:
     with_memory = re.search(r"\bimage_memory_mib\s*=\s*\{([^}]*)\}", code)
     pairs = re.findall(r"(?:\[\s*[\"']([^\"']+)[\"']\s*\]|(\w+))\s*=", with_memory[1]) if with_memory else []
     gate = re.search(r"\bgate\s*=\s*(?:[\"']([^\"']*)[\"'])?", code)
+    platform = re.search(r"\bplatform\s*=\s*(?:[\"']([^\"']*)[\"'])?", code)
     return SiteFile(
+        platform=platform[1] if platform else DEFAULT_PLATFORM,
         partitions=_list(code, "partitions", ()),
         gate=gate[1] if gate else "vjobgate",
         images=_list(code, "images", ("default",)),
@@ -136,10 +143,18 @@ def _site_file(settings: Settings, facts: SlurmFacts) -> Iterator[Finding]:
             f"{where} gates jobs by the licence {site.gate}, but slurm.gate is {settings.slurm.gate}",
             f'gate = "{settings.slurm.gate}" in {SITE_FILE}, then scontrol reconfigure; or another slurm.gate',
         )
-    yield from _images(settings, site)
-    yield from _least(settings)
+    platform = settings.hypervisor.platform
+    if site.platform is not None and site.platform != platform:
+        yield error(
+            SITE_FILE,
+            f"{where} takes jobs for platform {site.platform}, but hypervisor.platform is {platform}",
+            f'platform = "{platform}" in {SITE_FILE}, then scontrol reconfigure',
+        )
+    if not settings.native:
+        yield from _images(settings, site)
+        yield from _least(settings)
+        yield from _script_size(facts, site.numbers or {})
     yield from _largest(settings, facts, site.numbers or {})
-    yield from _script_size(facts, site.numbers or {})
 
 
 def _images(settings: Settings, site: SiteFile) -> Iterator[Finding]:
@@ -195,6 +210,8 @@ def _script_size(facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Find
 
 def largest_requests(settings: Settings, facts: SlurmFacts) -> dict[str, tuple[int, str]]:
     """The largest requests that hosts and fronts can take, by site.lua's keys: CPUs or MiB, and whose bound it is."""
+    if settings.native:
+        return _largest_native_requests(settings, facts)
     hosts = facts.vm_hosts(settings)
     fronts = [name for partition in settings.slurm.partitions for name in facts.nodes_of(partition)]
     if not hosts or not fronts:
@@ -210,6 +227,19 @@ def largest_requests(settings: Settings, facts: SlurmFacts) -> dict[str, tuple[i
     }
 
 
+def _largest_native_requests(settings: Settings, facts: SlurmFacts) -> dict[str, tuple[int, str]]:
+    partitions = [facts.nodes_of(name) for name in settings.slurm.partitions]
+    nodes = [name for names in partitions for name in names]
+    if not nodes:
+        return {}
+    return {
+        "max_vm_cpus": (max(facts.cpus((name,)) for name in nodes), "the largest node has"),
+        "max_vm_memory_mib": (max(facts.memory_mib((name,)) for name in nodes), "the largest node has"),
+        "max_total_cpus": (max(map(facts.cpus, partitions)), "the largest partition has"),
+        "max_total_memory_mib": (max(map(facts.memory_mib, partitions)), "the largest partition has"),
+    }
+
+
 def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) -> Iterator[Finding]:
     """Judge that no job is accepted that no VM host, and no front, can ever have."""
     for key, (bound, whose) in largest_requests(settings, facts).items():
@@ -217,7 +247,7 @@ def _largest(settings: Settings, facts: SlurmFacts, numbers: Mapping[str, int]) 
             if key.startswith("max_vm"):
                 yield warning(
                     SITE_FILE,
-                    f"has no {key}: a vjob that fits no VM host is accepted, and waits for ever",
+                    f"has no {key}: a vjob that fits no node is accepted, and waits for ever",
                     f"{key} = {bound} in {SITE_FILE}; then scontrol reconfigure",
                 )
         elif numbers[key] > bound:

@@ -41,6 +41,9 @@ def add_command(commands: options.Commands) -> None:
 
         front: nothing is made; it says what is missing.
 
+        With platform native only the controller needs something: a directory, site.lua, job_submit.lua, and lines of
+        slurm.conf.
+
         The exit status is 0 also where something is left to do; `rmsplugin check` says whether all is in order.
 
         examples:
@@ -71,6 +74,8 @@ def _setup(arguments: argparse.Namespace) -> int:
     if arguments.parcel and arguments.role != "node":
         arguments.misused("--from is for a VM host")
     settings = read_settings(arguments.config)
+    if settings.native and (arguments.role != "controller" or arguments.node):
+        arguments.misused("platform native has neither VM hosts nor fronts, and needs nothing there: setup controller")
     if os.geteuid() != 0:
         raise RefusedError("setup has to be run by root: try sudo rmsplugin setup")
     writer = Writer(arguments.dry_run)
@@ -91,7 +96,7 @@ def _prepare(arguments: argparse.Namespace, settings: Settings, writer: Writer) 
 
         slurm = probe_slurm(settings)
         nodes = arguments.node or slurm.vm_hosts(settings)
-        if not nodes:
+        if not nodes and not settings.native:
             writer.later("name the VM hosts with --node, or start slurmctld: nothing was made for them")
         Controller(settings, slurm, writer).prepare(nodes)
     elif arguments.role == "node":

@@ -42,12 +42,17 @@ class Controller:
         """
         engine = self._engine_owner()
         self.writer.directory(self.settings.engine.state_dir, 0o700, engine)
+        if not self.settings.native:
+            self._keys(nodes, engine)
+        self._slurm_files()
+
+    def _keys(self, nodes: Sequence[str], engine: Owner) -> None:
+        """Have the ways to VM hosts, and a file for each of them."""
         agent = self.settings.nodes.agent_key
         private = self.writer.file(agent, ssh_key, "the engine's key for node agents", mode=0o600, owner=engine)
         authority = self._authority(engine)
         self._give(nodes, _public(agent, private, ENGINE), authority)
         self._known_hosts(nodes)
-        self._slurm_files()
 
     def _engine_owner(self) -> Owner:
         user = self.settings.engine.user

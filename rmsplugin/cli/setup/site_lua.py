@@ -36,15 +36,26 @@ def site_lua(settings: Settings, bounds: Mapping[str, int]) -> str:
         bounds: the largest requests (max_vm_cpus, ...), in CPUs and MiB, that hosts and fronts can take.
     """
     images = list(settings.image)
+    if settings.native:
+        return _returning(
+            f"platform = {_text(settings.hypervisor.platform)},",
+            f"partitions = {_list(settings.slurm.partitions)},",
+            f"gate = {_text(settings.slurm.gate)},",
+            *(f"{key} = {bound}," for key, bound in bounds.items()),
+        )
     least = {name: _least(settings, name) for name in images}
-    lines = [
+    return _returning(
         f"partitions = {_list(settings.slurm.partitions)},",
         f"wrapper = {_text(WRAPPER)},",
         f"gate = {_text(settings.slurm.gate)},",
         f"images = {_list(images)},",
         "image_memory_mib = { " + ", ".join(f"[{_text(name)}] = {mib}" for name, mib in least.items()) + " },",
         *(f"{key} = {bound}," for key, bound in bounds.items()),
-    ]
+    )
+
+
+def _returning(*lines: str) -> str:
+    """A Lua file that returns a table of these lines."""
     head = "-- Made by `rmsplugin setup controller` from rmsplugin.toml and Slurm's nodes; yours to change.\n"
     return head + "return {\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
 
@@ -68,17 +79,27 @@ def slurm_conf(settings: Settings, facts: SlurmFacts) -> list[str]:
     """Return the lines that slurm.conf lacks, as Slurm has it now. A hook of the site that calls ours will do."""
     config = facts.config
     lines = []
-    for name, file in _HOOKS.items():
+    hooks = {name: file for name, file in _HOOKS.items() if name.endswith("Slurmctld") or not settings.native}
+    for name, file in hooks.items():
         theirs = hook_paths(config, name)
         if not any("rmsplugin-hook" in (facts.text(path) or "") for path in theirs):
             call = f"        # or call it from {theirs[0]}" if theirs else ""
             lines.append(f"{name}=/etc/rmsplugin/hooks/{file}{call}")
-    lines += [f"{key}={value}" for key, value in _VALUES.items() if not _says(config, key, value)]
+    lines += [f"{key}={value}" for key, value in _values(settings, config).items() if not _says(config, key, value)]
     if "lua" not in config.get("JobSubmitPlugins", "").split(","):
         lines.append("JobSubmitPlugins=lua        # with those of the site")
     if not re.search(rf"\b{re.escape(settings.slurm.gate)}:", config.get("Licenses", "")):
         lines.append(f"Licenses={settings.slurm.gate}:1        # with those of the site")
     return lines
+
+
+def _values(settings: Settings, config: Row) -> Mapping[str, str]:
+    if not settings.native:
+        return _VALUES
+    values = {key: _VALUES[key] for key in ("PrologFlags", "SelectType")}
+    # Cores or CPUs: either will do, where a core has one thread; memory must be counted.
+    counts = "MEMORY" in config.get("SelectTypeParameters", "").upper()
+    return values if counts else {**values, "SelectTypeParameters": "CR_CPU_Memory"}
 
 
 def _says(config: Row, key: str, value: str) -> bool:

@@ -136,6 +136,8 @@ class FirstSight:
     def _hold(self, job: RmsJob) -> None:
         try:
             if job.state is not JobState.PENDING:
+                if self._settings.native:
+                    raise RefusedError("it runs, and a plain job that runs is not thrown away")
                 self._rms.requeue(job.job_id)
             self._rms.hold(job.job_id)
         except RmspluginError as error:

@@ -272,3 +272,47 @@ def test_arguments_that_mean_nothing_are_refused(words: list[str], capsys: pytes
         main(["setup", *words])
     assert ended.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+NATIVE = """
+[engine]
+user = "{user}"
+[hypervisor]
+platform = "native"
+[slurm]
+partitions = ["vjob"]
+"""
+
+
+def native_settings(directory: Path) -> Settings:
+    path = directory / "native.toml"
+    path.write_text(NATIVE.format(user=pwd.getpwuid(os.geteuid()).pw_name))
+    return load(path)
+
+
+def test_a_controller_of_native_jobs_gets_no_keys_and_nothing_for_nodes(tmp_path: Path, host: Path) -> None:
+    writer = Writer(dry_run=False, root=host)
+    Controller(native_settings(tmp_path), with_config(SelectTypeParameters="CR_CORE"), writer).prepare(["n1"])
+    made = {str(path.relative_to(host)) for path in host.rglob("*") if path.is_file() and "etc/" in str(path)}
+    assert {"etc/rmsplugin/site.lua", "etc/slurm/job_submit.lua"} <= made
+    assert not any("ca/" in path or "nodes/" in path or "agent_key" in path for path in made), made
+    site = read_site_file((host / "etc/rmsplugin/site.lua").read_text())
+    assert (site.platform, site.partitions) == ("native", ("vjob",))
+    assert "SelectTypeParameters=CR_CPU_Memory" in "\n".join(writer.to_do)
+
+
+def test_memory_that_slurm_counts_by_cores_stays(tmp_path: Path, host: Path) -> None:
+    writer = Writer(dry_run=False, root=host)
+    Controller(native_settings(tmp_path), SLURM, writer).prepare([])
+    assert "SelectTypeParameters" not in "\n".join(writer.to_do)
+
+
+@pytest.mark.parametrize("words", [["node"], ["front"], ["controller", "--node", "n1"]])
+def test_nodes_of_native_jobs_need_nothing(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    native_settings(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(["setup", "--config", str(tmp_path / "native.toml"), "--dry-run", *words])
+    assert ended.value.code == 2
+    assert "needs nothing there" in capsys.readouterr().err

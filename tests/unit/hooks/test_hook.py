@@ -101,6 +101,35 @@ def test_prolog_waits_for_the_vms(config: Path, engine: FakeEngine, monkeypatch:
     assert all(method == "POST" and path.startswith("/v1/jobs/12/prolog?wait=") for method, path in engine.seen)
 
 
+@pytest.mark.parametrize("answer", [{"state": "waiting"}, {"state": "starting", "nearly_up": True}])
+def test_a_native_job_goes_on_at_the_first_answer(config: Path, engine: FakeEngine, answer: dict[str, Any]) -> None:
+    config.write_text(config.read_text() + '[hypervisor]\nplatform = "native"\n')
+    engine.answers = [(200, answer)]
+    hook.run("prolog_slurmctld", job(config))
+    assert len(engine.seen) == 1
+
+
+def test_a_native_job_goes_on_without_an_engine_however_long_vms_may_take(
+    config: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(config.read_text().replace("1.5", "600") + '[hypervisor]\nplatform = "native"\n')
+    monkeypatch.setattr(hook, "_NATIVE_WAIT_S", 0.3)
+    engine.answers = [(503, {"error": "starting up"})]
+    hook.run("prolog_slurmctld", job(config))
+    assert "job 12 starts" in capsys.readouterr().err
+
+
+def test_nodes_of_native_jobs_tell_of_the_end_alone(
+    config: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hook, "_node_client", lambda _: EngineClient.unix(str(tmp_path / "engine.sock")))
+    config.write_text(config.read_text() + '[hypervisor]\nplatform = "native"\n')
+    hook.run("prolog", {**job(config), "SLURM_JOB_UID": "0"})
+    assert engine.seen == []
+    hook.run("epilog", job(config))
+    assert engine.seen == [("POST", "/v1/jobs/12/epilog")]
+
+
 def test_prolog_does_not_wait_for_a_later_start_of_the_job(config: Path, engine: FakeEngine) -> None:
     engine.answers = [
         (200, {"state": "starting", "starts": 1}),
