@@ -46,20 +46,16 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
     cluster.save()
     progress(f"minicluster of {cluster.nodes} nodes in {cluster.directory}: files, keys, guest image")
     with ThreadPoolExecutor(max_workers=8) as pool:
-        built = pool.submit(image.provide, progress)
+        built = None if cluster.native else pool.submit(image.provide, progress)
         hosts.prepare_files(cluster)
         database = pool.submit(accounting.install_database, cluster)
-        from minicluster_lib import pki  # here: the other commands start faster without it
-
-        pki.install_certificates(cluster)
-        ssh.install_keys(cluster)
-        controllers.install(cluster)
-        bmcs.install(cluster)
-        libvirt.install_configuration(cluster)
-        nfs.install_configuration(cluster)
+        if not cluster.native:
+            _install_for_vms(cluster)
         slurm.install_configuration(cluster, secrets.token_bytes(128))
-        cluster.image_directory = str(built.result())
-        kind = pool.submit(image.domain_type, Path(cluster.image_directory), progress)
+        kind = None
+        if built is not None:
+            cluster.image_directory = str(built.result())
+            kind = pool.submit(image.domain_type, Path(cluster.image_directory), progress)
 
         progress("hosts and network")
         for host, pid in zip(
@@ -78,39 +74,54 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
             for name, host in cluster.front_hosts.items()
             if not host.is_head
         ]
-        cluster.domain_type = kind.result()
+        if kind is not None:
+            cluster.domain_type = kind.result()
         settings_file.install(cluster)
         for future in nodes:
             future.result()
-        ssh.start(cluster)
+        if not cluster.native:
+            ssh.start(cluster)
         head.result()
         progress("waiting for Slurm's nodes, libvirt and NFS")
         _wait(
             pool,
             [
                 lambda: slurm.wait_for_nodes(cluster),
-                lambda: nfs.wait_until_ready(cluster),
-                *_libvirt_waits(cluster),
+                *([] if cluster.native else [lambda: nfs.wait_until_ready(cluster), *_libvirt_waits(cluster)]),
             ],
         )
         controllers.start_second(cluster)
-    libvirt.keep_capabilities(cluster)
+    if not cluster.native:
+        libvirt.keep_capabilities(cluster)
     if cluster.engine:
         engine.start_and_wait(cluster, progress)
     cluster.ready = True
     cluster.save()
 
 
+def _install_for_vms(cluster: Cluster) -> None:
+    from minicluster_lib import pki  # here: the other commands start faster without it
+
+    pki.install_certificates(cluster)
+    ssh.install_keys(cluster)
+    controllers.install(cluster)
+    bmcs.install(cluster)
+    libvirt.install_configuration(cluster)
+    nfs.install_configuration(cluster)
+
+
 def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_munge(cluster, cluster.head)
-    nfs.start(cluster)
+    if not cluster.native:
+        nfs.start(cluster)
     engine.make_directories(cluster)
     controllers.start_zookeeper(cluster)
     accounting.start(cluster)
     slurm.start_accounting(cluster)
     progress("slurmdbd answers; starting slurmctld")
     slurm.start_controller(cluster)
-    slurm.start_slurmd(cluster.head, "front1")
+    if not cluster.native:
+        slurm.start_slurmd(cluster.head, "front1")
 
 
 def _start_front(cluster: Cluster, host: Host, name: str) -> None:
@@ -120,7 +131,8 @@ def _start_front(cluster: Cluster, host: Host, name: str) -> None:
 
 def _start_node(cluster: Cluster, node: Host) -> None:
     slurm.start_munge(cluster, node)
-    libvirt.start(node)
+    if not cluster.native:
+        libvirt.start(node)
     slurm.start_slurmd(node, node.name, boots=cluster.power_saving)
     bmcs.start(cluster, node)
 

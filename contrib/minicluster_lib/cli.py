@@ -155,6 +155,12 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         metavar="PID",
         help="take the cluster down as soon as this process has ended, in whatever way",
     )
+    up.add_argument(
+        "--native",
+        action="store_true",
+        help="vjobs are plain jobs of Slurm (platform native): no VMs, and partitions `batch` and `urgent` on all "
+        "nodes but the last, which is of `plain`",
+    )
     up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
 
@@ -187,6 +193,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         raise RefusedError("a minicluster needs 1 to 50 fronts, and times of 0 s or more")
     if not 0 < arguments.demand_window_s <= 86400 * 7:
         raise RefusedError("--demand-window-s is more than 0 s, and 7 days at most")
+    if arguments.native:
+        _check_native(arguments)
     progress = Progress()
     with _lock(directory):
         teardown.check_removable(directory)
@@ -206,7 +214,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         cluster = Cluster(
             directory,
             nodes=arguments.nodes,
-            fronts=max(arguments.fronts, arguments.controllers),
+            fronts=0 if arguments.native else max(arguments.fronts, arguments.controllers),
             controllers=arguments.controllers,
             rooms=arguments.rooms,
             room_idle_s=arguments.room_idle_s,
@@ -219,6 +227,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             observed_memory=arguments.observed_memory,
             power_saving=arguments.power_saving,
             network_filter=arguments.network_filter,
+            native=arguments.native,
             engine=not arguments.no_engine,
         )
         if arguments.owner is not None:
@@ -228,6 +237,16 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         bring_up(cluster, progress)
     progress(f"up: {describe(cluster)}")
     return 0
+
+
+def _check_native(arguments: argparse.Namespace) -> None:
+    """Refuse what is about VMs, and too few nodes."""
+    if arguments.nodes < 2:
+        raise RefusedError("a minicluster with --native needs 2 nodes: the last one is not of its native partitions")
+    if arguments.controllers != 1 or arguments.power_saving or arguments.observed_memory or arguments.network_filter:
+        raise RefusedError(
+            "--native has no VMs: leave out --controllers, --power-saving, --observed-memory and --network-filter"
+        )
 
 
 def _down(arguments: argparse.Namespace, directory: Path) -> int:

@@ -149,9 +149,10 @@ def write_binds(cluster: Cluster, host: Host) -> None:
         [str(cluster.shared / "home"), "/home", "rw"],
         [str(cluster.shared / "slurm"), "/etc/slurm", "rw"],
         [str(host.log_directory), "/var/log", "rw"],
-        [cluster.image_directory, "/var/lib/rmsplugin-images", "ro"],
         [str(REPOSITORY), str(REPOSITORY), "ro"],
     ]
+    if cluster.image_directory:
+        binds.append([cluster.image_directory, "/var/lib/rmsplugin-images", "ro"])
     for prefix in (sys.prefix, sys.base_prefix, str(VENV.resolve())):
         if not any(Path(prefix).is_relative_to(covered) for covered in ("/usr", REPOSITORY)):
             binds.append([prefix, prefix, "ro"])

@@ -99,6 +99,7 @@ class Cluster:
     observed_memory: bool = False
     power_saving: bool = False
     network_filter: str = ""
+    native: bool = False
     domain_type: str = "qemu"
     image_directory: str = ""
     ready: bool = False
@@ -121,11 +122,14 @@ class Cluster:
 
     @property
     def front_hosts(self) -> dict[str, Host]:
-        """The hosts that run wrappers, by their names in Slurm: front1 is the head, the others are only that."""
+        """The hosts that run wrappers, by their names in Slurm: front1 is the head, the others are only that.
+
+        There are none without VMs.
+        """
         others = {
             f"front{i}": Host(f"front{i}", f"10.77.0.{200 + i}", self.directory) for i in range(2, self.fronts + 1)
         }
-        return {"front1": self.head, **others}
+        return {"front1": self.head, **others} if self.fronts else {}
 
     @property
     def hosts(self) -> list[Host]:
@@ -142,6 +146,8 @@ class Cluster:
     @property
     def vjob_partitions(self) -> list[str]:
         """The partitions whose jobs are vjobs."""
+        if self.native:
+            return ["batch", "urgent"]
         return ["vjob", "urgent", *(["shared"] if self.observed_memory else [])]
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from minicluster_lib import bmcs, controllers
+from minicluster_lib import bmcs, controllers, native
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
 from minicluster_lib.network import BRIDGE, POOL
@@ -111,6 +111,12 @@ def largest_request_mib(memory_mib: int, overhead_mib: int) -> int:
 
 def install(cluster: Cluster) -> None:
     """Write the settings to every host."""
+    content = native.settings(cluster) if cluster.native else _content(cluster)
+    for host in cluster.hosts:
+        write(host.path(PATH), controllers.settings(cluster, content, host.name).encode())
+
+
+def _content(cluster: Cluster) -> str:
     content = _TEMPLATE.format(
         head=HEAD_ADDRESS,
         cycle_s=cluster.cycle_s,
@@ -131,6 +137,4 @@ def install(cluster: Cluster) -> None:
         images=IMAGE_DIRECTORY,
         cmdline=CMDLINE,
     )
-    content += bmcs.settings(cluster)
-    for host in cluster.hosts:
-        write(host.path(PATH), controllers.settings(cluster, content, host.name).encode())
+    return content + bmcs.settings(cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from minicluster_lib import controllers, hosts
+from minicluster_lib import controllers, hosts, native
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD, HEAD_ADDRESS, REPOSITORY, USERS, VENV, Cluster, Host, MiniclusterError
 from minicluster_lib.settings_file import image_overhead_mib, largest_request_mib
@@ -18,7 +18,7 @@ _HOOKS = {
     "Epilog": "epilog",
 }
 _POWER_HOOKS = {"SuspendProgram": "suspend_program", "ResumeProgram": "resume_program"}
-_LUA_FILES = ("job_submit.lua", "rmsplugin.lua", "rmsplugin_options.lua")
+_LUA_FILES = ("job_submit.lua", "rmsplugin.lua", "rmsplugin_options.lua", "rmsplugin_native.lua")
 
 _MUNGE_SOCKET = "/run/munge/munge.socket.2"
 
@@ -64,13 +64,7 @@ PriorityWeightFairshare=100000
 PriorityWeightQOS=100000
 PriorityDecayHalfLife=1-0
 PriorityCalcPeriod=1
-# Rooms give way to the jobs of a partition of a higher tier. With preempt/partition_prio it is PreemptMode=REQUEUE that
-# switches context switches on for a vjob partition: SUSPEND would need gang scheduling.
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-# What has just started is not suspended for so long (nor does it give its room back).
-PreemptExemptTime=00:00:10
-
+{preemption}
 # The gate: a licence that a reservation of the engine's takes away from everybody. Beside it one as sites have them.
 Licenses=vjobgate:1,matlab:4
 
@@ -95,6 +89,18 @@ TreeWidth=50{power_saving}
 {hooks}
 DefMemPerCPU=128
 {nodes}
+{partitions}"""
+
+_PREEMPTION = """\
+# Rooms give way to the jobs of a partition of a higher tier. With preempt/partition_prio it is PreemptMode=REQUEUE that
+# switches context switches on for a vjob partition: SUSPEND would need gang scheduling.
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+# What has just started is not suspended for so long (nor does it give its room back).
+PreemptExemptTime=00:00:10
+"""
+
+_PARTITIONS = """\
 {fronts}
 PartitionName=plain Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=vjob Nodes={front_names} MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE
@@ -152,23 +158,13 @@ def install_configuration_files(cluster: Cluster) -> None:
         f"NodeName={node.name} NodeAddr={node.address} CPUs={cluster.cpus} RealMemory={cluster.memory_mib}"
         for node in cluster.node_hosts
     )
-    fronts = "\n".join(
-        f"NodeName={name} NodeAddr={host.address} NodeHostname={host.name} "
-        f"CPUs={_FRONT_CPUS} RealMemory={_FRONT_MEMORY_MIB}"
-        for name, host in cluster.front_hosts.items()
-    )
-    front_names = ",".join(cluster.front_hosts)
     content = _SLURM_CONF.format(
         head=HEAD,
         head_address=HEAD_ADDRESS,
         nodes=nodes,
-        names=",".join(node.name for node in cluster.node_hosts),
-        fronts=fronts,
-        front_names=front_names,
-        shared=_SHARED.format(front_names=front_names) if cluster.observed_memory else "",
-        grace_s=cluster.grace_s,
+        preemption=native.PREEMPTION if cluster.native else _PREEMPTION,
+        partitions=native.partitions(cluster) if cluster.native else _partitions(cluster),
         power_saving=_POWER_SAVING if cluster.power_saving else "",
-        suspend_time=_SUSPEND_TIME if cluster.power_saving else "",
         hooks="\n".join(f"{k}={v}" for k, v in hooks.items()),
     )
     write(directory / "slurm.conf", controllers.slurm_conf(cluster, content).encode())
@@ -178,6 +174,24 @@ def install_configuration_files(cluster: Cluster) -> None:
         _SLURMDBD_CONF.format(head=HEAD, head_address=HEAD_ADDRESS).encode(),
         mode=0o600,
         owner="slurm",
+    )
+
+
+def _partitions(cluster: Cluster) -> str:
+    """The fronts, and the partitions, as slurm.conf has them with VMs."""
+    fronts = "\n".join(
+        f"NodeName={name} NodeAddr={host.address} NodeHostname={host.name} "
+        f"CPUs={_FRONT_CPUS} RealMemory={_FRONT_MEMORY_MIB}"
+        for name, host in cluster.front_hosts.items()
+    )
+    front_names = ",".join(cluster.front_hosts)
+    return _PARTITIONS.format(
+        names=",".join(node.name for node in cluster.node_hosts),
+        fronts=fronts,
+        front_names=front_names,
+        shared=_SHARED.format(front_names=front_names) if cluster.observed_memory else "",
+        grace_s=cluster.grace_s,
+        suspend_time=_SUSPEND_TIME if cluster.power_saving else "",
     )
 
 
@@ -204,14 +218,21 @@ def copy_plugin_files(cluster: Cluster) -> dict[str, str]:
 def _write_site_values(cluster: Cluster) -> None:
     """What a site tells the Lua module and the hooks: where the plugin is, and what the VM hosts can host."""
     programs = VENV / "bin"
+    site = native.site_lua(cluster) if cluster.native else _site_lua(cluster)
+    for host in cluster.hosts:
+        write(host.path("etc/rmsplugin/site.lua"), site.encode())
+        write(host.path("etc/rmsplugin/hooks.env"), f"RMSPLUGIN_BIN={programs}\n".encode())
+
+
+def _site_lua(cluster: Cluster) -> str:
     # A VM as large as its node would never start.
     overhead_mib = image_overhead_mib(cluster)
     room = largest_request_mib(cluster.memory_mib, overhead_mib)
     least = 16 if overhead_mib else 96  # what is asked for is the job's own, or what the image needs is in it
     partitions = ", ".join(f'"{name}"' for name in cluster.vjob_partitions)
-    site = f"""return {{
+    return f"""return {{
   partitions = {{ {partitions} }},
-  wrapper = "{programs}/rmsplugin-job",
+  wrapper = "{VENV / "bin"}/rmsplugin-job",
   image_memory_mib = {{ default = {least} }},
   max_vm_cpus = {cluster.cpus},
   max_vm_memory_mib = {room},
@@ -219,9 +240,6 @@ def _write_site_values(cluster: Cluster) -> None:
   max_total_memory_mib = {room * cluster.nodes},
 }}
 """
-    for host in cluster.hosts:
-        write(host.path("etc/rmsplugin/site.lua"), site.encode())
-        write(host.path("etc/rmsplugin/hooks.env"), f"RMSPLUGIN_BIN={programs}\n".encode())
 
 
 def start_munge(cluster: Cluster, host: Host) -> None:
@@ -277,7 +295,8 @@ def wait_for_nodes(cluster: Cluster, timeout_s: float = 60) -> None:
     """Wait until every node, fronts included, is idle."""
 
     def all_idle() -> bool:
-        words = ["sinfo", "-h", "-N", "-p", "plain,vjob,urgent", "-o", "%N %T"]
+        names = ",".join(("plain", *cluster.vjob_partitions))
+        words = ["sinfo", "-h", "-N", "-p", names, "-o", "%N %T"]
         result = hosts.run(cluster, cluster.head, words, check=False)
         states = dict(line.split() for line in result.stdout.splitlines() if len(line.split()) == 2)
         wanted = cluster.nodes + cluster.fronts
