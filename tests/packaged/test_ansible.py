@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import sys
 import sysconfig
 import time
 from collections.abc import Iterator
@@ -20,11 +19,10 @@ import pytest
 import yaml
 
 from packaged import throwaway
+from packaged.playbook import PLAYBOOK, REPOSITORY, ROLE, play
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-ROLE = REPOSITORY / "contrib/ansible"
 SITE = f"/usr/lib/rmsplugin/lib/python{sysconfig.get_python_version()}/site-packages"
-PLAYBOOK, LINT = (Path(sys.executable).with_name(name) for name in ("ansible-playbook", "ansible-lint"))
+LINT = PLAYBOOK.with_name("ansible-lint")
 _STRANGERS = ("-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR")
 HOSTS = {"ctl": "controller", "login": "front", "n1": "node"}
 
@@ -119,28 +117,6 @@ def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def play(inventory: Path, *options: str) -> tuple[int, str, dict[str, dict[str, int]]]:
-    """Run the playbook. Returns its exit status, what it said, and by host how many tasks were changed, failed, ..."""
-    environment = {
-        "PATH": f"{PLAYBOOK.parent}:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": str(inventory.parent),
-        "LC_ALL": "C.UTF-8",
-        "ANSIBLE_CONFIG": str(ROLE / "ansible.cfg"),
-        "ANSIBLE_PIPELINING": "True",
-        "ANSIBLE_LOCAL_TEMP": str(inventory.parent / "tmp"),
-    }
-    done = subprocess.run(
-        [PLAYBOOK, "-i", inventory, *options, ROLE / "site.yml"], capture_output=True, text=True, env=environment
-    )
-    recap = done.stdout.rpartition("PLAY RECAP")[2].splitlines()[1:]
-    told = {
-        line.split()[0]: {key: int(value) for key, _, value in (each.partition("=") for each in line.split()[2:])}
-        for line in recap
-        if ":" in line
-    }
-    return done.returncode, done.stdout + done.stderr, told
-
-
 def on(inventory: Path, host: str, command: str) -> str:
     """What a command says on a host."""
     groups = yaml.safe_load(inventory.read_text())["all"]["children"]
@@ -152,9 +128,10 @@ def on(inventory: Path, host: str, command: str) -> str:
 @pytest.mark.long
 @needs_roots
 def test_the_role_sets_each_host_up_and_a_second_run_changes_nothing(inventory: Path) -> None:
-    status, said, told = play(inventory)
-    assert status == 0, said[-6000:]
-    assert told.keys() == HOSTS.keys() and all(each["changed"] > 0 and not each["failed"] for each in told.values())
+    first = play(inventory)
+    assert first.status == 0, first.said[-6000:]
+    assert first.told.keys() == HOSTS.keys()
+    assert all(each["changed"] > 0 and not each["failed"] for each in first.told.values())
     query = "dpkg-query -W -f '${db:Status-Status} ${Package}\\n' 'rmsplugin-*' | sed -n 's/^installed //p'"
     installed = {host: on(inventory, host, query).split() for host in HOSTS}
     assert installed == {
@@ -170,20 +147,20 @@ def test_the_role_sets_each_host_up_and_a_second_run_changes_nothing(inventory: 
     parcel = "stat -c %a /var/lib/rmsplugin-node/given.tar; sha256sum </var/lib/rmsplugin-node/given.tar"
     assert on(inventory, "n1", parcel).split()[0] == "600"
     assert on(inventory, "ctl", "sha256sum </etc/rmsplugin/nodes/n1.tar") in on(inventory, "n1", parcel)
-    assert "left to do" in said and "PRIVATE KEY" not in said
-    status, said, told = play(inventory)
-    assert status == 0 and all(each["changed"] == 0 for each in told.values()), said[-6000:]
+    assert "left to do" in first.said and "PRIVATE KEY" not in first.said
+    second = play(inventory)
+    assert second.status == 0 and set(second.changed.values()) == {0}, second.said[-6000:]
     on(inventory, "n1", "rm /etc/libvirt/hooks/qemu.d/rmsplugin")
-    status, said, told = play(inventory, "--check")
-    assert (status, told["n1"]["changed"], told["ctl"]["changed"]) == (0, 1, 0), said[-6000:]
-    assert "to make  /etc/libvirt/hooks/qemu.d/rmsplugin" in said
+    dry = play(inventory, "--check")
+    assert (dry.status, dry.changed["n1"], dry.changed["ctl"]) == (0, 1, 0), dry.said[-6000:]
+    assert "to make  /etc/libvirt/hooks/qemu.d/rmsplugin" in dry.said
 
 
 @pytest.mark.long
 @needs_roots
 def test_a_host_without_packages_for_it_is_refused(inventory: Path, tmp_path: Path) -> None:
-    status, said, _ = play(inventory, "-e", f"rmsplugin_debs={tmp_path}", "--limit", "login")
-    assert status != 0 and f"{tmp_path} has to have each package once for Debian" in said
+    done = play(inventory, "-e", f"rmsplugin_debs={tmp_path}", "--limit", "login")
+    assert done.status != 0 and f"{tmp_path} has to have each package once for Debian" in done.said
 
 
 @pytest.mark.slow

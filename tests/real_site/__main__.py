@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from build_packages_lib.tools import REPOSITORY, output_of
+from packaged.playbook import PLAYBOOK
 from try_release_lib import root as roots
 
 from real_site import disk
@@ -20,7 +21,7 @@ from real_site.steps import STEPS
 
 #: All that is started ends with the process that starts this, however that ends.
 _NAMESPACES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
-_EXTRA_MIB = 512
+_EXTRA_MIB = 256
 _EPILOG = """\
 Four machines: a controller (slurmctld, slurmdbd, MariaDB, the engine, the homes by NFS), a front, two VM hosts. All is
 emulated, the machines as well as the VMs in them, so this takes an hour or more on two CPUs. Only the making of the
@@ -45,23 +46,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _prepare(arguments: argparse.Namespace, work: Path) -> None:
-    """Make what the machines are to have beside Debian: a key that lets in, packages, and the image of VMs."""
+    """Make what the campaign has beside Debian: packages, a key that lets in, and the image of VMs."""
+    if arguments.debs is None:
+        arguments.debs = work / "debs"
+        build = [REPOSITORY / "contrib/build-packages", arguments.release, "--fast", "--output", arguments.debs]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
     tree = work / "site"
-    (tree / "debs").mkdir(parents=True)
+    tree.mkdir()
     output_of(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", work / "administrator"])
     shutil.copy(work / "administrator.pub", tree)
-    if arguments.debs is None:
-        build = [REPOSITORY / "contrib/build-packages", arguments.release, "--fast", "--output", tree / "debs"]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
-    else:
-        for path in arguments.debs.glob("*.deb"):
-            shutil.copy(path, tree / "debs")
     output_of([REPOSITORY / "contrib/guest-image", "build", "--output", tree / "images"])
     disk.file_system(tree, work / "site.disk", _EXTRA_MIB)
 
 
 def _do_steps(arguments: argparse.Namespace, work: Path, base: disk.Base) -> int:
     command = [*_NAMESPACES, sys.executable, "-u", "-m", "real_site.inside", work, base.disk, base.kernel, base.initrd]
+    command += [f"--debs={arguments.debs.absolute()}"]
     command += [f"--until={arguments.until}"] * bool(arguments.until) + ["--stay"] * arguments.stay
     process = subprocess.Popen(command)
     key = work / "administrator"
@@ -76,6 +76,8 @@ def _do_steps(arguments: argparse.Namespace, work: Path, base: disk.Base) -> int
 def _campaign(arguments: argparse.Namespace) -> int:
     if os.geteuid() != 0:
         raise roots.RefusedError("this needs root (debootstrap, network namespaces)")
+    if not PLAYBOOK.exists():
+        raise roots.RefusedError(f"{PLAYBOOK} is not here: pip install ansible-core there")
     directory = (arguments.dir or Path(f"/var/tmp/rmsplugin-site-{arguments.release}")).absolute()
     if arguments.remove:
         roots.Place(directory, arguments.release).remove()

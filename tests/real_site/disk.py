@@ -26,6 +26,8 @@ PACKAGES = (
     "slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "mariadb-server",
     # homes
     "nfs-kernel-server", "nfs-common",
+    # what Ansible installs packages by
+    "python3-apt",
 )  # fmt: skip
 _SIZE_MIB = 6144
 #: What installing needs of this machine, and the machines must not have.

@@ -11,18 +11,20 @@ from pathlib import Path
 
 from real_site import disk, machine, steps
 from real_site.layout import HOSTS
+from real_site.site import Site
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Started by the campaign itself, as process 1 of a namespace.")
     parser.add_argument("work", type=Path)
     parser.add_argument("base", type=Path, nargs=3, help="disk, kernel, initrd")
+    parser.add_argument("--debs", type=Path, required=True)
     parser.add_argument("--until")
     parser.add_argument("--stay", action="store_true")
     return parser
 
 
-def _do(step: steps.Step, site: steps.Site) -> bool:
+def _do(step: steps.Step, site: Site) -> bool:
     began = time.monotonic()
     print(f"== {step.name}: {step.what}", flush=True)
     signal.alarm(step.bound_s)
@@ -49,7 +51,8 @@ def main() -> int:
     signal.signal(signal.SIGALRM, _too_long)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     machine.connect(HOSTS)
-    site = steps.Site({host: machine.Machine(host, base, work / "site.disk", work) for host in HOSTS})
+    machines = {host: machine.Machine(host, base, work / "site.disk", work) for host in HOSTS}
+    site = Site(machines, work, arguments.debs)
     status = 0
     for step in steps.STEPS:
         status = 0 if _do(step, site) else 1

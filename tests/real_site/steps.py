@@ -2,73 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from real_site import files
+from real_site import files, role, vjobs
 from real_site.layout import CONTROLLER, FRONT, HOSTS, POOL, VM_HOSTS, Host
 from real_site.machine import Machine, StepError
+from real_site.site import Site, at_once, wait_for, wait_for_rooms
+from real_site.trouble import reboot, watchdog
 
-_DEBS = "/srv/site/debs"
 _SERVICES = {
     CONTROLLER: ("munge", "mariadb", "slurmdbd", "slurmctld", "nfs-server", "rmsplugin-engine"),
     FRONT: ("munge", "slurmd"),
     **dict.fromkeys(VM_HOSTS, ("munge", "slurmd", "libvirtd", "libvirtd-tls.socket")),
 }
-
-
-@dataclass
-class Site:
-    """The machines, by what they are, and what later steps have to know of earlier ones."""
-
-    machines: dict[Host, Machine]
-    job: str = ""
-
-    def __getitem__(self, host: Host) -> Machine:
-        return self.machines[host]
-
-    @property
-    def controller(self) -> Machine:
-        """Where the engine is."""
-        return self.machines[CONTROLLER]
-
-    def on_all(self, script: str, hosts: Sequence[Host] = HOSTS, timeout_s: float = 300) -> None:
-        """Run a script on several."""
-        at_once(lambda host: self.machines[host].run(script, timeout_s), hosts)
-
-
-def at_once(act: Callable[[Host], object], hosts: Sequence[Host]) -> None:
-    """Do something for several machines side by side.
-
-    Raises:
-        StepError: it fails for one.
-    """
-    with ThreadPoolExecutor(len(hosts)) as pool:
-        for each in [pool.submit(act, host) for host in hosts]:
-            each.result()
-
-
-def wait_for(what: str, timeout_s: float, seen: Callable[[], str | None]) -> str:
-    """Wait until something is seen.
-
-    Args:
-        what: is waited for.
-        timeout_s: the bound.
-        seen: returns what was seen, or None.
-
-    Raises:
-        StepError: it is not seen in time.
-    """
-    until = time.monotonic() + timeout_s
-    while (found := seen()) is None:
-        if time.monotonic() > until:
-            raise StepError(f"{what}: not after {timeout_s:.0f} s")
-        time.sleep(2)
-    return found
 
 
 def boot(site: Site) -> str:
@@ -135,34 +84,22 @@ mount /var/lib/rmsplugin-images
 
 
 def install(site: Site) -> str:
-    """apt-get installs the packages, and libvirt starts as Debian has it."""
-    more = {CONTROLLER: ("controller",), FRONT: (), **dict.fromkeys(VM_HOSTS, ("node",))}
-
-    def install_on(host: Host) -> None:
-        names = " ".join(f"{_DEBS}/rmsplugin-{kind}_*.deb" for kind in ("common", *more[host]))
-        site[host].run(f"DEBIAN_FRONTEND=noninteractive apt-get -q -y install {names}", 1700)
-        site[host].put("/etc/rmsplugin/rmsplugin.toml", files.SETTINGS)
-
-    at_once(install_on, HOSTS)
-    site.on_all(f"systemctl enable --now libvirtd libvirt-guests\n{_IMAGES}", VM_HOSTS)
-    return site.controller.run("rmsplugin --version").strip()
+    """The Ansible role installs the packages, brings the settings, and has each host set up."""
+    changed = role.run(site, engine=False)
+    start = "systemctl enable --now libvirtd-tls.socket; systemctl enable --now libvirtd libvirt-guests"
+    site.on_all(f"{start}\n{_IMAGES}", VM_HOSTS)
+    return f"{site.controller.run('rmsplugin --version').strip()}; tasks that have changed something: {changed}"
 
 
 def set_up(site: Site) -> str:
-    """`rmsplugin setup`, its files carried to the VM hosts, and what it leaves to the administrator."""
-    said = site.controller.run("rmsplugin setup controller", 600)
+    """What `rmsplugin setup` leaves to the administrator: host keys, slurm.conf, a firewall."""
     keys = "".join(f"{host.name} {_host_key(site[host])}\n" for host in VM_HOSTS)
     at_once(lambda host: site[host].put("/etc/rmsplugin/known_hosts", keys), HOSTS)
-    for host in VM_HOSTS:
-        site[host].put("/root/given.tar", site.controller.read(f"/etc/rmsplugin/nodes/{host.name}.tar"), "600")
-        said += site[host].run("rmsplugin setup node --from given.tar; rm given.tar", 300)
-    start = "systemctl stop libvirtd; systemctl enable --now libvirtd-tls.socket; systemctl start libvirtd"
-    site.on_all(start, VM_HOSTS)
-    said += site[FRONT].run("rmsplugin setup front", 300)
     at_once(lambda host: site[host].put("/etc/slurm/slurm.conf", files.slurm_conf(with_plugin=True)), HOSTS)
-    site.controller.run("systemctl restart slurmctld; systemctl enable --now rmsplugin-engine", 300)
+    site.controller.run("systemctl restart slurmctld", 300)
     site.on_all("systemctl restart slurmd", (FRONT, *VM_HOSTS))
     site.on_all(_CLOSE_PORTS, (CONTROLLER, *VM_HOSTS))
+    said = site.controller.run("rmsplugin setup controller", 600)
     return "\n".join(["as said by setup:", *(f"    {line}" for line in said.splitlines())])
 
 
@@ -180,9 +117,17 @@ def _host_key(machine: Machine) -> str:
     return " ".join(machine.run("cat /etc/ssh/ssh_host_ed25519_key.pub").split()[:2])
 
 
+def again(site: Site) -> str:
+    """The role a second time: it starts the engine, and changes nothing else."""
+    changed = role.run(site)
+    if changed != {host.name: int(host == CONTROLLER) for host in HOSTS}:
+        raise StepError(f"tasks that have changed something: {changed}")
+    return "the engine was started"
+
+
 def check(site: Site) -> str:
     """The engine has a room on each VM host, and `rmsplugin check` finds no error."""
-    wait_for("a room on each VM host", 600, lambda: _rooms(site.controller))
+    wait_for_rooms(site)
     said = ""
 
     def in_order() -> str | None:
@@ -197,109 +142,24 @@ def check(site: Site) -> str:
         raise StepError(f"{error}\n{said}") from None
 
 
-def _rooms(machine: Machine) -> str | None:
-    said = machine.ask("rmsplugin nodes").stdout
-    return said if said.count(" held") >= len(VM_HOSTS) else None
-
-
 def vjob(site: Site) -> str:
     """A user's vjob runs in a VM, and writes into the user's home."""
-    controller = site.controller
-    controller.put("/home/alice/count.sh", _COUNT, "755", "alice:alice")
-    site.job = controller.run("runuser -u alice -- sbatch --parsable -p vjob --mem=64 -D /home/alice count.sh").strip()
     began = time.monotonic()
-    wait_for("the vjob's first line", 1200, lambda: _lines(site, 1))
-    return f"job {site.job} on {_node(site)}, its first line {time.monotonic() - began:.0f} s after its submission"
-
-
-#: Says a number a second, until it is told to end.
-_COUNT = """\
-#!/bin/bash
-n=0
-until [ -e end ]; do n=$((n + 1)); echo "$n"; sleep 1; done
-echo over
-"""
-
-
-def _lines(site: Site, least: int) -> str | None:
-    """The last line of the vjob's output, when it has so many."""
-    done = site.controller.ask(f"cat /home/alice/slurm-{site.job}.out")
-    lines = done.stdout.splitlines() if done.returncode == 0 else []  # else it is not there yet
-    return lines[-1] if len(lines) >= least else None
-
-
-def _count(site: Site) -> int:
-    return len(site.controller.run(f"cat /home/alice/slurm-{site.job}.out").splitlines())
-
-
-def _vjob(site: Site) -> dict[str, object]:
-    (found,) = json.loads(site.controller.run("rmsplugin vjobs --json"))["vjobs"]
-    return found
-
-
-def _node(site: Site) -> str:
-    return str(_vjob(site)["nodes"][0])
-
-
-def _goes_on(site: Site) -> None:
-    seen = _count(site)
-    wait_for("the vjob goes on", 600, lambda: _lines(site, seen + 3))
-
-
-def _other(site: Site) -> str:
-    here = _node(site)
-    return next(host.name for host in VM_HOSTS if host.name != here)
+    site.job = vjobs.submit(site)
+    took_s = time.monotonic() - began
+    return f"job {site.job} on {vjobs.node(site, site.job)}, its first line {took_s:.0f} s after its submission"
 
 
 def switch(site: Site) -> str:
     """The vjob is suspended, and resumed on the other VM host."""
-    controller, other = site.controller, _other(site)
-    began = time.monotonic()
-    controller.run(f"rmsplugin suspend {site.job}", 900)
-    wait_for("the vjob sleeps", 900, lambda: "sleeping" if _vjob(site)["state"] == "sleeping" else None)
-    slept = time.monotonic()
-    controller.run(f"rmsplugin resume {site.job} --to {other}", 900)
-    wait_for("the vjob runs there", 900, lambda: "runs" if _vjob(site)["state"] == "running" else None)
-    _goes_on(site)
-    return f"suspended in {slept - began:.0f} s; goes on on {_node(site)} {time.monotonic() - slept:.0f} s later"
+    return vjobs.switch(site, site.job)
 
 
 def migrate(site: Site) -> str:
     """The vjob is migrated back."""
-    other, began = _other(site), time.monotonic()
-    site.controller.run(f"rmsplugin migrate {site.job} --to {other}", 900)
-    wait_for("the vjob runs there", 900, lambda: other if _node(site) == other else None)
-    _goes_on(site)
+    other, began = vjobs.other_node(site, site.job), time.monotonic()
+    vjobs.migrate(site, site.job, other)
     return f"goes on on {other} after {time.monotonic() - began:.0f} s"
-
-
-def reboot(site: Site) -> str:
-    """The controller is booted anew while the vjob runs, which then ends with all that it has said."""
-    controller = site.controller
-    boot_id = controller.run("cat /proc/sys/kernel/random/boot_id")
-    controller.ask("systemctl reboot")
-    wait_for("the controller is another", 900, lambda: _is_anew(controller, boot_id))
-    controller.wait_until_up(600)
-    wait_for("a room on each VM host", 600, lambda: _rooms(controller))
-    _goes_on(site)
-    controller.run("runuser -u alice -- touch /home/alice/end")
-    wait_for("the vjob's end", 900, lambda: _ended(site))
-    said = controller.run(f"cat /home/alice/slurm-{site.job}.out").split()
-    if said != [*map(str, range(1, len(said))), "over"]:
-        raise StepError(f"lines are missing, or there twice: {' '.join(said)}")
-    return f"the vjob has ended; {len(said) - 1} numbers, none twice, none missing"
-
-
-def _is_anew(machine: Machine, boot_id: str) -> str | None:
-    done = machine.ask("cat /proc/sys/kernel/random/boot_id", 60)
-    return "yes" if done.returncode == 0 and done.stdout != boot_id else None
-
-
-def _ended(site: Site) -> str | None:
-    state = site.controller.ask(f"sacct -n -X -P -j {site.job} -o State").stdout.strip()
-    if state not in ("", "PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED"):
-        raise StepError(f"the job has ended as {state}")
-    return state if state == "COMPLETED" else None
 
 
 def healthy(site: Site) -> str:
@@ -335,10 +195,12 @@ STEPS = (
     Step(slurm, 1800),
     Step(install, 1800),
     Step(set_up, 1800),
+    Step(again, 1800),
     Step(check, 1800),
     Step(vjob, 1800),
     Step(switch, 3600),
     Step(migrate, 1800),
+    Step(watchdog, 3600),
     Step(reboot, 3600),
     Step(healthy, 600),
 )

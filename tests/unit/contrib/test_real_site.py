@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from real_site import disk, files
+import yaml
+from packaged.playbook import ROLE
+from real_site import disk, files, role
+from real_site.layout import HOSTS
 from real_site.machine import StepError
-from real_site.steps import STEPS, wait_for
+from real_site.site import Site, wait_for
+from real_site.steps import STEPS
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "contrib/slurm.conf.example"
 
@@ -30,6 +34,23 @@ def test_the_disk_has_what_our_packages_need_and_none_of_ours() -> None:
     clauses = disk.dependencies().split(", ")
     assert {"libssh2-1t64 | libssh2-1", "libvirt-daemon-system", "libc6 (>= 2.36)", "munge"} <= set(clauses)
     assert not [clause for clause in clauses if "$" in clause or "rmsplugin" in clause]
+
+
+def test_the_role_is_told_of_each_machine_as_what_it_is(tmp_path: Path) -> None:
+    told = role.inventory(Site({}, tmp_path, tmp_path / "debs"), engine=False)["all"]
+    assert isinstance(told, dict)
+    groups = {group: list(each["hosts"]) for group, each in told["children"].items()}
+    assert groups == {
+        "rmsplugin_controller": ["controller"],
+        "rmsplugin_front": ["front"],
+        "rmsplugin_node": ["n1", "n2"],
+    }
+    addresses = {each["ansible_host"] for group in told["children"].values() for each in group["hosts"].values()}
+    assert addresses == {host.address for host in HOSTS}
+    assert told["vars"]["rmsplugin_debs"] == str(tmp_path / "debs")
+    specs = yaml.safe_load((ROLE / "roles/rmsplugin/meta/argument_specs.yml").read_text())
+    known = specs["argument_specs"]["main"]["options"]
+    assert {key for key in told["vars"] if key.startswith("rmsplugin_")} <= known.keys()
 
 
 def test_what_is_not_seen_in_time_is_a_failed_step() -> None:
