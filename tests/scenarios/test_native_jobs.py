@@ -249,6 +249,42 @@ def test_a_job_that_slurm_does_not_start_waits_behind_the_gate_again(native: Nat
     native.until(job, S.RUNNING, ticks=200)
 
 
+def test_a_job_that_slurm_starts_while_its_gate_is_closed_again_runs(native: NativeWorld) -> None:
+    job = native.submit()
+    native.rms.limit(job, "AssocGrpCpuLimit")
+    close = native.rms.close_gate
+
+    def too_late(job_id: int) -> None:
+        native.rms.close_gate = close  # type: ignore[method-assign]
+        native.rms.limit(job_id, "")
+        native.pass_time(1.0)
+        assert native.slurm(job_id) is JobState.RUNNING
+        close(job_id)
+
+    native.rms.close_gate = too_late  # type: ignore[method-assign]
+    native.tick()
+    assert native.state(job) is S.RUNNING and "requeue" not in {name for name, _ in native.rms.calls}
+
+
+def test_no_gate_is_opened_for_memory_that_others_have(native: NativeWorld) -> None:
+    for node in native.sizes:
+        native.rms.submit(partition="plain", node=node, cpus=1, memory_mib=800)
+    native.pass_time(1.0)
+    job = native.submit(cpus=1, memory_mib=300)
+    for _ in range(3):
+        native.tick(5.0)
+    assert native.state(job) is S.WAITING and ("open_gate", job) not in native.rms.calls
+
+
+def test_the_parts_of_a_job_are_meant_for_nodes_of_their_own(native: NativeWorld) -> None:
+    job = native.running(nodes=2, cpus=1)
+    assert native.context.ledger.vjob(job).geometry.wishes == {"spread"}
+    [step] = [
+        step for plan in native.context.ledger.plans.plans(10) for step in native.context.ledger.plans.steps(plan.id)
+    ]
+    assert sorted(step.hosts.values()) == ["n1", "n2"]
+
+
 def test_elements_of_an_array_are_paused_one_by_one(native: NativeWorld) -> None:
     array = native.submit(array=[1, 2])
     for _ in range(8):
