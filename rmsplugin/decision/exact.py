@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rmsplugin.decision.near import items_of, loose, near, nodes_left
+from rmsplugin.decision.near import loose, near, nodes_left
 from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.elements import VJob
 from rmsplugin.packing.feasible import Fits, fits
+from rmsplugin.packing.item import items_of
 from rmsplugin.packing.search import Search
 
 

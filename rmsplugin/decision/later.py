@@ -16,7 +16,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.rules import Fence
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import Item, items_of, items_of_one
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
 from rmsplugin.packing.ruled_program import Wish, solve
 from rmsplugin.packing.search import Search
@@ -92,7 +92,7 @@ class Ruling:
                     self._staying.add(vjob.name)
         for vjob in vjobs:
             if vjob.name not in self._placed:
-                found = self._fit.place(_items(vjob), {})
+                found = self._fit.place(items_of_one(vjob), {})
                 if isinstance(found, Obstacle):
                     return False
                 self._put(vjob, found)
@@ -121,9 +121,9 @@ class Ruling:
         fit, homes = self._empty(vjobs), self._configuration.homes
         ordered = sorted(vjobs, key=lambda vjob: not self._homes(vjob))
         self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
-        if all(not isinstance(fit.place(_items(vjob), homes), Obstacle) for vjob in ordered):
+        if all(not isinstance(fit.place(items_of_one(vjob), homes), Obstacle) for vjob in ordered):
             return True
-        return self._by_program([item for vjob in vjobs for item in _items(vjob)])
+        return self._by_program(items_of(vjobs))
 
     def _by_program(self, items: list[Item]) -> bool:
         """Whether a solver finds a place for all of these: if they are very few."""
@@ -132,10 +132,6 @@ class Ruling:
             return False
         found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), Budget(_SEARCH))
         return found is not None and found.hosts is not None
-
-
-def _items(vjob: VJob) -> list[Item]:
-    return [Item(vm, vjob.rules_of(vm)) for vm in vjob.vms]
 
 
 class Packed(Protocol):

@@ -43,7 +43,7 @@ class LeastLoaded:
         Returns:
             Node by VM name; None if one of the VMs finds no node, and then nothing is taken.
         """
-        alike = (tuple(sorted(_demands(vjob))), vjob.rules, vjob.name if vjob.anchored else "")
+        alike = (tuple(sorted(_demands(vjob))), vjob.own_rules, vjob.name if vjob.anchored else "")
         if alike in self._refused:
             return None
         before = self._vms.copy(), self._cpus.copy(), self._memory.copy()

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.decision.near import items_of, nodes_left
+from rmsplugin.decision.near import nodes_left
 from rmsplugin.decision.room import NodeRoom, Site
 from rmsplugin.model.elements import VJob, VMState
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
+from rmsplugin.packing.item import items_of
 from rmsplugin.packing.leaving import leave
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search

@@ -12,7 +12,7 @@ from rmsplugin.model.elements import Node, VJob, VMState
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import confined_to
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import items_of
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 
@@ -132,11 +132,6 @@ def staying(configuration: Configuration) -> dict[str, dict[str, str]]:
             if only == set(here.values()) and (vjob.in_transit or vjob.anchored or len(only) == 1):
                 found[vjob.name] = here
     return found
-
-
-def items_of(vjobs: Iterable[VJob]) -> list[Item]:
-    """The VMs of vjobs, in the form for packing."""
-    return [Item(vm, vjob.rules_of(vm)) for vjob in vjobs for vm in vjob.vms]
 
 
 def nodes_left(site: Site, pinned: Mapping[str, Mapping[str, str]]) -> list[Node]:

@@ -24,7 +24,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Node, NodeState, VJob, VMState, held, sleeping_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import items_of
 from rmsplugin.packing.repair import Repair
 from rmsplugin.packing.search import Search
 
@@ -260,8 +260,7 @@ class _Rooms:
         return self.configuration.locations[vm.name].node or ""
 
     def _repair(self, left: Sequence[Node]) -> Repair:
-        items = [Item(vm, vjob.rules_of(vm)) for vjob in self._loose for vm in vjob.vms]
-        return Repair(items, left, self._current)
+        return Repair(items_of(self._loose), left, self._current)
 
     def _has_room(self, left: Sequence[Node]) -> bool:
         """Whether the policy's own sample fits into the resources left on nodes."""

@@ -80,7 +80,7 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 
     Of many that wait most are alike: the reason of one is kept in the room for the others, until a vjob comes.
     """
-    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.rules, room.site.effort.is_spent)
+    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.own_rules, room.site.effort.is_spent)
     if alike not in room.refusals:
         room.refusals[alike] = _no_room(vjob, room, where)
     return room.refusals[alike]

@@ -132,7 +132,7 @@ class Site:
 
     def restricts(self, vjob: VJob) -> bool:
         """Whether there is a node that is up, and that a vjob may not use."""
-        rules = vjob.rules
+        rules = vjob.own_rules
         if rules not in self._excludes:
             self._excludes[rules] = unadmitted(rules, self.up)
         return self._excludes[rules]
@@ -146,7 +146,7 @@ class Site:
         if vjob.name not in self._shapes:
             first = vjob.vms[0].demand
             alike = len(vjob.vms) == 1 or all(vm.demand is first or vm.demand == first for vm in vjob.vms)
-            which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.rules)
+            which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.own_rules)
             self._shapes[vjob.name] = which if alike and not vjob.anchored else vjob.name
         return self._shapes[vjob.name]
 
@@ -407,10 +407,11 @@ class NodeRoom:
         """The free resources of all the nodes together that a vjob may use."""
         if not self.site.restricts(vjob):
             return self.free
-        if vjob.rules not in self._free_on:
+        rules = vjob.own_rules
+        if rules not in self._free_on:
             allowed = (name for name in self.site.up if vjob.allows(name))
-            self._free_on[vjob.rules] = self._packing.total_free_on(allowed)
-        return self._free_on[vjob.rules]
+            self._free_on[rules] = self._packing.total_free_on(allowed)
+        return self._free_on[rules]
 
     def largest_free_for(self, vjob: VJob) -> Resources:
         """The most CPUs and the most memory free on any node that a vjob may use, not necessarily on the same one."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.decision.admission import out_of, where_it_is
 from rmsplugin.decision.later import NOT_NOW, is_barred_now
-from rmsplugin.decision.near import items_of
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.reasons import needs, sentence, starts_within
@@ -27,7 +26,7 @@ from rmsplugin.model.elements import SHARED, VJob, VMState, held
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import Item, items_of_one
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
 from rmsplugin.packing.ruled_program import Wish, nodes_without, solve
 from rmsplugin.packing.search import Search
@@ -156,10 +155,10 @@ class _Trial:
         ways = {Way.RUNNING: self._present(), Way.PRESENT: self._present(), Way.SAMPLE: sample}
         best: _Attempt | None = None
         for way in sorted(Way, key=lambda each: each is not self.way):  # stable: the last one's way first
-            attempt = self._placed(ways[way], running_first=way is Way.RUNNING)
-            if best is None or attempt.rank > best.rank:
+            attempt = self._placed(ways[way], way is Way.RUNNING, None if best is None else best.rank[0])
+            if attempt is not None and (best is None or attempt.rank > best.rank):
                 best, self.way = attempt, way
-            if attempt.is_whole:
+            if best is not None and best.is_whole:
                 break
         assert best is not None, "there are ways"
         program = None if best.is_whole else self._by_program()
@@ -190,20 +189,34 @@ class _Trial:
         runs = self._configuration.state(vjob) is VJobState.RUNNING
         return runs and (not vjob.preemptible or vjob.target is VJobState.RUNNING)
 
-    def _placed(self, prefer: Mapping[str, str], running_first: bool) -> _Attempt:
-        """Place all; one that must run and finds no place is pinned where it is, and all begin again."""
+    def _placed(
+        self, prefer: Mapping[str, str], running_first: bool, least: tuple[float, ...] | None
+    ) -> _Attempt | None:
+        """Place all; one that must run and finds no place is pinned where it is, and all begin again.
+
+        None as soon as those that are left out rank below ``least``: whoever else is left out, the rank only sinks.
+        """
         pinned = dict(self._pinned)
         while True:
-            found = self._placed_around(pinned, prefer, running_first)
+            found = self._placed_around(pinned, prefer, running_first, least)
+            if found is None:
+                return None
             if not isinstance(found, VJob):
                 out, placement = found
-                positions = (*(float(self._site.position[vjob.name]) for vjob in out), math.inf)
-                return _Attempt(out, placement, (tuple(sorted(positions)), len(self._pinned) - len(pinned)))
+                return _Attempt(out, placement, (self._positions(out), len(self._pinned) - len(pinned)))
             pinned[found.name] = where_it_is(self._site, found)
 
+    def _positions(self, out: Iterable[VJob]) -> tuple[float, ...]:
+        """The places in the queue of vjobs that are left out: the greater, the better."""
+        return tuple(sorted((*(float(self._site.position[vjob.name]) for vjob in out), math.inf)))
+
     def _placed_around(
-        self, pinned: Mapping[str, Mapping[str, str]], prefer: Mapping[str, str], running_first: bool
-    ) -> tuple[dict[VJob, Obstacle], dict[str, str]] | VJob:
+        self,
+        pinned: Mapping[str, Mapping[str, str]],
+        prefer: Mapping[str, str],
+        running_first: bool,
+        least: tuple[float, ...] | None,
+    ) -> tuple[dict[VJob, Obstacle], dict[str, str]] | VJob | None:
         """Place all that are not pinned; a vjob that must run and finds no place is returned instead."""
         fit = RuledFit(
             self._configuration.nodes,
@@ -225,6 +238,8 @@ class _Trial:
                 return vjob
             else:
                 out[vjob] = found
+                if least is not None and self._positions(out) < least:
+                    return None
         return out, placement
 
     def _in_order(self, pinned: Collection[str], running_first: bool) -> list[VJob]:
@@ -243,8 +258,8 @@ class _Trial:
     def _items(self, vjob: VJob) -> list[Item]:
         """The VMs of a vjob with what they take: a paused one takes no CPUs."""
         if not self._is_paused(vjob):
-            return items_of([vjob])
-        return [replace(item, vm=replace(item.vm, demand=held(item.vm, VMState.PAUSED))) for item in items_of([vjob])]
+            return items_of_one(vjob)
+        return [replace(item, vm=replace(item.vm, demand=held(item.vm, VMState.PAUSED))) for item in items_of_one(vjob)]
 
     def _by_program(self) -> dict[str, str] | None:
         """A place for all at once, if a solver finds one."""

@@ -11,7 +11,7 @@ from rmsplugin.model.by_fields import ByFields
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.rules import Rules, admit, anchored_to
+from rmsplugin.model.rules import Rules, admit, alone, anchored_to
 from rmsplugin.model.vjob import VJobState
 
 #: Stands for a node: a saved state that every node reaches, on storage that all of them mount.
@@ -154,9 +154,14 @@ class VJob(ByFields):
         """Whether there are VMs of it that can only be where they are."""
         return self.can.anchors and any(vm.only is not None for vm in self.vms)
 
+    @property
+    def own_rules(self) -> Rules:
+        """The rules for the places of its VMs that do not depend on other VMs: vjobs are alike by these."""
+        return alone(self.rules)
+
     def rules_of(self, vm: VM) -> Rules:
-        """The rules for the place of one of its VMs: the vjob's, and that a VM that cannot move stays."""
-        return self.rules if vm.only is None else anchored_to(self.rules, vm.only)
+        """The own rules for the place of one of its VMs: the vjob's, and that a VM that cannot move stays."""
+        return self.own_rules if vm.only is None else anchored_to(self.own_rules, vm.only)
 
     @property
     def largest_mib(self) -> int:

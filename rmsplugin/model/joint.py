@@ -1,8 +1,8 @@
 """Joint: rules about VMs of any vjobs, by their names: where one may be depends on where others are.
 
 Such a rule is among the rules of each vjob that has VMs of it (``online``: of every vjob). So it is wherever vjobs are,
-and ``Configuration.joint`` finds all rules. ``bars`` is for those who place VMs one after the other. ``broken`` is the
-check. It is not written by ``bars``, so that one mistake does not hide in both.
+and ``Configuration.joint`` finds all rules. ``lets`` is for those who place VMs one after the other. ``broken`` is the
+check. It is not written by ``lets``, so that one mistake does not hide in both.
 
 A VM that leaves breaks no rule. So VMs that end at places which obey the rules can always get there: at worst, those in
 the way are saved first.
@@ -11,29 +11,16 @@ the way are saved first.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from rmsplugin.model.resources import Resources
-from rmsplugin.model.rules import Ban, Fence, Held, Rule, Rules
+from rmsplugin.model.rules import Ban, Fence, Held, Rule
 from rmsplugin.model.standing import Standing
 from rmsplugin.model.wording import counted
 
 #: So many names are listed in a rule's title; of more, their number is enough.
 _NAMED = 3
-
-
-class Bars(NamedTuple):
-    """The nodes to which a VM may not come: all but ``only`` (None: no such bound), and those in ``never``."""
-
-    only: Collection[str] | None = None
-    never: Collection[str] = ()
-
-    def admits(self, node: str) -> bool:
-        """Whether the VM may come to a node."""
-        return node not in self.never and (self.only is None or node in self.only)
 
 
 class Joint(Rule):
@@ -76,8 +63,12 @@ class Joint(Rule):
         return self.names is None or vm in self.names
 
     @abstractmethod
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes to which a VM may not come, by where others stand; None if the rule bars it from none."""
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether a VM may come to a node, by where others stand.
+
+        It is asked for each VM that is placed, and for each node that is tried. So it looks at the VMs of this node,
+        and at no others if that can be.
+        """
 
     @abstractmethod
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
@@ -102,11 +93,12 @@ class Spread(Joint):
         """The VMs."""
         return self.vms
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes of all the others."""
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether none of the others is there."""
         if vm not in self.vms:
-            return None
-        return Bars(never={node for other in self.vms if other != vm for node in standing.nodes_of(other)})
+            return True
+        there = standing.vms_on(node)
+        return self.vms.isdisjoint(there) or self.vms.intersection(there) == {vm}
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to the node of another."""
@@ -139,12 +131,15 @@ class Gather(Joint):
         """The VMs."""
         return self.vms
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """All nodes but that of the others; all, if these are on two."""
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether no other is elsewhere."""
         if vm not in self.vms:
-            return None
-        there = {node for other in self.vms if other != vm for node in standing.nodes_of(other)}
-        return Bars(only=there if len(there) == 1 else ()) if there else None
+            return True
+        for other in self.vms:
+            its = standing.nodes_of(other)
+            if its and other != vm and (len(its) > 1 or node not in its):
+                return False
+        return True
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to a node while another is elsewhere."""
@@ -180,14 +175,11 @@ class Lonely(Joint):
         """All VMs."""
         return None
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes of strangers, for one of them; their nodes, for a stranger."""
-        if vm in self.friends:
-            return None
-        if vm not in self.vms:
-            return Bars(never={node for lonely in self.vms for node in standing.nodes_of(lonely)})
-        known = self.vms | self.friends
-        return Bars(never=[node for node in standing.nodes() if not known.issuperset(standing.vms_on(node))])
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether no stranger is there, for one of them; whether none of them is, for a stranger."""
+        if vm in self.vms:
+            return all(other in self.vms or other in self.friends for other in standing.vms_on(node))
+        return vm in self.friends or self.vms.isdisjoint(standing.vms_on(node))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if one of them and a stranger are on one node, and one has come there."""
@@ -212,6 +204,16 @@ class Split(Joint):
     groups: tuple[frozenset[str], ...]
     discrete: bool = False
     label: str = ""
+    group_of: Mapping[str, int] = field(init=False, repr=False, compare=False)  # the number of each VM's group
+
+    def __post_init__(self) -> None:
+        """Number the groups: there may be hundreds of them, and each VM's is asked for at each place."""
+        numbers = {vm: number for number, group in enumerate(self.groups) for vm in group}
+        object.__setattr__(self, "group_of", numbers)
+
+    def __reduce__(self) -> tuple[type[Split], tuple[object, ...]]:
+        """Another process numbers them again."""
+        return Split, (self.groups, self.discrete, self.label)
 
     @property
     def words(self) -> str:
@@ -223,14 +225,12 @@ class Split(Joint):
     @property
     def names(self) -> Collection[str] | None:
         """The VMs of all groups."""
-        return frozenset().union(*self.groups)
+        return self.group_of.keys()
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes of all VMs of the other groups."""
-        if not any(vm in group for group in self.groups):
-            return None
-        others = [other for group in self.groups if vm not in group for other in group]
-        return Bars(never={node for other in others for node in standing.nodes_of(other)})
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether no VM of another group is there."""
+        own = self.group_of.get(vm)
+        return own is None or all(self.group_of.get(other, own) == own for other in standing.vms_on(node))
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to a node with one of another group."""
@@ -266,10 +266,9 @@ class Root(Joint):
         """The VMs."""
         return self.vms
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """All nodes but its own, for a VM that had memory on one at first."""
-        home = standing.homes.get(vm) if vm in self.vms else None
-        return None if home is None else Bars(only=(home,))
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether it is the VM's own, if it had memory on one at first."""
+        return vm not in self.vms or standing.homes.get(vm, node) == node
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM comes to a node while it has memory on another."""
@@ -303,11 +302,11 @@ class Capacity(Joint):
         """The VMs."""
         return self.vms
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """The nodes, if as many others as may be are there."""
-        if vm not in self.vms or not self.nodes.isdisjoint(standing.nodes_of(vm)):
-            return None
-        return Bars(never=self.nodes) if standing.number_on(self.vms, self.nodes) >= self.most else None
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether the node is none of these; or the VM is on one already, or fewer others than may be."""
+        if node not in self.nodes or vm not in self.vms or not self.nodes.isdisjoint(standing.nodes_of(vm)):
+            return True
+        return standing.number_on(self.vms, self.nodes) < self.most
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many are there, and one has come that was not there before."""
@@ -342,12 +341,11 @@ class Online(Joint):
         """All VMs."""
         return None
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
-        """Those of the nodes that host nobody, if as many as may do."""
-        if len(standing.nodes()) < self.most:
-            return None
-        hosting = self.nodes & standing.nodes()
-        return Bars(never=self.nodes - hosting) if len(hosting) >= self.most else None
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether the node is none of these; or it hosts VMs already, or fewer nodes than may do."""
+        if node not in self.nodes or standing.vms_on(node):
+            return True
+        return standing.number_hosting(self.nodes) < self.most
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many of the nodes host VMs, and one of them hosts only VMs that have come."""
@@ -389,11 +387,9 @@ class Part(Joint):
         """The VMs."""
         return self.vms
 
-    def bars(self, vm: str, standing: Standing) -> Bars | None:
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
         """As the fence or the ban says."""
-        if vm not in self.vms:
-            return None
-        return Bars(only=self.rule.nodes) if isinstance(self.rule, Fence) else Bars(never=self.rule.nodes)
+        return vm not in self.vms or self.rule.admits(node)
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """As the fence or the ban says, for these VMs."""
@@ -413,17 +409,6 @@ class Reserve:
     def left_of(self, node: str, capacity: Resources) -> Resources:
         """The part of a node's capacity that VMs may take; below 0 if the node has not as much as is kept."""
         return capacity - self.kept if node in self.nodes else capacity
-
-
-@lru_cache(maxsize=4096)
-def alone(rules: Rules) -> Rules:
-    """The rules that do not depend on other VMs. Equal rules give the same object."""
-    return tuple(rule for rule in rules if not isinstance(rule, Joint))
-
-
-def bars_of(rules: Iterable[Joint], vm: str, standing: Standing) -> list[Bars]:
-    """The bars of each rule that bars a VM from some nodes."""
-    return [bars for rule in rules if (bars := rule.bars(vm, standing)) is not None]
 
 
 class Concerning:

@@ -28,7 +28,7 @@ class Rule(ABC):
     __slots__ = ()
 
     discrete: bool
-    everywhere: ClassVar[bool] = False  # whether ``admits`` is true for all nodes
+    everywhere: ClassVar[bool] = False  # whether ``admits`` is true for all nodes: it depends on other VMs
 
     @abstractmethod
     def admits(self, node: str) -> bool:
@@ -131,6 +131,14 @@ def allowing(nodes: frozenset[str] | None = None, exclude: frozenset[str] = froz
     return (*only, Ban(exclude)) if exclude else only
 
 
+def alone(rules: Rules) -> Rules:
+    """The rules that do not depend on other VMs; the same object if all are such."""
+    for rule in rules:
+        if rule.everywhere:
+            return tuple([each for each in rules if not each.everywhere])
+    return rules
+
+
 def admit(rules: Rules, node: str) -> bool:
     """Whether a VM with these rules may be on ``node``, whatever other VMs are there."""
     for rule in rules:  # noqa: SIM110 - a generator takes twice as long, and this is asked for each node of each vjob
@@ -174,7 +182,7 @@ def kept_off(rules: Rules, nodes: frozenset[str]) -> Rules:
 
 def unadmitted(rules: Rules, nodes: Iterable[str]) -> bool:
     """Whether there is a node among these where a VM may not be."""
-    asking = tuple(rule for rule in rules if not rule.everywhere) if rules else ()
+    asking = alone(rules)
     return any(not admit(asking, node) for node in nodes) if asking else False
 
 

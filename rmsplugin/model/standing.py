@@ -33,6 +33,7 @@ class Standing:
         self._of: dict[str, set[str]] = {}
         self._counts: dict[tuple[frozenset[str], frozenset[str]], _Count] = {}
         self._counts_of: dict[str, list[_Count]] = {}  # by VM
+        self._hosting: dict[frozenset[str], int] = {}  # by nodes, the number of those that host any VM
         for vm, node in held:
             self.put(vm, node)
 
@@ -41,7 +42,11 @@ class Standing:
         for count in self._counts_of.get(vm, ()):
             if node in count.nodes and count.nodes.isdisjoint(self.nodes_of(vm)):
                 count.number += 1
-        self._on.setdefault(node, set()).add(vm)
+        there = self._on.get(node)
+        if there is None:
+            there = self._on[node] = set()
+            self._hosts(node, 1)
+        there.add(vm)
         self._of.setdefault(vm, set()).add(node)
 
     def remove(self, vm: str, node: str) -> None:
@@ -50,6 +55,8 @@ class Standing:
             found[key].remove(member)
             if not found[key]:
                 del found[key]
+        if node not in self._on:
+            self._hosts(node, -1)
         for count in self._counts_of.get(vm, ()):
             if node in count.nodes and count.nodes.isdisjoint(self.nodes_of(vm)):
                 count.number -= 1
@@ -68,6 +75,20 @@ class Standing:
             for vm in vms:
                 self._counts_of.setdefault(vm, []).append(count)
         return count.number
+
+    def number_hosting(self, nodes: frozenset[str]) -> int:
+        """The number of these nodes where any VM has memory; counted once, and kept while VMs come and go."""
+        if nodes not in self._hosting:
+            if len(self._hosting) >= _COUNTS:
+                self._hosting = {}
+            self._hosting[nodes] = len(nodes & self._on.keys())
+        return self._hosting[nodes]
+
+    def _hosts(self, node: str, change: int) -> None:
+        """A node hosts its first VM (1), or none any more (-1)."""
+        for nodes in self._hosting:
+            if node in nodes:
+                self._hosting[nodes] += change
 
     def vms_on(self, node: str) -> Collection[str]:
         """The VMs that have memory on a node."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VM, Location, NodeState, VJob, VMState
-from rmsplugin.model.joint import Concerning, Joint, alone
+from rmsplugin.model.joint import Concerning, Joint
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Held, first_broken
 from rmsplugin.planning.violations import Pools, Rule, Violation
@@ -142,7 +142,7 @@ class _Run:
     def _unruly(self, action: Action, node: str, begun: Mapping[str, Action]) -> str | None:
         """The rule of the vjob that the VM breaks there, beside VMs that are on nodes or come in the pool, too."""
         vjob = self.source.vjob_by_vm[action.vm.name]
-        rules = alone(vjob.rules)
+        rules = vjob.own_rules
         if not rules:
             return None
         held = _held(vjob, self.locations)
@@ -236,7 +236,7 @@ def _unruly_ends(source: Configuration, locations: Mapping[str, Location]) -> It
             continue
         before, held = set(_held(vjob, source.locations)), _held(vjob, locations)
         came = [each for each in held if each not in before]
-        broken = first_broken(alone(vjob.rules), held, came, at_end=True)
+        broken = first_broken(vjob.own_rules, held, came, at_end=True)
         if broken is not None:
             yield Violation(Rule.DESTINATION, None, None, f"vjob {vjob.name}: {broken} in the end")
 
@@ -253,23 +253,29 @@ def _unruly_joint(
     rules = [rule for rule in source.joint if rule.discrete is discrete]
     if not rules or not after:
         return
-    held = dict.fromkeys((*_in_memory(before), *_in_memory(after)))
     older = before if pool is not None else source.locations
-    there = set(_in_memory(older))
+    there = set(_in_memory({name: older[name] for name in after if name in older}))
     came = [each for each in _in_memory(after) if each not in there]
+    if not came:
+        return
+    held = dict.fromkeys((*_in_memory(before), *_in_memory(after)))
+    of: dict[str, list[Held]] = {}
+    for each in held:
+        of.setdefault(each[0], []).append(each)
     concerning, concerned = Concerning(rules), dict[Joint, list[Held]]()
     for each in came:
         for rule in concerning.of(each[0]):
             concerned.setdefault(rule, []).append(each)
     for rule, newcomers in concerned.items():
-        broken = rule.broken(held, newcomers)
+        its = held if rule.names is None else [each for vm in rule.names for each in of.get(vm, ())]
+        broken = rule.broken(its, newcomers)
         if broken is not None:
             yield Violation(Rule.DESTINATION, pool, None, broken if pool is not None else f"{broken} in the end")
 
 
 def _in_memory(locations: Mapping[str, Location]) -> Iterator[Held]:
     for name, at in locations.items():
-        if at.node is not None and at.state in (VMState.RUNNING, VMState.PAUSED):
+        if at.state.holds_memory and at.node is not None:
             yield name, at.node
 
 

@@ -9,7 +9,7 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rmsplugin.model.action import Action, ActionKind
@@ -51,20 +51,30 @@ def check_joint(source: Configuration, actions: Sequence[Action], waits: Sequenc
         on.setdefault(stay.node, []).append(stay)
         of.setdefault(stay.vm, []).append(stay)
     concerning, elsewhere = Concerning(rules), {rule: _elsewhere(rule, stays, on) for rule in rules}
+    hosting = {node for node, there in on.items() if any(map(_is_lasting, there))}
     for index, action in enumerate(actions):
         after = outcome_of(action)
         if after.state not in _IN_MEMORY or action.kind in _IN_PLACE or after.node is None:
             continue
         came = (action.vm.name, after.node)
-        own = [*of[action.vm.name], *on.get(after.node, ())]
+        own = (*of[action.vm.name], *on.get(after.node, ()))
+        here = [came, *((stay.vm, stay.node) for stay in own if _may_last(stay, index, waits))]
         for rule in concerning.of(action.vm.name):
+            if _counts_nothing_more(rule, after.node, hosting):
+                continue
             always, others = elsewhere[rule]
-            held = [came, *always]
-            held += [(stay.vm, stay.node) for stay in (*own, *others) if _may_last(stay, index, waits)]
+            held = [*here, *always, *((stay.vm, stay.node) for stay in others if _may_last(stay, index, waits))]
             broken = rule.broken(held, [came])
             if broken is not None:
                 sentence = f"{broken}, if those that it does not wait for are slow, or fail"
                 yield Violation(Rule.DESTINATION, None, action, sentence)
+
+
+def _counts_nothing_more(rule: Joint, node: str, hosting: Collection[str]) -> bool:
+    """Whether a rule that counts has no more to count by an arrival on a node; ``hosting``: always host some VM."""
+    if isinstance(rule, Online):
+        return node not in rule.nodes or node in hosting
+    return isinstance(rule, Capacity) and node not in rule.nodes
 
 
 def _elsewhere(

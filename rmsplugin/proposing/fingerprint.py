@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VJob
-from rmsplugin.model.joint import alone
 from rmsplugin.planning.plan import Plan
 
 _DIGEST_BYTES = 16
@@ -73,7 +72,7 @@ def _vjob(vjob: VJob) -> str:
     parts += ["lost"] if vjob.lost else []
     parts += [] if vjob.target is None else [f"target {vjob.target}"]
     parts += [] if vjob.preference is None else [f"preferred {vjob.preference}"]
-    parts += map(str, alone(vjob.rules))
+    parts += map(str, vjob.own_rules)
     return ", ".join(parts)
 
 

@@ -32,6 +32,7 @@ def test_vms_on_nodes_are_counted_while_they_come_and_go(
             for vms, nodes in asked:
                 found = {each for each, where in held if each in vms and where in nodes}
                 assert standing.number_on(vms, nodes) == len(found)
+                assert standing.number_hosting(nodes) == len({where for _, where in held} & nodes)
 
 
 def test_numbers_are_right_whatever_else_was_asked() -> None:
@@ -43,3 +44,11 @@ def test_numbers_are_right_whatever_else_was_asked() -> None:
     assert {standing.number_on(vms, node) for vms in asked} == {1}
     standing.remove("a", "n1")
     assert {standing.number_on(vms, node) for vms in reversed(asked)} == {0}
+    standing.put("a", "n1")
+    many = [frozenset({"n1", f"m{number}"}) for number in range(200)]
+    assert {standing.number_hosting(nodes) for nodes in (*many, *reversed(many))} == {1}
+    standing.put("b", "n1")
+    standing.remove("a", "n1")
+    assert {standing.number_hosting(nodes) for nodes in many} == {1}
+    standing.remove("b", "n1")
+    assert {standing.number_hosting(nodes) for nodes in many} == {0}

@@ -11,8 +11,8 @@ from rmsplugin.engine.execute.switch import Switch
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, Node, VJob
-from rmsplugin.model.joint import alone
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.rules import alone
 
 
 class ComparingSwitch(Switch):

@@ -81,8 +81,7 @@ class Arrivals:
         try:
             for vm, node in hosts.items():
                 for rule in rules:
-                    bars = rule.bars(vm, self._standing) if rule.concerns(vm) else None
-                    if bars is not None and not bars.admits(node):
+                    if rule.concerns(vm) and not rule.lets(vm, node, self._standing):
                         raise RefusedError(f"{vm} may not come to {node} now: {rule.title}")
                 if node not in self._standing.nodes_of(vm):
                     self._standing.put(vm, node)

@@ -14,7 +14,7 @@ from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import vm_hosts
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM
-from rmsplugin.model.joint import Bars, Concerning, Joint
+from rmsplugin.model.joint import Concerning, Joint
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.standing import Standing
 from rmsplugin.model.wording import counted
@@ -63,27 +63,25 @@ class RuledPlaces:
         """All VMs at their places; none of them if one finds none: None, or the sentence of what bars it."""
         left, placed = dict(free), dict[str, str]()
         for vm in sorted(vms, key=decreasing):
-            bars = self._bars(self._concerning.of(vm.name), vm.name)
-            admitted = {node: room for node, room in left.items() if all(each.admits(node) for each in bars.values())}
+            rules = self._concerning.of(vm.name)
+            admitted = {
+                node: room
+                for node, room in left.items()
+                if room.holds(vm.demand) and all(rule.lets(vm.name, node, self._standing) for rule in rules)
+            }
             found = first_fit_decreasing([vm], admitted, prefer)
             if found is None:
                 for name, node in placed.items():
                     self._standing.remove(name, node)
                 is_room = any(room.holds(vm.demand) for room in left.values())
-                return _barred(vm, left, bars) if is_room else None
+                return self._barred(vm, left, rules) if is_room else None
             node = placed[vm.name] = found[vm.name]
             left[node] -= vm.demand
             self._standing.put(vm.name, node)
         return placed
 
-    def _bars(self, rules: Iterable[Joint], vm: str) -> dict[str, Bars]:
-        """By title, the bars of each rule that bars a VM from some nodes."""
-        found = ((rule.title, rule.bars(vm, self._standing)) for rule in rules)
-        return {title: bars for title, bars in found if bars is not None}
-
-
-def _barred(vm: VM, left: Mapping[str, Resources], bars: Mapping[str, Bars]) -> str:
-    rooms = [node for node, room in left.items() if room.holds(vm.demand)]
-    counts = {title: sum(not each.admits(node) for node in rooms) for title, each in bars.items()}
-    barred = [f"{title} bars it from {number}" for title, number in counts.items() if number]
-    return f"{counted(len(rooms), 'node')} with room for {vm.name}, but {' and '.join(barred)}"
+    def _barred(self, vm: VM, left: Mapping[str, Resources], rules: Iterable[Joint]) -> str:
+        rooms = [node for node, room in left.items() if room.holds(vm.demand)]
+        counts = {rule.title: sum(not rule.lets(vm.name, node, self._standing) for node in rooms) for rule in rules}
+        barred = [f"{title} bars it from {number}" for title, number in counts.items() if number]
+        return f"{counted(len(rooms), 'node')} with room for {vm.name}, but {' and '.join(barred)}"

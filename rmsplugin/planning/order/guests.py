@@ -36,11 +36,12 @@ class Guests:
 
     def nodes(self, vjob: VJob) -> tuple[int, ...]:
         """The nodes that take VMs of a vjob on the way."""
-        if vjob.rules not in self._nodes:
-            self._nodes[vjob.rules] = tuple(
+        rules = vjob.own_rules
+        if rules not in self._nodes:
+            self._nodes[rules] = tuple(
                 index for index, name in enumerate(self._names) if self._up[index] and vjob.allows(name)
             )
-        return self._nodes[vjob.rules]
+        return self._nodes[rules]
 
     def add(self, vm: VM, ends: frozenset[int]) -> None:
         """Add a guest."""

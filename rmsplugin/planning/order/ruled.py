@@ -65,7 +65,7 @@ def obeyed_by(source: Configuration, rules: Sequence[Joint], pools: Iterable[Seq
 
 def _is_open(concerning: Concerning, standing: Standing, vm: str, node: str) -> bool:
     """Whether no rule bars a VM from a node."""
-    return all(bars is None or bars.admits(node) for bars in (rule.bars(vm, standing) for rule in concerning.of(vm)))
+    return all(rule.lets(vm, node, standing) for rule in concerning.of(vm))
 
 
 class RuledSchedule(Schedule):

@@ -12,7 +12,7 @@ from rmsplugin.model.elements import NodeState, VJob, running_on
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.bounds import fewest_for
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import items_of
 from rmsplugin.packing.search import Search
 from rmsplugin.packing.vmpp import NoPacking, pack
 from rmsplugin.planning.target.replacement import nodes_that_keep
@@ -40,7 +40,7 @@ def fewest_nodes(
     used = len(set(sample.values()))
     run = [vjob for vjob in source.vjobs if states[vjob.name] is VJobState.RUNNING]
     if run and search is not None:
-        items = [Item(vm, vjob.rules_of(vm)) for vjob in run for vm in vjob.vms]
+        items = items_of(run)
         current = {name: location.node for name, location in source.locations.items() if location.node}
         packing = pack(items, source.nodes, search.part(_SHARE), current)
         if not isinstance(packing, NoPacking) and packing.nodes_used <= used:

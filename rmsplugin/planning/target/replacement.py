@@ -24,7 +24,6 @@ from rmsplugin.model.elements import (
     VMState,
     sleeping_on,
 )
-from rmsplugin.model.joint import alone
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Rules, admit
 from rmsplugin.model.vjob import VJobState
@@ -227,7 +226,7 @@ class _Builder:
     def _class(self, vjob: VJob, vm: VM) -> int:
         if self._last is not None and self._last[0] is vjob and self._last[1] is vm.demand and vm.only is None:
             return self._last[2]  # equal VMs of one vjob
-        rules = alone(vjob.rules_of(vm))
+        rules = vjob.rules_of(vm)
         if rules not in self._allowed:
             takes = frozenset(i for name, i in self._index.items() if admit(rules, name)) if rules else None
             self._allowed[rules] = takes

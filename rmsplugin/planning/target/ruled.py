@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from rmsplugin.model.action import ActionKind, migrate, resume
 from rmsplugin.model.configuration import Configuration
@@ -17,7 +18,7 @@ from rmsplugin.model.elements import SHARED, VM, Location, VJob, VMState, runnin
 from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
-from rmsplugin.packing.item import Item
+from rmsplugin.packing.item import Item, items_of
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
 from rmsplugin.packing.ruled_program import Answer, Wish, is_small, nodes_without, solve
 from rmsplugin.packing.search import Search
@@ -51,10 +52,10 @@ class _Ruled:
         """The vjobs that shall run."""
         return (vjob for vjob in self.source.vjobs if self.states[vjob.name] is VJobState.RUNNING)
 
+    @cached_property
     def loose(self) -> list[Item]:
         """The VMs that shall run, and have a choice."""
-        fixed = self.problem.fixed
-        return [Item(vm, vjob.rules_of(vm)) for vjob in self.running() for vm in vjob.vms if vm.name not in fixed]
+        return [item for item in items_of(self.running()) if item.vm.name not in self.problem.fixed]
 
 
 def place_by_rules(
@@ -88,6 +89,8 @@ def place_by_rules(
     best: _Reached | None = None
     unreachable: Unreachable | None = None
     for hosts in _candidates(ruled, relaxed, answer):
+        if best is not None and not ruled.fewest and _least_cost(ruled, hosts) >= best.plan.cost:
+            continue
         reached = _reach(ruled, hosts)
         if isinstance(reached, Unreachable):
             unreachable = reached
@@ -178,24 +181,20 @@ def _fitted(ruled: _Ruled, prefer: Mapping[str, str]) -> Iterator[Mapping[str, s
 
     VMs that can be at their preferred nodes come first: what they free is there for nobody else.
     """
-    items = ruled.loose()
+    items = sorted(ruled.loose, key=lambda item: item.vm.name not in ruled.source.homes)  # running ones stay first
     fit = RuledFit(ruled.source.nodes, ruled.source.joint, ruled.source.homes, [item.vm for item in items])
     for name, node in ruled.stay.items():
         fit.take(ruled.source.vm_by_name[name], node)
-    items.sort(key=lambda item: item.vm.name not in ruled.source.homes)  # stable: running ones stay before others come
     hosts: dict[str, str] = {}
     later = []
     for item in items:
-        found = fit.place([item], prefer)
-        if isinstance(found, Obstacle):
-            return
-        if found[item.vm.name] == prefer.get(item.vm.name):
-            hosts |= found
+        wish = prefer.get(item.vm.name)
+        if wish is not None and fit.come(item, wish):
+            hosts[item.vm.name] = wish
         else:
-            fit.give_back(item.vm, found[item.vm.name])
             later.append(item)
     for item in later:
-        found = fit.place([item], prefer)
+        found = fit.place([item], {})
         if isinstance(found, Obstacle):
             return
         hosts |= found
@@ -206,7 +205,7 @@ def _by_program(ruled: _Ruled, search: Search) -> Answer | None:
     """The answer of an integer program, with a bound on what the actions cost alone; None if there are too many VMs."""
     source, stay = ruled.source, ruled.stay
     nodes = nodes_without(source.nodes, stay, source.vm_by_name)
-    items = ruled.loose()
+    items = ruled.loose
     if not is_small(items, nodes):
         return None
     cost = {(item.vm.name, node.name): _own_cost(ruled, item.vm, node.name) for item in items for node in nodes}
@@ -220,6 +219,12 @@ def _own_cost(ruled: _Ruled, vm: VM, node: str) -> int:
     if at == running_on(node) or at.node is None:
         return 0
     return local_cost(migrate(vm, at.node, node) if at.state is VMState.RUNNING else resume(vm, at.node, node))
+
+
+def _least_cost(ruled: _Ruled, hosts: Mapping[str, str]) -> int:
+    """The cost of the actions alone that lead to a placement, in MiB: no plan to it costs less."""
+    arrivals = sum(_own_cost(ruled, item.vm, hosts[item.vm.name]) for item in ruled.loose)
+    return arrivals + _fixed_cost(ruled)
 
 
 def _fixed_cost(ruled: _Ruled) -> int:
