@@ -54,9 +54,13 @@ class Profile(Generic[Item]):
         lasts, self.fits_now = lasts_s == math.inf, False
         if lasts and self.timeless is not None and not self.timeless.add(item):
             return math.inf
-        for first, slot in enumerate(self.slots):
-            if self._takes(item, first, slot.begin_s + lasts_s):
-                return slot.begin_s if first else None
+        first = 0
+        while first < len(self.slots):
+            begin_s = self.slots[first].begin_s
+            full = self._takes(item, first, begin_s + lasts_s)
+            if full is None:
+                return begin_s if first else None
+            first = full + 1  # to begin before it lasts until it, too
         if not lasts or self.timeless is None:
             self._has_no_time(item)
         return math.inf
@@ -67,23 +71,23 @@ class Profile(Generic[Item]):
         else:
             self.timeless.add(item)
 
-    def _takes(self, item: Item, first: int, end_s: float) -> bool:
-        """Take a vjob from a slot on, for as long as it runs, if it fits all the time."""
+    def _takes(self, item: Item, first: int, end_s: float) -> int | None:
+        """Take a vjob from a slot on, for as long as it runs, if it always fits; else the first slot that is full."""
         last = first
         while last + 1 < len(self.slots) and self.slots[last + 1].begin_s < end_s:
             last += 1
         taken: list[Slot[Item]] = []
-        for slot in self.slots[first : last + 1]:
+        for number, slot in enumerate(self.slots[first : last + 1], start=first):
             if not slot.room.add(item):
                 for each in taken:
                     each.room.discard(item)
-                return False
+                return number
             taken.append(slot)
             self.fits_now |= first == 0
         self._split(last, end_s)
         for slot in taken:
             slot.items.append(item)
-        return True
+        return None
 
     def _split(self, last: int, end_s: float) -> None:
         """Let those of a slot run on without the vjob that has just come, from its end on."""

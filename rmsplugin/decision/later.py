@@ -72,14 +72,21 @@ class Ruling:
 
     def allows(self, members: Iterable[VJob]) -> bool:
         """Whether a place is found for all of them together; those that have memory now stay there if they can."""
-        vjobs = sorted(members, key=lambda vjob: self._position[vjob.name])
-        return self._around_those_there(vjobs) or self._anew(vjobs)
-
-    def _around_those_there(self, vjobs: list[VJob]) -> bool:
-        wanted = {vjob.name for vjob in vjobs}
-        for name in self._placed.keys() - wanted:
+        wanted = {vjob.name: vjob for vjob in members}
+        if self._around_those_there(wanted):
+            return True
+        kept = self._placed.keys() - self._staying
+        for name in kept:  # they came one by one, each where there was room then
             self._give_back(name)
-        come = [vjob for vjob in vjobs if vjob.name not in self._placed]
+        return (bool(kept) and self._around_those_there(wanted)) or self._anew(self._in_order(wanted.values()))
+
+    def _in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
+        return sorted(vjobs, key=lambda vjob: self._position[vjob.name])
+
+    def _around_those_there(self, wanted: Mapping[str, VJob]) -> bool:
+        for name in self._placed.keys() - wanted.keys():
+            self._give_back(name)
+        come = self._missing(wanted)
         homes = {vjob.name: places for vjob in come if (places := self._homes(vjob))}
         if homes:  # VMs may have been placed where these are
             for name in self._placed.keys() - self._staying:
@@ -90,13 +97,15 @@ class Ruling:
                         self._fit.take(vm, homes[vjob.name][vm.name])
                     self._put(vjob, homes[vjob.name])
                     self._staying.add(vjob.name)
-        for vjob in vjobs:
-            if vjob.name not in self._placed:
-                found = self._fit.place(items_of_one(vjob), {})
-                if isinstance(found, Obstacle):
-                    return False
-                self._put(vjob, found)
+        for vjob in self._in_order(self._missing(wanted)):
+            found = self._fit.place(items_of_one(vjob), {})
+            if isinstance(found, Obstacle):
+                return False
+            self._put(vjob, found)
         return True
+
+    def _missing(self, wanted: Mapping[str, VJob]) -> list[VJob]:
+        return [wanted[name] for name in wanted.keys() - self._placed.keys()]
 
     def _put(self, vjob: VJob, places: Mapping[str, str]) -> None:
         self._placed[vjob.name], self._known[vjob.name] = dict(places), vjob

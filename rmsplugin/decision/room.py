@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, takewhile
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rmsplugin.decision.later import LaterRoom, Ruling
 from rmsplugin.decision.result import Reason
@@ -197,6 +197,7 @@ class NodeRoom:
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # the number of packed members in it
+        self._before: dict[str, Any] | None = None  # what this was before the last ``add``, if that packed all anew
 
     @property
     def members(self) -> list[VJob]:
@@ -237,7 +238,7 @@ class NodeRoom:
 
     def _changed(self) -> None:
         """Note that a vjob has come or gone. Results so far are left to copies of this room as it was."""
-        self._free_on, self.refusals, self.nowhere_near = {}, {}, set()
+        self._free_on, self.refusals, self.nowhere_near, self._before = {}, {}, set(), None
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all present VMs, which stay where they are; all or none."""
@@ -285,7 +286,9 @@ class NodeRoom:
         found = None if self.site.effort.is_spent else self.insert(item)
         if found is None:
             return False
+        before = {**self.__dict__, "_before": None}
         self.__dict__.update(found[0].__dict__)
+        self._before = before
         return True
 
     def insert(self, item: VJob, optional: Collection[str] = ()) -> tuple[NodeRoom, list[VJob]] | None:
@@ -369,11 +372,18 @@ class NodeRoom:
         return fits
 
     def discard(self, item: VJob) -> None:
-        """Take back the last ``add``; the remaining members fitted before it, packed in the same order."""
-        left = self.site.pack(member for member in self.members if member is not item)
-        if left is None:
-            raise AssertionError(f"vjobs that were packed before {item.name} was added do not pack without it")
-        self.__dict__.update(left.__dict__)
+        """Take back the last ``add``: all are where they were before it."""
+        if self._before is not None:
+            self.__dict__.update(self._before)
+            return
+        assert self.packed[-1] is item, f"{item.name} is not the last one that was added"
+        self.packed.pop()
+        if self._ahead_count > len(self.packed):
+            self._ahead = None
+        for vm in item.vms:
+            self._packing.give_back(vm, self.placement.pop(vm.name))
+        self._free = None
+        self._changed()
 
     def anew(self, items: Iterable[VJob]) -> NodeRoom | None:
         """The same nodes with only these on them; None if they do not fit together, packed in queue order."""

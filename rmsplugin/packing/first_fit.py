@@ -165,7 +165,7 @@ class FirstFit:
                 self._take(self._index[node], count, demand)
 
     def give_back(self, vm: VM, node: str) -> None:
-        """Give back the demand of a VM that was taken, before anything was placed.
+        """Give back the demand of a VM that was taken or placed.
 
         Raises:
             KeyError: there is no such node.
@@ -174,6 +174,8 @@ class FirstFit:
             i = self._index[node]
             self._cpus[i] += vm.demand.centi_cpus
             self._memory[i] += vm.demand.memory_mib
+            for demand in [demand for demand, first in self._first.items() if first > i]:
+                self._first[demand] = i
 
     def copy(self) -> FirstFit:
         """An independent copy, with the same free resources of all nodes."""
