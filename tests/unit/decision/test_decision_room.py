@@ -101,3 +101,13 @@ def test_a_room_that_gives_some_of_the_pinned_up_is_as_one_packed_without_them(s
         assert [found[0].free_for(each) for each in vjobs] == [anew.free_for(each) for each in vjobs]
     assert [everybody.free_for(each) for each in vjobs] == before
     assert everybody.members == [vjob for vjob in vjobs if vjob.name in places.pinned]
+
+
+def test_what_was_taken_back_is_no_more_ahead_of_those_behind_it() -> None:
+    made = Queue(*nodes(2, cpus=4))
+    made.add("wide", cpus=3, vms=1).add("small", vms=1).add("last", vms=1)
+    wide, small, last = made.vjobs
+    room = NodeRoom(Site(made.configuration))
+    assert room.add(wide) and room.ahead_of(last).placement == {"wide-0": "n1"}
+    room.discard(wide)
+    assert room.add(small) and room.ahead_of(last).placement == {"small-0": "n1"}
