@@ -44,6 +44,8 @@ def run(sizes: Sizes, report: Report) -> None:
             rows.append([f"{name}, {what} rules", *(found[key] for key in _KEYS)])
         both = [found["cycle_s"] + found["propose_s"] for found in (plain, ruled)]
         report.ratio(f"{name}: CPU of a cycle that changes nothing, with rules / without", ratio(both[0], both[1]))
+        proposing = ratio(plain["propose_s"], ruled["propose_s"])
+        report.ratio(f"{name}: CPU of the proposing process, with rules / without", proposing)
         report.ratio(
             f"{name}: a look at an arrival, of kept VMs / of all anew", ratio(ruled["anew_ms"], ruled["later_ms"])
         )
