@@ -1,7 +1,11 @@
-"""ad. Rules: the seconds of a proposal and its check with placement rules, next to those without, and the plans."""
+"""ad. Rules: the seconds of a proposal and its check with placement rules, next to those without, and the plans.
+
+Then the CPU seconds of a decision of ``conservative``, which reserves a start for each vjob that waits.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -9,12 +13,16 @@ from random import Random
 from bench.families import crowded
 from bench.measure import Report, mean, progress, ratio, timed
 from bench.verify import WrongAnswerError
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision
+from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, NodeState, VJob, running_on, sleeping_on
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread
 from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import Item
-from rmsplugin.packing.ruled_fit import RuledFit
+from rmsplugin.packing.ruled_fit import RuledFit, obeys
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.check import check
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -26,17 +34,35 @@ _CPUS, _MEMORY_MIB = (0.5, 1, 1, 2), (512, 1024, 2048, 2048)
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: so many nodes, with five VMs each where there is room, and fewer where it is scarce."""
+    """How much is measured.
+
+    Attributes:
+        nodes: so many, with five VMs each where there is room, and fewer where it is scarce.
+        configurations: of each kind.
+        limit_s: of the search of a proposal, and of all exact checks of a decision.
+        full: so many nodes whose CPUs are nearly all taken, and so many vjobs that wait for some.
+    """
 
     nodes: Sequence[int] = (200, 1000)
     configurations: int = 3
     limit_s: float = 6.0
+    full: Sequence[tuple[int, int]] = ((200, 40), (1000, 200))
 
 
-SIZES = {"full": Sizes(), "quick": Sizes(configurations=1), "tiny": Sizes(nodes=(12,), configurations=1, limit_s=0.5)}
+SIZES = {
+    "full": Sizes(),
+    "quick": Sizes(configurations=1),
+    "tiny": Sizes(nodes=(12,), configurations=1, limit_s=0.5, full=((12, 6),)),
+}
 
 
 def run(sizes: Sizes, report: Report) -> None:
+    """Measure proposals, and decisions that reserve starts."""
+    _proposals(sizes, report)
+    _reservations(sizes, report)
+
+
+def _proposals(sizes: Sizes, report: Report) -> None:
     """Measure both kinds of clusters, each with and without rules."""
     report.title("ad", f"placement rules: seconds of a proposal and its check; limit {sizes.limit_s} s")
     rows = []
@@ -58,8 +84,7 @@ def run(sizes: Sizes, report: Report) -> None:
 
 def _measure(source: Configuration, kind: str, nodes: int, seed: int, sizes: Sizes, report: Report) -> None:
     parameters = ProposalParameters("rjsp", search=Search(time_limit_s=sizes.limit_s))
-    plain = replace(source, vjobs=tuple(replace(vjob, rules=()) for vjob in source.vjobs))
-    for ruled, configuration in enumerate((plain, source)):
+    for ruled, configuration in enumerate((_without_rules(source), source)):
         found, seconds = timed(lambda c=configuration: propose(c, parameters))
         if not isinstance(found, Proposal):
             raise WrongAnswerError(f"no proposal: {found.explanation}")
@@ -78,6 +103,45 @@ def _measure(source: Configuration, kind: str, nodes: int, seed: int, sizes: Siz
             lower_bound=found.lower_bound,
             barred=sum(reason.code == "rule" for reason in found.decision.reasons.values()),
         )
+
+
+def _reservations(sizes: Sizes, report: Report) -> None:
+    """Measure decisions of ``conservative`` for nodes that are full, with and without rules."""
+    rows = []
+    for nodes, waiting in sizes.full:
+        progress(f"ad: conservative, {nodes} nodes")
+        source = full(nodes, waiting, 0)
+        plain, ruled = (_reserved(each, nodes, sizes, report) for each in (_without_rules(source), source))
+        report.ratio(f"conservative, {nodes} nodes: CPU s with rules / without", ratio(plain["cpu_s"], ruled["cpu_s"]))
+        numbers = [each[key] for key in ("cpu_s", "started") for each in (plain, ruled)]
+        rows.append([f"full, {nodes} nodes", len(source.vjobs), waiting, ruled["rules"], *numbers])
+    progress("")
+    report.table(
+        ["cluster", "vjobs", "waiting", "rules", "CPU s without", "CPU s with", "started without", "started with"], rows
+    )
+
+
+def _reserved(configuration: Configuration, nodes: int, sizes: Sizes, report: Report) -> dict[str, float]:
+    """One decision: its CPU seconds, and how many that waited start."""
+    parameters = Parameters(search=Search(time_limit_s=sizes.limit_s))
+    began = time.process_time()
+    found = decide_by_rules("conservative", configuration, parameters)
+    cpu_s = time.process_time() - began
+    if not isinstance(found, Decision):
+        raise WrongAnswerError(f"no decision: {found.explanation}")
+    if not obeys(configuration.joint, configuration.homes, found.placement):
+        raise WrongAnswerError("a rule is broken")
+    started = sum(
+        configuration.state(vjob) is VJobState.WAITING and found.states[vjob.name] is VJobState.RUNNING
+        for vjob in configuration.vjobs
+    )
+    told = {"rules": len(configuration.joint), "cpu_s": cpu_s, "started": started}
+    report.record(kind="full", nodes=nodes, policy="conservative", **told)
+    return told
+
+
+def _without_rules(source: Configuration) -> Configuration:
+    return replace(source, vjobs=tuple(replace(vjob, rules=()) for vjob in source.vjobs))
 
 
 def scarce(nodes: int, seed: int) -> Configuration:
@@ -109,6 +173,31 @@ def roomy(nodes: int, seed: int) -> Configuration:
     chance.shuffle(vjobs)
     nodes_now = [replace(each, state=NodeState.DRAINING) if each.name in leaving else each for each in cluster]
     return _with_rules(Configuration(tuple(nodes_now), tuple(vjobs), locations), rules)
+
+
+def full(nodes: int, waiting: int, seed: int) -> Configuration:
+    """Nodes full of VMs that obey rules of each kind, and so many vjobs that find no place; each ends in an hour or 24.
+
+    Vjobs come in random order, and run if capacity and rules allow it.
+    """
+    chance = Random(seed)
+    cluster = tuple(Node(f"n{i}", Resources(8, 16384)) for i in range(nodes))
+    vjobs = [replace(each, time_limit_s=chance.uniform(3600, 86400)) for each in _vjobs(chance, 12 * nodes)]
+    rules = list(_rules(vjobs, [node.name for node in cluster]))
+    fit, locations = RuledFit(cluster, rules, {}), dict[str, Location]()
+    came: list[VJob] = []
+    left = waiting
+    for vjob in chance.sample(vjobs, len(vjobs)):
+        found = fit.place([Item(vm) for vm in vjob.vms], {})
+        if isinstance(found, dict):
+            locations |= {name: running_on(node) for name, node in found.items()}
+        elif left:
+            locations |= dict.fromkeys((vm.name for vm in vjob.vms), WAITING)
+            left -= 1
+        else:
+            break
+        came.append(vjob)
+    return _with_rules(Configuration(cluster, tuple(came), locations), rules)
 
 
 def _vjobs(chance: Random, vms: int) -> Iterator[VJob]:
