@@ -51,12 +51,7 @@ local function check_options(job_desc)
   if not text(job_desc.script) then
     refuse("salloc and srun cannot wait for a turn: submit a script with sbatch; srun inside the script starts steps")
   end
-  for _, entry in ipairs(REFUSED) do
-    local field, asked, sentence = entry[1], entry[2], entry[3]
-    if asked(job_desc[field]) then
-      refuse("%s", sentence)
-    end
-  end
+  options.refuse_asked(job_desc, REFUSED)
   if text(job_desc.features) then
     options.check_features(job_desc.features)
   end

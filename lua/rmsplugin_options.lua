@@ -210,6 +210,16 @@ local REFUSED = {
   { "cron_job", yes, "scrontab cannot start VMs: have it start a job of another partition that submits this one" },
 }
 
+-- Refuse the first field that is asked for in a way of the list, with its sentence.
+function options.refuse_asked(job_desc, list)
+  for _, entry in ipairs(list) do
+    local field, asked, sentence = entry[1], entry[2], entry[3]
+    if asked(job_desc[field]) then
+      refuse("%s", sentence)
+    end
+  end
+end
+
 function options.check(job_desc)
   if job_desc.user_id == 0 then
     refuse("jobs of root do not run in VMs: submit it as the user whose job it is, or with --uid=NAME")
@@ -221,12 +231,7 @@ function options.check(job_desc)
     refuse("salloc and srun cannot start VMs: submit a script with sbatch; `rmsplugin ssh JOBID` then gives a shell in it,"
       .. " and srun inside the script starts tasks in its VMs")
   end
-  for _, entry in ipairs(REFUSED) do
-    local field, asked, sentence = entry[1], entry[2], entry[3]
-    if asked(job_desc[field]) then
-      refuse("%s", sentence)
-    end
-  end
+  options.refuse_asked(job_desc, REFUSED)
 end
 
 -- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
