@@ -16,12 +16,8 @@ from real_site import disk
 from real_site.layout import Host
 
 _BRIDGE = "site"
-#: As rmsplugin has it for its VMs, a busy machine's emulated timer is not taken for a broken one. Daemons get more than
-#: systemd's 90 s for their start.
-_CMDLINE = (
-    "root=/dev/vda rw console=ttyS0 quiet panic=-1 no_timer_check systemd.hostname={name} "
-    "systemd.default_timeout_start_sec=900"
-)
+#: As rmsplugin has it for its VMs: a busy machine's emulated timer is not taken for a broken one.
+_CMDLINE = "root=/dev/vda rw console=ttyS0 quiet panic=-1 no_timer_check systemd.hostname={name}"
 _SSH = (
     "-q", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
     "-o", "ConnectTimeout=120", "-o", "ServerAliveInterval=60",
