@@ -106,7 +106,7 @@ class Connections:
             # An earnest caller asks at once; the stranger that has been silent for longest makes room.
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
-            oldest.close()
+            _end(oldest)
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """Record that a connection has ended."""
@@ -168,7 +168,7 @@ class _Guard(asyncio.Protocol):
             transport.write(_refusal(str(error)))
             transport.close()
             return
-        self._timer = asyncio.get_running_loop().call_later(_SILENT_S, transport.close)
+        self._timer = asyncio.get_running_loop().call_later(_SILENT_S, _end, transport)
         self._handler = self._make_handler()
         self._handler.connection_made(transport)
 
@@ -201,6 +201,12 @@ class _Guard(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._handler is not None:
             self._handler.resume_writing()
+
+
+def _end(transport: asyncio.BaseTransport) -> None:
+    """End a connection at once: one that is only closed waits for a client that never reads its answer."""
+    assert isinstance(transport, asyncio.Transport)
+    transport.abort()
 
 
 def _refusal(sentence: str) -> bytes:

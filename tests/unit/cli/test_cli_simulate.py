@@ -139,6 +139,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert found.pop("utilisation") == pytest.approx((300 + 40 + 40) / (4 * 120))
     assert found == {
         "policy": "easy",
+        "platform": "libvirt",
         "cluster": {
             "nodes": 2,
             "cpus_per_node": 2,

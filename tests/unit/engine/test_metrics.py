@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import sys
@@ -204,6 +205,25 @@ def test_a_slow_client_harms_nobody_and_clients_are_bounded(monkeypatch: pytest.
         assert listening.ask() == (200, b"x" * 4_000_000)
         for each in slow:
             each.close()
+
+
+def test_clients_that_never_read_their_answer_make_room_for_those_who_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SILENT_S", 10 * PATIENCE_S)
+    with Listening(text=b"x" * 40_000_000) as listening, contextlib.ExitStack() as clients:
+        for _ in range(2 * MOST):
+            deaf = clients.enter_context(contextlib.closing(listening.connect()))
+            deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert deaf.recv(1) == b"H", "it is being answered"
+        until(lambda: listening.listener.connections == MOST, "so many, and no more")
+        assert listening.ask()[0] == 200
+
+
+def test_a_client_that_never_reads_its_answer_is_ended_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SILENT_S", 0.5)
+    with Listening(text=b"x" * 40_000_000) as listening, contextlib.closing(listening.connect()) as deaf:
+        deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: listening.made > 0, "its answer")
+        until(lambda: listening.listener.connections == 0, "its end")
 
 
 def test_an_address_that_is_taken_is_tried_again(
