@@ -21,7 +21,7 @@ def newer_release(directory: Path, *, schema: bool = True) -> Path:
     """Make it; returns what PYTHONPATH has to be. ``schema``: with one more step."""
     source = Path(rmsplugin.__file__).parent
     code = directory / "newer" / "rmsplugin"
-    shutil.copytree(source, code, ignore=shutil.ignore_patterns("__pycache__", "native"))
+    shutil.copytree(source, code, ignore=shutil.ignore_patterns("__pycache__"))
     said = (code / "__init__.py").read_text()
     (code / "__init__.py").write_text(said.replace(f'"{rmsplugin.__version__}"', f'"{VERSION}"'))
     if schema:
