@@ -85,7 +85,8 @@ def decide_by(name: str, configuration: Configuration, parameters: Parameters) -
     first, again = (_asked(name, policy, configuration, parameters) for _ in range(2))
     if isinstance(first, Infeasible):
         return first
-    if first != again:
+    net = parameters.search.net
+    if first != again and not (net is not None and net.has_struck):
         return Infeasible(f"policy {name} is not pure: {_difference(configuration, first, again)}")
     return first
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.elements import VJob
+from rmsplugin.packing.net import Net
 from rmsplugin.packing.search import Search
 
 
@@ -134,11 +135,13 @@ class Parameters:
     """Tunables of all policies; the papers' policies use only ``search``.
 
     Raises:
-        ValueError: a time below zero, or no time at all for the horizon.
+        ValueError: a time below zero, no time at all for the horizon, or a search that only the clock ends.
     """
 
-    #: Limits of all exact checks of one decision together; each gets an equal share, so that the sum is bounded.
-    search: Search = field(default_factory=Search)
+    #: Limits of all exact checks of one decision together; each gets an equal share, so that the sum is bounded. They
+    #: count work: a decision depends on no clock.
+    search: Search = field(default_factory=lambda: Search(time_limit_s=math.inf, deterministic_limit=5.0))
+    net_s: float = math.inf  # the checks end after so many seconds of the clock all the same; the decision tells that
     exact_checks: int = 10  # the most checks per decision; 0: First Fit Decreasing alone, and no solver is started
     exempt_s: float = 300.0  # a vjob is not suspended for so long after it was started or resumed
     patience_s: float = 3600.0  # a vjob that was ready for so long preempts by queue order alone
@@ -157,6 +160,10 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Refuse numbers without meaning."""
+        if self.search.deterministic_limit is None:
+            raise ValueError("search must have a deterministic limit, for a decision depends on no clock")
+        if not self.net_s > 0:
+            raise ValueError(f"net_s must be a number of seconds above 0, not {self.net_s}")
         for name in ("exempt_s", "patience_s", "exempt_switches", "pause_limit_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be 0 s or more, not {getattr(self, name)}")
@@ -165,6 +172,10 @@ class Parameters:
         for name, least in (("exact_checks", 0), ("packed_vms", 1), ("rounds", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+
+    def within(self, net: Net) -> Parameters:
+        """The same with this net under all searches of one decision."""
+        return replace(self, search=replace(self.search, net=net))
 
     @property
     def search_of_one_check(self) -> Search:

@@ -94,6 +94,7 @@ class Decision:
     sentence: str = ""  # about the whole cycle
     sample_first: bool = False  # whether the sample is taken among placements that are as cheap to reach
     barred: Mapping[str, Barred] = field(default_factory=dict)  # by vjob name: of vjobs that stay out for that
+    cut_short: str = ""  # that the clock has ended its searches, in a sentence; empty: it depends on no clock
 
 
 @dataclass(frozen=True, slots=True)

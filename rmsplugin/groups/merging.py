@@ -39,9 +39,8 @@ def parameters_of(part: Part, parameters: ProposalParameters, turns: int = 1) ->
     previous, shortage = parameters.previous, parameters.shortage
     search, decision = parameters.search, parameters.decision
     if turns > 1:
-        search = replace(search, time_limit_s=search.time_limit_s / turns)
-        own = replace(decision.search, time_limit_s=decision.search.time_limit_s / turns)
-        decision = replace(decision, search=own)
+        search = search.part(1 / turns)
+        decision = replace(decision, search=decision.search.part(1 / turns), net_s=decision.net_s / turns)
     return replace(
         parameters,
         search=search,

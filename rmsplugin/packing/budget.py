@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -33,7 +34,7 @@ class Budget:
 
     With a clock the limit is a deadline, whatever takes the time. Without a clock solvers report their time, and
     other work is estimated by its steps. With a deterministic limit only deterministic amounts count, and no clock, so
-    that the answer depends on nothing else.
+    that the answer depends on nothing else; unless the search has a net, and that strikes.
     """
 
     def __init__(self, search: Search, clock: Clock | None = None) -> None:
@@ -41,6 +42,7 @@ class Budget:
         self._search = search
         self.deterministic = search.deterministic_limit is not None
         limit = search.deterministic_limit
+        self._net = search.net if self.deterministic else None
         self._clock = None if self.deterministic else clock
         self._left = search.time_limit_s if limit is None else limit
         self._since = 0.0 if self._clock is None else self._clock()
@@ -93,12 +95,29 @@ class Budget:
     def determines(self, share: float) -> Search:
         """The limits on which the answer depends of a run with a share of the rest: what is proven needs no clock."""
         limit = max(self.left * share, 0.0) if self.deterministic else None
-        return replace(self._search, time_limit_s=0.0, deterministic_limit=limit)
+        return replace(self._search, time_limit_s=0.0, deterministic_limit=limit, net=None)
 
     @property
     def exhausted(self) -> bool:
         """Whether starting a solver is useless now."""
-        return self.left <= 1e-3
+        return self.left <= 1e-3 or (self._net is not None and self._net.refuses())
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether another search would end where this one did: its limits are deterministic, and no net has struck."""
+        return self.deterministic and not (self._net is not None and self._net.has_struck)
+
+    @property
+    def clock_s(self) -> float:
+        """The seconds of the clock after which a solver has to end, whatever it has found."""
+        if not self.deterministic:
+            return max(self.left, 0.0)
+        return math.inf if self._net is None else self._net.left_s
+
+    def tell_net(self, seconds: float, is_proven: bool) -> None:
+        """Tell the net, if there is one, of a run of a solver: see ``Net.take``."""
+        if self._net is not None:
+            self._net.take(seconds, is_proven)
 
     def solve(self, model: cp_model.CpModel, share: float = 1.0) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
         """Run CP-SAT on a model for at most a share of the rest, and subtract its use."""
@@ -110,9 +129,11 @@ class Budget:
         if self.deterministic:
             parameters.max_deterministic_time = limit / CP_SAT_UNIT
             parameters.interleave_search = self._search.workers > 1  # else its threads race, and the fastest wins
+            parameters.max_time_in_seconds = self.clock_s
         else:
             parameters.max_time_in_seconds = limit
         status = solver.solve(model)
+        self.tell_net(solver.wall_time, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE))
         units = CP_SAT_UNIT * solver.response_proto.deterministic_time
         self._take(units if self.deterministic else solver.wall_time)
         return solver, status

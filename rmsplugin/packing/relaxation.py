@@ -96,9 +96,10 @@ class Master:
         for variable in range(first, first + len(self.columns)):
             self._model.set_var_objective_coefficient(variable, float(cost))
         solver = lp.ModelSolverHelper("glop")
-        if not budget.deterministic:
-            solver.set_time_limit_in_seconds(max(budget.left, 0.01))
+        if budget.clock_s < math.inf:
+            solver.set_time_limit_in_seconds(max(budget.clock_s, 0.01))
         solver.solve(self._model)
+        budget.tell_net(solver.wall_time(), solver.status() == lp.SolveStatus.OPTIMAL)
         # Estimated from measurements: a solve costs some passes over the columns for each row.
         if budget.deterministic:
             budget.charge(2e5 + 20 * self._elements + 2 * len(self.columns) * len(self._missing))

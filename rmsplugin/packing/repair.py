@@ -261,7 +261,7 @@ class _Program:
         model.maximize(sum(kept))
         solver, status = budget.solve(model, share)
         units = CP_SAT_UNIT * solver.response_proto.deterministic_time
-        is_final = budget.deterministic or status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+        is_final = budget.is_repeatable or status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Answer(None, units), is_final
         classes = {k: at for at, k in enumerate(self._members)}

@@ -32,7 +32,8 @@ class Proposal:
         fingerprint: a digest of all that the plan depends on (``rmsplugin.proposing.fingerprint``).
         sentence: the whole proposal in one sentence for a person.
         fallback: the reason why it stands in for the requested answer: First Fit Decreasing alone decided and placed,
-            or it is the best that the search had found before it failed; empty if it is the requested answer.
+            or it is the best that the search had found before it failed, or the clock has cut its decision short; empty
+            if it is the requested answer.
         remedy: the measures for nodes that are short of memory, taken first; None if they were not asked for.
     """
 

@@ -14,6 +14,7 @@ from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
+from rmsplugin.packing.net import Net
 from rmsplugin.planning.order.dependencies import dependency_order
 from rmsplugin.planning.order.makespan import makespan
 from rmsplugin.planning.order.with_cpus import plan_with_cpus
@@ -62,8 +63,23 @@ def propose(
     with stage("decision"):
         remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
         configuration = configuration if remedy is None else remedy.applied_to(configuration)
-        decision = decide_by_rules(parameters.policy, configuration, parameters.decision)
+        decision = _decided(configuration, parameters)
     return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
+
+
+def _decided(configuration: Configuration, parameters: ProposalParameters) -> Decision | Infeasible:
+    """The decision; it says so if the clock has ended its searches, for another call may decide otherwise then."""
+    net = Net(parameters.decision.net_s)
+    found = decide_by_rules(parameters.policy, configuration, parameters.decision.within(net))
+    if not net.has_struck:
+        return found
+    words = (
+        f"the decision's searches were ended by the clock after {net.used_s:.1f} s, before their work was done: this "
+        "machine is slow, or busy with others"
+    )
+    if isinstance(found, Infeasible):
+        return Infeasible(f"{found.explanation}; {words}")
+    return replace(found, sentence=f"{found.sentence}; {words}", cut_short=words)
 
 
 def propose_for(
@@ -121,6 +137,7 @@ def _proposal(
         nodes_lower_bound=placed.nodes_lower_bound,
         fingerprint=fingerprint(configuration, placed.plan),
         sentence=sentence(decision, placed.plan),
+        fallback=decision.cut_short,
         remedy=remedy,
     )
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.plan.display import display, warn_of_unknown_nodes
-from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, search_of
+from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_options, decision_search_of, search_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.document import print_document
@@ -198,7 +198,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         parameters = ProposalParameters(
             policy=arguments.policy or "rjsp",
             decision=Parameters(
-                search=search,
+                search=decision_search_of(arguments),
                 durations=SwitchDurations.from_values(durations),
                 pause_limit_s=arguments.pause_limit or 0.0,
                 slowdown=SlowdownParameters(

@@ -33,7 +33,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         metavar="S",
         type=options.positive_seconds,
-        help=f"longest time of a search; the answer is the best found until then (default: {_TIME_LIMIT_S:g})",
+        help="longest time of a search; the answer is the best found until then. The search of a decision ends by its "
+        f"work instead, about as many seconds of one CPU (default: {_TIME_LIMIT_S:g})",
     )
     parser.add_argument(
         "--workers",
@@ -46,8 +47,21 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "--deterministic-limit",
         metavar="D",
         type=options.positive_amount,
-        help="end a search by its work, not by the clock (unless --time-limit is given too); the unit "
+        help="end each search by its work, not by the clock, whatever --time-limit says; the unit "
         "is about a second of one CPU",
+    )
+
+
+def decision_search_of(arguments: argparse.Namespace) -> Search:
+    """The limits of the decision: it ends by its work in any case, and depends on no clock and no number of CPUs."""
+    from rmsplugin.packing.search import Search
+
+    limit = arguments.deterministic_limit or arguments.time_limit or _TIME_LIMIT_S
+    return Search(
+        time_limit_s=_NEVER_S,
+        workers=arguments.workers or 1,
+        seed=arguments.seed or 0,
+        deterministic_limit=limit,
     )
 
 

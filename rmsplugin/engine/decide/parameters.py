@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 
@@ -16,8 +17,10 @@ from rmsplugin.proposer.process import ProposerLimits
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.settings import Settings
 
-#: Shares of ``planning.limit_s``. The rest is for the work around the searches, on a machine that others use, too.
+#: Shares of ``planning.limit_s``. The rest is for the work around the searches, on a machine that others use, too. That
+#: of the decision is a number of deterministic units, about as many seconds of a CPU; its net is by the clock.
 _DECISION_SHARE = 0.25
+_NET_SHARE = 0.4
 _PLACEMENT_SHARE = 0.4
 
 
@@ -51,7 +54,8 @@ def proposal_parameters(
     return ProposalParameters(
         policy=settings.decision.policy,
         decision=Parameters(
-            search=Search(time_limit_s=_DECISION_SHARE * limit_s),
+            search=Search(time_limit_s=math.inf, deterministic_limit=_DECISION_SHARE * limit_s),
+            net_s=_NET_SHARE * limit_s,
             exempt_s=default.exempt_s if rms.preempt_exempt_s is None else rms.preempt_exempt_s,
             patience_s=settings.decision.patience_s,
             horizon_s=settings.decision.horizon_s,

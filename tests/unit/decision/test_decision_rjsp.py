@@ -174,7 +174,6 @@ def test_the_number_of_exact_checks_is_bounded() -> None:
 
 def test_parameters_share_the_limits_of_the_search_among_the_checks() -> None:
     whole = Parameters(exact_checks=4)
-    assert whole.search_of_one_check.time_limit_s == whole.search.time_limit_s / 4
     deterministic = replace(whole, search=replace(whole.search, deterministic_limit=2.0))
     assert deterministic.search_of_one_check.deterministic_limit == 0.5
 

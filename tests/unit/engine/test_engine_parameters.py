@@ -74,7 +74,7 @@ def test_what_the_settings_say_of_slowdown_is_done() -> None:
 def test_settings_that_say_nothing_are_the_defaults_of_a_decision() -> None:
     found, default = parameters(), Parameters()
     assert (found.policy, found.objective, found.shared_store) == ("slowdown", "cost", False)
-    assert replace(found.decision, search=default.search) == default
+    assert replace(found.decision, search=default.search, net_s=default.net_s) == default
     assert found.durations == Durations()
 
 
@@ -88,8 +88,10 @@ def test_all_searches_together_leave_time_before_the_deadline(limit_s: float) ->
     found = parameters(planning={"limit_s": limit_s})
     limits = proposer_limits(settings(planning={"limit_s": limit_s}))
     assert limits.deadline_s == limit_s
-    searches_s = found.decision.search.time_limit_s + found.search.time_limit_s
-    assert 0.5 * limit_s <= searches_s <= 0.7 * limit_s
+    units = found.decision.search.deterministic_limit
+    assert units is not None
+    assert 0.5 * limit_s <= units + found.search.time_limit_s <= 0.7 * limit_s
+    assert 1.5 * units <= found.decision.net_s <= 0.85 * limit_s - found.search.time_limit_s
 
 
 def test_memory_of_the_proposing_process() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from ortools.sat.python import cp_model
@@ -12,6 +13,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
 from rmsplugin.packing import remembered
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.net import Net
 from rmsplugin.packing.remembered import Answer, Answers
 from rmsplugin.packing.repair import Repair, Repaired
 from rmsplugin.packing.search import Search
@@ -116,6 +118,18 @@ def test_a_search_that_the_clock_ended_is_made_again(runs: list[float], monkeypa
     for number in (1, 2):
         assert crowded(search=Search(time_limit_s=60.0)) is None
         assert len(runs) == number
+
+
+def test_what_a_net_cut_short_is_not_remembered(runs: list[float]) -> None:
+    """Its limits are deterministic, and the question is the same with a net as without one."""
+    net = Net(1e-9)
+    assert crowded(search=replace(SEARCH, net=net)) is None
+    assert net.has_struck
+    assert crowded() is not None
+    assert len(runs) == 2
+    roomy = Net(60.0)
+    assert crowded(search=replace(SEARCH, net=roomy)) is not None
+    assert len(runs) == 2 and not roomy.has_struck
 
 
 def _given_up(solver: cp_model.CpSolver, model: cp_model.CpModel) -> cp_model.CpSolverStatus:
