@@ -8,7 +8,7 @@ reference keeps everybody.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.families import CHANGES, MANY_SIZES, RR6929_SIZES, changed, running
@@ -76,7 +76,8 @@ def _family(kind: str, nodes: int, full: int, sizes: Sizes, report: Report) -> N
 
 def measured(configuration: Configuration, search: Search, reference_work: float = 10.0) -> dict[str, Any]:
     """Decide, place and plan; and the reference for the same vjobs, or for all that ran if some are suspended."""
-    decision, decision_s = timed(lambda: decide("mixed", configuration, Parameters(search=search)))
+    by_work = replace(search, deterministic_limit=search.deterministic_limit or search.time_limit_s)
+    decision, decision_s = timed(lambda: decide("mixed", configuration, Parameters(search=by_work)))
     assert isinstance(decision, Decision), decision
     found, seconds = placed(configuration, decision, "cost", search)
     before = {vjob.name for vjob in configuration.vjobs if configuration.state(vjob) is VJobState.RUNNING}
