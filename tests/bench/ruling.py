@@ -123,7 +123,7 @@ def _reservations(sizes: Sizes, report: Report) -> None:
 
 def _reserved(configuration: Configuration, nodes: int, sizes: Sizes, report: Report) -> dict[str, float]:
     """One decision: its CPU seconds, and how many that waited start."""
-    parameters = Parameters(search=Search(time_limit_s=sizes.limit_s))
+    parameters = Parameters(search=Search(deterministic_limit=sizes.limit_s))
     began = time.process_time()
     found = decide_by_rules("conservative", configuration, parameters)
     cpu_s = time.process_time() - began
