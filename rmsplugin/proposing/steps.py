@@ -140,7 +140,11 @@ def _detour(source: Configuration, proposal: Proposal, vjob: str, own: list[int]
 
 
 def _with_needs(groups: list[_Group]) -> Iterable[PlannedStep]:
-    """A step waits for the steps whose actions its own wait for, and for the step before on the same vjob."""
+    """A step waits for the steps whose actions its own wait for, and for the step before on the same vjob.
+
+    It does not wait for a start that comes after it: one VM of the start was to come before it, and another one after.
+    A start gives nobody room, and no rule wants more VMs to run than do, so what was to follow it may go before it.
+    """
     step_of = {index: number for number, group in enumerate(groups) for index in group.members}
     last: dict[str, int] = {}
     for number, group in enumerate(groups):
@@ -148,6 +152,8 @@ def _with_needs(groups: list[_Group]) -> Iterable[PlannedStep]:
         if group.vjob in last:
             needs.add(last[group.vjob])
         last[group.vjob] = number
-        if any(need > number for need in needs):
+        later = {need for need in needs if need > number}
+        needs -= later
+        if any(groups[need].kind is not OperationKind.START for need in later):
             raise UnsuitableError(f"the {group.kind} of vjob {group.vjob} would wait for a step that comes after it")
         yield PlannedStep(group.vjob, group.kind, dict(group.hosts), tuple(sorted(needs)))

@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 
 from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.planning.order.dependencies import Order
+from rmsplugin.planning.plan import Plan
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Proposal
 from rmsplugin.proposing.propose import propose
@@ -87,6 +90,27 @@ def test_where_only_a_suspend_breaks_a_cycle_the_whole_vjob_sleeps_until_its_pla
     assert suspend.vjob == resume.vjob != migrate.vjob
     assert migrate.needs == (0,)
     assert resume.needs == (0, 1)
+
+
+def test_who_goes_out_of_the_way_does_not_wait_for_a_start_that_waits_for_its_place() -> None:
+    """A rule has the bypass wait for one VM of the start; the other VM comes where the bypass has left."""
+    moves, comes = vjob("moves"), vjob("comes", 2)
+    at = {vm.name: WAITING for vm in comes.vms} | {"moves-0": running_on("n1")}
+    source = Configuration(nodes(4), (moves, comes), at)
+    found = propose(source, ProposalParameters("rjsp"))
+    assert isinstance(found, Proposal), found
+    [vm], (first, last) = moves.vms, comes.vms
+    pools = (
+        (Action(ActionKind.RUN, first, None, "n4"),),
+        (Action(ActionKind.MIGRATE, vm, "n1", "n3", bypass=True),),
+        (Action(ActionKind.MIGRATE, vm, "n3", "n2"), Action(ActionKind.RUN, last, None, "n1")),
+    )
+    order = Order(tuple(action for pool in pools for action in pool), ((), (0,), (1,), (0, 1)), ())
+    assert steps_of(source, replace(found, plan=Plan(pools), order=order)) == (
+        PlannedStep("moves", K.MIGRATE, {"moves-0": "n3"}),
+        PlannedStep("moves", K.MIGRATE, {"moves-0": "n2"}, (0,)),
+        PlannedStep("comes", K.START, {"comes-0": "n4", "comes-1": "n1"}, (0,)),
+    )
 
 
 def test_a_vjob_that_may_not_be_preempted_does_not_sleep_to_break_a_cycle() -> None:
