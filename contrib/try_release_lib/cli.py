@@ -86,6 +86,12 @@ def main() -> int:
     arguments = parser.parse_args()
     if not re.fullmatch(r"[a-z]{2,20}", arguments.release):
         parser.error(f"not the code name of a release: {arguments.release!r}")
+    if arguments.arguments and not arguments.program:
+        # Behind RELEASE they would be a program's, and --dir would be unheard: another root would be removed.
+        parser.error(
+            f"before RELEASE come options of try-release, and behind run-tests or quickstart those of it: "
+            f"{' '.join(arguments.arguments)}"
+        )
     if arguments.remove and arguments.program:
         parser.error("--remove runs nothing")
     directory = (arguments.dir or Path(f"/var/tmp/rmsplugin-try-{arguments.release}")).absolute()

@@ -132,6 +132,28 @@ def test_wrong_arguments_are_refused(words: list[str]) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["--remove", "trixie", "--dir"], ["trixie", "--dir"], ["trixie", "--fast", "--dir"]])
+def test_a_directory_that_is_named_behind_the_release_is_refused_and_no_other_root_is_taken(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    taken: list[Path] = []
+    monkeypatch.setattr(cli, "_run", lambda _, place: taken.append(place.directory) or 0)
+    monkeypatch.setattr("sys.argv", ["try-release", *words, str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, taken) == (2, [])
+    assert f"--dir {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_named_before_the_release_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    taken: list[Path] = []
+    monkeypatch.setattr(cli, "_run", lambda _, place: taken.append(place.directory) or 0)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("sys.argv", ["try-release", "--remove", "--dir", str(tmp_path), "trixie"])
+    assert cli.main() == 0
+    assert taken == [tmp_path]
+
+
 def test_each_program_is_told_its_own_exit_status_and_the_caller_that_one_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
