@@ -105,6 +105,7 @@ def _prepare(arguments: argparse.Namespace, settings: Settings, writer: Writer) 
 
         node.prepare(settings, writer, read_parcel(arguments.parcel) if arguments.parcel else None)
     else:
+        from rmsplugin.cli.check.probe import probe_slurm
         from rmsplugin.cli.setup import front
 
-        front.prepare(settings, writer)
+        front.prepare(settings, writer, lambda: probe_slurm(settings).config)

@@ -257,11 +257,67 @@ def test_a_file_that_is_no_parcel_is_refused_before_anything_is_made(what: str, 
         read_parcel(path)
 
 
-def test_a_front_is_told_what_it_lacks(settings: Settings, host: Path) -> None:
+def on_front(settings: Settings, host: Path, slurmctld: dict[str, str] | None = None) -> Writer:
     writer = Writer(False, host)
-    front.prepare(settings, writer)
+    front.prepare(settings, writer, lambda: slurmctld or {})
+    return writer
+
+
+def test_a_front_is_told_what_it_lacks(settings: Settings, host: Path) -> None:
+    writer = on_front(settings, host)
     assert any("install rmsplugin-common" in line for line in writer.to_do)
     assert any("engine.url" in line for line in writer.to_do)
+    assert any("SlurmdParameters=config_overrides" in line for line in writer.to_do)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SlurmdParameters=config_overrides\n",
+        "ClusterName=x slurmdparameters = l3cache_as_socket,config_overrides # ours\n",
+        "SlurmdParameters=\\\nconfig_overrides\n",
+        "SlurmdParameters=l3cache_as_socket\nInclude more.conf\n",
+    ],
+)
+def test_a_front_whose_slurm_conf_has_config_overrides_is_told_nothing_of_it(
+    text: str, settings: Settings, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (host / "etc/slurm/more.conf").write_text("SlurmdParameters=config_overrides\n")
+    (host / "etc/slurm/slurm.conf").write_text(text)
+    writer = on_front(settings, host)
+    assert "in order /etc/slurm/slurm.conf: SlurmdParameters has config_overrides" in writer.told
+    assert not any("SlurmdParameters" in line for line in writer.to_do)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# SlurmdParameters=config_overrides\n",
+        "SlurmctldParameters=config_overrides\n",
+        "SlurmdParameters=config_overrides\nSlurmdParameters=l3cache_as_socket\n",
+        "SlurmdParameters=config_overrides_not\n",
+        "Include slurm.conf\n",
+    ],
+)
+def test_a_front_whose_own_slurm_conf_lacks_config_overrides_is_told_so_whatever_slurmctld_has(
+    text: str, settings: Settings, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (host / "etc/slurm/slurm.conf").write_text(text)
+    writer = on_front(settings, host, {"SlurmdParameters": "config_overrides"})
+    assert any("SlurmdParameters=config_overrides" in line for line in writer.to_do)
+
+
+@pytest.mark.parametrize(("said", "lacks"), [("config_overrides", False), ("(null)", True)])
+def test_a_front_without_a_slurm_conf_has_what_slurmctld_has(
+    said: str, lacks: bool, settings: Settings, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (host / "etc/slurm/slurm.conf").unlink()
+    writer = on_front(settings, host, {"SlurmdParameters": said})
+    assert any("SlurmdParameters" in line for line in writer.to_do) == lacks
+    assert any("slurmctld's slurm.conf" in line for line in writer.told) != lacks
 
 
 @pytest.mark.parametrize(
