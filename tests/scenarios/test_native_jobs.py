@@ -14,7 +14,9 @@ from scenarios.neighbours import Silence, Way
 from scenarios.world import spread
 
 from rmsplugin.adapters.rms.base import JobState
+from rmsplugin.cli.live.drain import _is_empty as left_on
 from rmsplugin.engine.ledger.rows import OperationKind
+from rmsplugin.engine.serve.views import node_views
 from rmsplugin.errors import RefusedError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 
@@ -215,6 +217,26 @@ def test_a_paused_job_goes_on_where_its_node_drains(native: NativeWorld) -> None
     assert native.hosts(low) == [node]
     native.rms.finish(low)
     native.until(low, S.TERMINATED)
+
+
+def test_nodes_of_native_jobs_have_no_rooms_and_a_drain_ends_when_nothing_runs_there(native: NativeWorld) -> None:
+    job = native.running()
+    [node] = native.hosts(job)
+    native.tick()
+    assert {(view["room"], view["room_job"]) for view in views(native).values()} == {("none", None)}
+    native.rms.set_node(node, draining=True, state="IDLE+DRAIN", reason="new disk")
+    native.tick()
+    assert views(native)[node]["reason"] == "it is being drained: new disk"
+    assert left_on(views(native)[node]) == "1 VM left"
+    native.rms.finish(job)
+    native.until(job, S.TERMINATED)
+    native.tick()
+    assert left_on(views(native)[node]) == ""
+
+
+def views(native: NativeWorld) -> dict[str, dict[str, Any]]:
+    rows = node_views(native.context.ledger, native.capacities(), native.cycle.seen, {})
+    return {row["name"]: row for row in rows}
 
 
 def test_a_job_that_another_hand_has_started_runs_on(native: NativeWorld) -> None:

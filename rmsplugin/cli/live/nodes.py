@@ -58,7 +58,7 @@ FIELDS = (
     Field(
         "room",
         "the engine's room there: held; leaving, when it has to be given back; requested or starting, when Slurm has "
-        "not given the node yet; or none",
+        "not given the node yet; or none, as always with platform native",
         text_of("room"),
     ),
     Field("roomjob", "the room's job in Slurm", text_of("room_job"), right=True),
@@ -98,6 +98,7 @@ def add_command(commands: options.Commands) -> None:
         _nodes,
         """
         A node hosts VMs while the engine has a room there: a Slurm job of the engine's that has the whole node.
+        With platform native the engine has no rooms: Slurm has the nodes, and a VM here is a vjob's part of one.
         Where watts or temperatures are known, they are listed by default, too.
 
         examples:

@@ -331,8 +331,8 @@ def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[Nod
         "temperature_c": readings.temperature_c if sensed.temperature_c is None else round(sensed.temperature_c.value),
         "hot": name in seen.hot,
         "vms": host.vms,
-        "room": str(room.state) if room else "none",
-        "room_job": room.job_id if room else None,
+        "room": str(room.state) if room and room.job_id else "none",  # jobs without VMs need none
+        "room_job": room.job_id if room and room.job_id else None,
         "since": room.since if room and room.since else None,
         "until": room.until if room and room.since and room.until < math.inf else None,
         "features": list(node.features),
