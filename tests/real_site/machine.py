@@ -16,8 +16,15 @@ from real_site import disk
 from real_site.layout import Host
 
 _BRIDGE = "site"
-#: As rmsplugin has it for its VMs: a busy machine's emulated timer is not taken for a broken one.
-_CMDLINE = "root=/dev/vda rw console=ttyS0 quiet panic=-1 no_timer_check systemd.hostname={name}"
+#: As rmsplugin has it for its VMs, a busy machine's emulated timer is not taken for a broken one. Four machines on two
+#: CPUs may take longer than systemd's 90 s until udev has shown a disk, or a daemon of Debian's has started. Since its
+#: version 254 devices have a bound of their own.
+_CMDLINE = (
+    "root=/dev/vda rw console=ttyS0 quiet panic=-1 no_timer_check systemd.hostname={name} "
+    "systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
+)
+#: What systemd says on the console when it has given up, and waits for somebody to press Enter.
+_GIVEN_UP = "You are in emergency mode"
 _SSH = (
     "-q", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
     "-o", "ConnectTimeout=120", "-o", "ServerAliveInterval=60",
@@ -128,6 +135,8 @@ class Machine:
         until = time.monotonic() + timeout_s
         while not self._answers():
             self._check_up()
+            if _GIVEN_UP in self.last_words():
+                raise StepError(f"{self.host.name} stands in emergency mode: {self.last_words()}")
             if time.monotonic() > until:
                 raise StepError(f"{self.host.name} does not answer after {timeout_s:.0f} s: {self.last_words()}")
             time.sleep(1)

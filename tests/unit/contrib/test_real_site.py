@@ -9,7 +9,7 @@ import yaml
 from packaged.playbook import ROLE
 from real_site import disk, files, role
 from real_site.layout import HOSTS
-from real_site.machine import StepError
+from real_site.machine import Machine, StepError
 from real_site.site import Site, wait_for
 from real_site.steps import STEPS
 
@@ -57,6 +57,18 @@ def test_what_is_not_seen_in_time_is_a_failed_step() -> None:
     assert wait_for("a room", 1, lambda: "seen") == "seen"
     with pytest.raises(StepError, match="a room: not after 0 s"):
         wait_for("a room", 0, lambda: None)
+
+
+def test_a_machine_whose_systemd_has_given_up_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "missing"
+    machine = Machine(HOSTS[0], disk.Base(missing, missing, missing), missing, tmp_path)
+    monkeypatch.setattr(machine, "_answers", lambda: False)
+    monkeypatch.setattr(machine, "_check_up", lambda: None)
+    machine.console.write_text("Timed out waiting for device /dev/vdb.\nYou are in emergency mode. After logging in")
+    with pytest.raises(StepError, match=r"controller stands in emergency mode: Timed out .* /dev/vdb"):
+        machine.wait_until_up(0)
 
 
 def test_each_step_says_what_it_is_about_and_has_a_bound() -> None:
