@@ -17,6 +17,7 @@ from try_release_lib import root as roots
 
 from real_site import disk
 from real_site.layout import CONTROLLER
+from real_site.patience import VARIABLE
 from real_site.steps import STEPS
 
 #: All that is started ends with the process that starts this, however that ends.
@@ -40,9 +41,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--debs", type=Path, help="directory of packages of that release that are built already")
     parser.add_argument("--dir", type=Path, help="where the disk is kept (default: /var/tmp/rmsplugin-site-RELEASE)")
     parser.add_argument("--until", metavar="STEP", choices=names, help=f"end after this one of: {', '.join(names)}")
+    parser.add_argument(
+        "--patience",
+        type=_factor,
+        default=1.0,
+        metavar="FACTOR",
+        help="wait so many times as long: the machine is busy",
+    )
     parser.add_argument("--stay", action="store_true", help="leave the machines running then, until Control-C")
     parser.add_argument("--remove", action="store_true", help="only remove the disk that is kept")
     return parser
+
+
+def _factor(word: str) -> float:
+    try:
+        factor = float(word)
+    except ValueError:
+        factor = 0.0
+    if not 1 <= factor <= 100:
+        raise argparse.ArgumentTypeError(f"no factor from 1 to 100: {word!r}")
+    return factor
 
 
 def _prepare(arguments: argparse.Namespace, work: Path) -> None:
@@ -63,7 +81,7 @@ def _do_steps(arguments: argparse.Namespace, work: Path, base: disk.Base) -> int
     command = [*_NAMESPACES, sys.executable, "-u", "-m", "real_site.inside", work, base.disk, base.kernel, base.initrd]
     command += [f"--debs={arguments.debs.absolute()}"]
     command += [f"--until={arguments.until}"] * bool(arguments.until) + ["--stay"] * arguments.stay
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env={**os.environ, VARIABLE: str(arguments.patience)})
     key = work / "administrator"
     print(f"a way in: nsenter -n -t {process.pid} ssh -i {key} root@{CONTROLLER.address}; consoles: {work}", flush=True)
     try:

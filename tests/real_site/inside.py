@@ -11,6 +11,7 @@ from pathlib import Path
 
 from real_site import disk, machine, steps
 from real_site.layout import HOSTS
+from real_site.patience import patient
 from real_site.site import Site
 
 
@@ -27,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
 def _do(step: steps.Step, site: Site) -> bool:
     began = time.monotonic()
     print(f"== {step.name}: {step.what}", flush=True)
-    signal.alarm(step.bound_s)
+    signal.alarm(round(patient(step.bound_s)))
     try:
         said = step.run(site)
     except machine.StepError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from real_site import disk
 from real_site.layout import Host
+from real_site.patience import patient
 
 _BRIDGE = "site"
 #: As rmsplugin has it for its VMs, a busy machine's emulated timer is not taken for a broken one. Four machines on two
@@ -107,11 +108,12 @@ class Machine:
         try:
             return subprocess.run(
                 ["ssh", *_SSH, "-o", f"ControlPath={shared}", "-i", key, f"root@{self.host.address}", "sh -eu"],
-                input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout_s,
+                input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                timeout=patient(timeout_s),
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             said = (error.stdout or b"").decode(errors="replace")
-            raise StepError(f"{self.host.name}: not done after {timeout_s:.0f} s\n{said[-3000:]}") from None
+            raise StepError(f"{self.host.name}: not done after {patient(timeout_s):.0f} s\n{said[-3000:]}") from None
 
     def put(self, path: str, content: str | bytes, mode: str = "644", owner: str = "root:root") -> None:
         """Write a file there."""
@@ -132,6 +134,7 @@ class Machine:
         Raises:
             StepError: it is not there in time, or a unit has failed.
         """
+        timeout_s = patient(timeout_s)
         until = time.monotonic() + timeout_s
         while not self._answers():
             self._check_up()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from real_site.layout import CONTROLLER, HOSTS, VM_HOSTS, Host
 from real_site.machine import Machine, StepError
+from real_site.patience import patient
 
 
 @dataclass
@@ -63,6 +64,7 @@ def wait_for(what: str, timeout_s: float, seen: Callable[[], str | None]) -> str
     Raises:
         StepError: it is not seen in time.
     """
+    timeout_s = patient(timeout_s)
     until = time.monotonic() + timeout_s
     while (found := seen()) is None:
         if time.monotonic() > until:

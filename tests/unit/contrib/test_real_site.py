@@ -8,8 +8,10 @@ import pytest
 import yaml
 from packaged.playbook import ROLE
 from real_site import disk, files, role
+from real_site.__main__ import _parser
 from real_site.layout import HOSTS
 from real_site.machine import Machine, StepError
+from real_site.patience import VARIABLE, patient
 from real_site.site import Site, wait_for
 from real_site.steps import STEPS
 
@@ -69,6 +71,21 @@ def test_a_machine_whose_systemd_has_given_up_is_not_waited_for(
     machine.console.write_text("Timed out waiting for device /dev/vdb.\nYou are in emergency mode. After logging in")
     with pytest.raises(StepError, match=r"controller stands in emergency mode: Timed out .* /dev/vdb"):
         machine.wait_until_up(0)
+
+
+def test_on_a_busy_machine_bounds_are_so_many_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert patient(60) == 60
+    monkeypatch.setenv(VARIABLE, "2.5")
+    assert patient(60) == 150
+
+
+@pytest.mark.parametrize("word", ["0", "-1", "0.5", "nan", "inf", "long"])
+def test_a_patience_that_is_none_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args([f"--patience={word}"])
+    assert ended.value.code == 2
+    assert f"no factor from 1 to 100: '{word}'" in capsys.readouterr().err
 
 
 def test_each_step_says_what_it_is_about_and_has_a_bound() -> None:
