@@ -12,12 +12,14 @@ import hashlib
 from importlib import resources
 
 from rmsplugin.live_page import nodes, tables
-from rmsplugin.live_page.scene import Node, Scene
+from rmsplugin.live_page.drawing import drawn
+from rmsplugin.live_page.scene import Drawing, Node, Scene
 from rmsplugin.live_page.words import moment, several, text
 
 
 def document(scene: Scene, node: str = "") -> str:
     """The whole document; with ``node``, the VMs of this node are listed, too."""
+    scene = drawn(scene, node)
     title = f"VM jobs: {text(scene.group or scene.host)}"
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -70,7 +72,7 @@ def _main(scene: Scene, node: str) -> str:
         _now(scene),
         _notices(scene),
         _named(scene, node),
-        _section("nodes", f"Nodes ({len(scene.nodes)})", _of_nodes(scene)),
+        _section("nodes", f"Nodes ({_count(scene)})", _of_nodes(scene)),
         _section("acts", "Under way", tables.acts(scene.acts)),
         _section("waiting", f"Queue ({len(scene.queue)})", _hidden(scene) + tables.queue(scene.queue)),
         _section("paused", f"Paused ({len(scene.paused)})", tables.paused(scene.paused)),
@@ -78,6 +80,10 @@ def _main(scene: Scene, node: str) -> str:
         _section("switches", "Last context switches", tables.switches(scene.switches)),
     )
     return f'<main id="main" tabindex="-1" data-number="{scene.number}">{"".join(parts)}</main>'
+
+
+def _count(scene: Scene) -> int:
+    return sum(each.nodes for each in scene.drawings)
 
 
 def _section(name: str, title: str, body: str) -> str:
@@ -88,9 +94,9 @@ def _now(scene: Scene) -> str:
     cycle = "No cycle has run yet."
     if scene.cycle_time:
         cycle = f"Last cycle at {moment(scene.cycle_time)}" + (f": {text(scene.cycle)}." if scene.cycle else ".")
-    running = sum(each.state != "arriving" for node in scene.nodes for each in node.machines)
+    vms = sum(each.vms for each in scene.drawings)
     facts = (
-        f"{several(running, 'VM')} on {several(len(scene.nodes), 'node')}. As of {moment(scene.time)}.",
+        f"{several(vms, 'VM')} on {several(_count(scene), 'node')}. As of {moment(scene.time)}.",
         cycle,
         *((text(scene.leader),) if scene.leader else ()),
         *map(text, scene.energy),
@@ -124,12 +130,18 @@ def _node(node: Node) -> str:
 
 
 def _of_nodes(scene: Scene) -> str:
-    if not scene.nodes and scene.nodes_private:
+    if not scene.drawings and scene.nodes_private:
         return "<p>Slurm tells you of no nodes (PrivateData).</p>"
-    if not scene.nodes:
+    if not scene.drawings:
         return "<p>No VM host was seen yet.</p>"
     scale = '<p class="facts">Upper bar: CPUs. Lower bar: memory. Both are drawn to the scale of their node.</p>'
-    return f'{nodes.legend()}{scale}<div class="map">{nodes.boxes(scene.nodes)}</div>'
+    return f'{nodes.legend()}{scale}<div class="map">{"".join(map(_map, scene.drawings))}</div>'
+
+
+def _map(drawing: Drawing) -> str:
+    name = text(drawing.group)
+    title = f'<h3><a href="?group={name}">Group {name}</a> ({drawing.nodes})</h3>' if name else ""
+    return f'{title}<ul class="nodes">{drawing.boxes}</ul>'
 
 
 def _hidden(scene: Scene) -> str:

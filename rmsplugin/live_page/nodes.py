@@ -45,15 +45,8 @@ def legend() -> str:
 
 
 def boxes(nodes: tuple[Node, ...]) -> str:
-    """A list of all nodes, of each group its own, where they are of several."""
-    groups = dict.fromkeys(node.group for node in nodes)
-    return "".join(_of_group(group, [node for node in nodes if node.group == group]) for group in groups)
-
-
-def _of_group(group: str, nodes: list[Node]) -> str:
-    name = text(group)
-    title = f'<h3><a href="?group={name}">Group {name}</a> ({len(nodes)})</h3>' if group else ""
-    return f'{title}<ul class="nodes">{"".join(map(_box, nodes))}</ul>'
+    """The items of a list: a box for each node."""
+    return "".join(map(_box, nodes))
 
 
 def _box(node: Node) -> str:

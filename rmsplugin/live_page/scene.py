@@ -47,7 +47,6 @@ class Node:
         reason: why none may come now, or what it is kept for; empty: nothing to be said.
         watts: None: not measured.
         saved: how many VMs have their saved states in its store.
-        group: of a page of all groups: whose it is.
     """
 
     name: str
@@ -60,6 +59,22 @@ class Node:
     watts: int | None = None
     celsius: int | None = None
     saved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The VM hosts of an engine, drawn by it for one viewer.
+
+    Attributes:
+        nodes: how many they are.
+        vms: how many VMs are on them; one that migrates is counted where it leaves.
+        boxes: a box for each, as HTML. It is the engine that makes sure that texts in it are no markup.
+        group: of a page of all groups: whose they are.
+    """
+
+    nodes: int
+    vms: int
+    boxes: str
     group: str = ""
 
 
@@ -134,6 +149,8 @@ class Scene:
         cycle: a sentence about the last cycle; ``cycle_time``: when it began; 0: none has.
         notices: what is not as it should be, and what is paused, each a sentence.
         energy: sentences about watts, and nodes that are off.
+        nodes: all VM hosts; of a scene that is drawn, the one whose VMs are listed.
+        drawings: of a scene that is drawn: its VM hosts, of each group its own.
         private: whether Slurm tells users of their own jobs only.
         nodes_private: whether Slurm tells users of no nodes.
         hidden: how many vjobs of other users are left out.
@@ -150,6 +167,7 @@ class Scene:
     notices: tuple[str, ...] = ()
     energy: tuple[str, ...] = ()
     nodes: tuple[Node, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
     acts: tuple[Act, ...] = ()
     queue: tuple[Row, ...] = ()
     paused: tuple[Row, ...] = ()

@@ -18,7 +18,8 @@ def together(
 
     Args:
         number: of the page: ``number_of`` the numbers of all engines that answer.
-        scenes: by group, its engine's scene, as the viewer may see it; numbers of context switches are the site's.
+        scenes: by group, the scene that its engine has drawn, as the viewer may see it; numbers of context switches are
+            the site's.
         silent: by group whose engine tells nothing, the reason.
         host: on which it is put together.
         version: of the release that does so.
@@ -40,7 +41,8 @@ def together(
             *(f"group {group}: {each}" for group, scene in scenes.items() for each in scene.notices),
         ),
         energy=tuple(f"Group {group}: {each}" for group, scene in scenes.items() for each in scene.energy),
-        nodes=tuple(replace(node, group=group) for group, scene in scenes.items() for node in scene.nodes),
+        nodes=tuple(node for scene in scenes.values() for node in scene.nodes),
+        drawings=tuple(replace(each, group=group) for group, scene in scenes.items() for each in scene.drawings),
         acts=tuple(act for scene in scenes.values() for act in scene.acts),
         queue=_rows(scene.queue for scene in scenes.values()),
         paused=_rows(scene.paused for scene in scenes.values()),

@@ -51,10 +51,11 @@ class SitePage:
         An engine that does not tell its scene has a part in the number, as in that of the news. Else the news would be
         of another number for as long, and the page be asked for again and again.
         """
-        replies, errors = await self._ask_each(asked, "/v1/page?scene=1")
+        node = asked.query.host("node")
+        replies, errors = await self._ask_each(asked, "/v1/page?scene=1" + (f"&node={node}" if node else ""))
         others = await self._newest_numbers(asked) if errors else {}
         number = number_of({**others, **_numbers_in(replies)}.values())
-        return await asyncio.to_thread(self._put_together, replies, errors, number, asked.query.host("node"))
+        return await asyncio.to_thread(self._put_together, replies, errors, number, node)
 
     async def news(self, asked: Asked) -> Reply:
         """The answer to `page_news`. Raises TooManyError."""

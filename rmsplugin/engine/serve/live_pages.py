@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rmsplugin.engine.serve.waits import TooManyError
 from rmsplugin.live_page.document import document
+from rmsplugin.live_page.drawing import drawn
 from rmsplugin.live_page.scene import Scene, Viewer, seen_by
 
 #: A scene is made anew after so many seconds at the earliest: many viewers cost as little as one.
@@ -17,11 +19,13 @@ FRESH_S = 1.0
 PROGRESS_S = 2.0
 #: The most pages that wait for news at once, of all viewers together.
 MOST_WAITING = 256
-#: The most documents of one scene that are kept: viewers who see the same share one.
+#: The most documents, and drawings, of one scene that are kept: viewers who see the same share one.
 _KEPT = 16
 
 #: What all pages wait for, as ``Waits`` names it.
 SUBJECT = ("page", 0)
+
+Made = TypeVar("Made")
 
 
 class LivePages:
@@ -36,6 +40,7 @@ class LivePages:
         self._stale = True
         self._waiting = 0
         self._documents: dict[tuple[Viewer, str], str] = {}
+        self._drawn: dict[tuple[Viewer, str], Scene] = {}
         self._lock = threading.Lock()
 
     def note_change(self) -> None:
@@ -68,23 +73,30 @@ class LivePages:
         """
         return self._newest().number
 
-    def scene(self, viewer: Viewer) -> Scene:
-        """The newest scene, as this viewer may see it. Errors as of ``renew``."""
-        return seen_by(self._newest(), viewer)
+    def scene(self, viewer: Viewer, node: str) -> Scene:
+        """The newest scene, as this viewer may see it, drawn, with the VMs of the node. Errors as of ``renew``."""
+        return self._kept(viewer, node, self._drawn, drawn)[1]
 
     def document(self, viewer: Viewer, node: str) -> tuple[int, str]:
         """Number and document of the newest scene, for this viewer. Errors as of ``renew``."""
+        scene, made = self._kept(viewer, node, self._documents, document)
+        return scene.number, made
+
+    def _kept(
+        self, viewer: Viewer, node: str, kept: dict[tuple[Viewer, str], Made], make: Callable[[Scene, str], Made]
+    ) -> tuple[Scene, Made]:
+        """The newest scene, and what is made of it for this viewer, if need be."""
         scene = self._newest()
         if not (scene.private or scene.nodes_private):
             viewer = Viewer()
         with self._lock:
-            if scene is self._scene and (viewer, node) in self._documents:
-                return scene.number, self._documents[viewer, node]
-        text = document(seen_by(scene, viewer), node)
+            if scene is self._scene and (viewer, node) in kept:
+                return scene, kept[viewer, node]
+        made = make(seen_by(scene, viewer), node)
         with self._lock:
-            if scene is self._scene and len(self._documents) < _KEPT:
-                self._documents[viewer, node] = text
-        return scene.number, text
+            if scene is self._scene and len(kept) < _KEPT:
+                kept[viewer, node] = made
+        return scene, made
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -106,6 +118,7 @@ class LivePages:
                 except BaseException:
                     self._stale = True
                     raise
-                self._documents = {}
+                self._documents.clear()
+                self._drawn.clear()
                 self._made = self._monotonic()
             return self._scene

@@ -572,7 +572,7 @@ class Routes:
             sight = self._sight(asked)
             viewer = Viewer(user_name(asked.uid), sees_all=sight.all_jobs, sees_nodes=sight.nodes)
             if as_values:
-                scene = self.pages.scene(viewer)
+                scene = self.pages.scene(viewer, node)
                 return {"number": scene.number, "html": "", "scene": values_of(scene)}
             number, text = self.pages.document(viewer, node)
             return {"number": number, "html": text}

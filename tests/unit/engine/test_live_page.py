@@ -20,7 +20,7 @@ from rmsplugin.engine.serve.browsers import Browsers
 from rmsplugin.engine.serve.live_pages import LivePages
 from rmsplugin.engine.serve.waits import TooManyError
 from rmsplugin.errors import ForbiddenError, SettingsError
-from rmsplugin.live_page.scene import Act, Scene, Viewer
+from rmsplugin.live_page.scene import Act, Machine, Node, Scene, Viewer
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.page import Page
 
@@ -200,6 +200,26 @@ def test_viewers_who_see_the_same_share_a_document() -> None:
     pages = pages_of([], Clock())
     texts = [pages.document(Viewer(name, sees_all=False), "")[1] for name in ("alice", "bob")]
     assert texts[0] is texts[1]
+
+
+def test_nodes_are_drawn_once_for_viewers_who_see_the_same_and_veiled_for_those_who_may_not() -> None:
+    nodes = (Node("n1", "mixed", True, "", 4.0, 8192, (Machine("12", "bob", "render", 1.0, 1024, "running"),)),)
+    pages = pages_of([], Clock(), nodes=nodes)
+    alice, bob = (pages.scene(Viewer(name, sees_all=False), "") for name in ("alice", "bob"))
+    assert alice is bob
+    pages = pages_of([], Clock(), nodes=nodes, private=True)
+    alice, bob = (pages.scene(Viewer(name, sees_all=False), "n1") for name in ("alice", "bob"))
+    assert ["bob" in each.drawings[0].boxes for each in (alice, bob)] == [False, True]
+    assert ["bob" in str(each.nodes) for each in (alice, bob)] == [False, True]
+
+
+def test_a_drawing_is_kept_until_something_has_changed() -> None:
+    clock = Clock()
+    pages = pages_of([], clock, nodes=(Node("n1", "mixed", True, "", 4.0, 8192),))
+    first = pages.scene(Viewer(), "")
+    pages.note_change()
+    clock.now += 1.0
+    assert pages.scene(Viewer(), "").number == first.number + 1
 
 
 def test_so_many_pages_may_wait_and_no_more() -> None:

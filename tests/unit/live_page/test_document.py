@@ -12,7 +12,9 @@ from live_scenes import HOSTILE, machine, row, scene
 from lxml import html
 
 from rmsplugin.live_page.document import document, headers
+from rmsplugin.live_page.drawing import drawn
 from rmsplugin.live_page.scene import Machine, Node, Scene, Viewer, seen_by
+from rmsplugin.live_page.together import together
 from rmsplugin.live_page.values import scene_of, values_of
 from rmsplugin.live_page.words import amount, lasting, text
 
@@ -150,6 +152,23 @@ def test_a_scene_is_the_same_as_values_that_json_has_carried() -> None:
     assert scene_of(json.loads(json.dumps(values_of(shown)))) == shown
 
 
+@pytest.mark.parametrize("node", ["", "n1", "n9"])
+def test_a_scene_that_is_drawn_has_the_same_document_and_no_vms_but_those_that_are_listed(node: str) -> None:
+    shown = drawn(scene(), node)
+    assert [each.name for each in shown.nodes] == [node] * (node == "n1")
+    assert document(scene_of(json.loads(json.dumps(values_of(shown)))), node) == document(scene(), node)
+
+
+def test_a_page_of_all_groups_has_the_nodes_of_each_under_its_heading() -> None:
+    told = {group: drawn(scene(nodes), "n3") for group, nodes in (("a", 3), ("b", 2))}
+    whole = tree(together(9, told, {"c": "it is silent"}, "controller", "1.0", 0.0), "n3")
+    headings = [words(each) for each in whole.xpath("//section[@aria-labelledby='nodes-h']/div/h3")]
+    boxes = [len(each.xpath("li")) for each in whole.xpath("//section[@aria-labelledby='nodes-h']/div/ul")]
+    assert (headings, boxes) == (["Group a (3)", "Group b (2)"], [3, 2])
+    assert "10 VMs on 5 nodes" in words(whole)
+    assert len(whole.get_element_by_id("machines").xpath("tbody/tr")) == 3
+
+
 def test_long_lists_say_what_lists_the_rest() -> None:
     shown = Scene(queue=tuple(row(str(number)) for number in range(1, 252)))
     assert len(tree(shown).xpath("//table[@id='waiting']/tbody/tr")) == 200
@@ -161,6 +180,8 @@ def test_long_lists_say_what_lists_the_rest() -> None:
 
 def test_texts_of_users_never_become_markup() -> None:
     hostile, honest = tree(scene(hostile=True), HOSTILE), tree(scene(), "n9")
+    grouped = {group: drawn(scene(hostile=True), HOSTILE) for group in ("a", HOSTILE)}
+    assert b"<img" not in html.tostring(tree(together(9, grouped, {HOSTILE: HOSTILE}, HOSTILE, "1.0", 0.0)))
     count = {name: len(hostile.findall(f".//{name}")) for name in ("script", "img", "title", "a", "p")}
     assert count == {name: len(honest.findall(f".//{name}")) for name in ("script", "img", "title", "a", "p")}
     attributes = {name for each in hostile.iter() for name in each.attrib}

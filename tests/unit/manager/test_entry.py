@@ -187,8 +187,8 @@ def test_a_page_without_a_group_whose_engine_is_of_another_release_is_not_asked_
         each.world.tick()
     newest = LivePages.scene
 
-    def scene(pages: LivePages, viewer: Viewer) -> Any:
-        found = newest(pages, viewer)
+    def scene(pages: LivePages, viewer: Viewer, node: str) -> Any:
+        found = newest(pages, viewer, node)
         if pages is not engines["b"].service._answers.pages:
             return found
         if tells == "nothing":
