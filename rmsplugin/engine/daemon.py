@@ -492,10 +492,12 @@ def open_context(
             require_taken_back(state_dir, ROOT_KEY)
         ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
         epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
-        agents = led(_agents(settings, epoch))
+        calls = _agents(settings, epoch)
+        agents = led(calls)
     else:
         epoch = lease.epoch
-        agents = led(_agents(settings, epoch))
+        calls = _agents(settings, epoch)
+        agents = led(calls)
         parted = None if tree is None else Parted(settings, shared.parent.parent, tree)
         change = None
         if parted is not None:
@@ -516,7 +518,7 @@ def open_context(
     if settings.native:
         hypervisor, guests = NativePlatform(rms, settings.slurm.partitions), cast(Guests, Absent("guests"))
     else:
-        hypervisor = led(open_platform(settings, passages_of(settings, epoch)))
+        hypervisor = led(open_platform(settings, passages_of(settings, epoch), cast(NodeAgents, calls)))
         guests = led(SshGuests(private))
     return Context(
         settings=settings,

@@ -53,6 +53,9 @@ class Capabilities:
 #: The capabilities of a platform that can do all of it.
 EVERYTHING = Capabilities()
 
+#: The capabilities of platform ``podman``: containers, which share the kernel of their node.
+PODMAN = Capabilities(migrate=False, resize=False, template=False, own_kernel=False)
+
 #: The capabilities of platform ``native``: plain jobs of the RMS, which are paused and go on where they are.
 NATIVE = Capabilities(
     migrate=False, suspend=False, elsewhere=False, checkpoint=False, resize=False, template=False, own_kernel=False

@@ -26,6 +26,7 @@ from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Age
 
 if TYPE_CHECKING:
     from rmsplugin.node_agent.templates import Template
+    from rmsplugin.node_agent.vm_verbs import VMVerbs
 
 _COMMAND_LIMIT = 4096
 # Texts: a call compiles those of its own words.
@@ -242,6 +243,12 @@ def _use_template(agent: Agent, rest: list[str], guard: Guard | None) -> Reply:
     return answer
 
 
+def _vms(agent: Agent) -> VMVerbs:
+    from rmsplugin.node_agent.vm_verbs import VMVerbs  # here: the other verbs start faster without it
+
+    return VMVerbs(agent, _report)
+
+
 #: Verb and number of words after it -> the call.
 _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None]] = {
     ("put-config", 1): lambda agent, rest, options: agent.put_config(VMName(rest[0]), options.guard),
@@ -283,6 +290,24 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ("keep-disk", 3): lambda agent, rest, options: _template(agent, *rest[1:]).keep_disk(VMName(rest[0])),
     ("settle-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).settle(VMName(rest[0])),
     ("refuse-template", 3): lambda agent, rest, options: _template(agent, *rest[1:]).refuse(VMName(rest[0])),
+    ("vm-host", 0): lambda agent, rest, options: _vms(agent).host(),
+    ("vm-list", 0): lambda agent, rest, options: _vms(agent).list(),
+    ("vm-has", 1): lambda agent, rest, options: _vms(agent).has(VMName(rest[0])),
+    ("vm-statistics", 0): lambda agent, rest, options: _vms(agent).statistics(),
+    ("vm-boot", 2): lambda agent, rest, options: _vms(agent).boot(
+        VMName(rest[0]), _milliseconds(rest[1]), standard_input(CONFIG_LIMIT_BYTES)
+    ),
+    ("vm-restore", 3): lambda agent, rest, options: _vms(agent).restore(
+        VMName(rest[0]), _milliseconds(rest[1]), rest[2], standard_input(CONFIG_LIMIT_BYTES)
+    ),
+    ("vm-stop", 2): lambda agent, rest, options: _vms(agent).stop(VMName(rest[0]), _milliseconds(rest[1])),
+    ("vm-save", 3): lambda agent, rest, options: _vms(agent).save(VMName(rest[0]), _milliseconds(rest[1]), rest[2]),
+    ("vm-checkpoint", 3): lambda agent, rest, options: _vms(agent).checkpoint(
+        VMName(rest[0]), _milliseconds(rest[1]), rest[2]
+    ),
+    ("vm-pause", 2): lambda agent, rest, options: _vms(agent).pause(VMName(rest[0]), _milliseconds(rest[1])),
+    ("vm-unpause", 2): lambda agent, rest, options: _vms(agent).unpause(VMName(rest[0]), _milliseconds(rest[1])),
+    ("vm-abort", 1): lambda agent, rest, options: _vms(agent).abort(VMName(rest[0])),
     # Its epoch was taken before the call.
     ("obey", 0): lambda agent, rest, options: {},
     ("platform", 0): lambda agent, rest, options: agent.let_through(_report, look=False),
@@ -294,7 +319,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 #: The verbs that change nothing.
 _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
-_LOOKS |= {"look-at-platform"}
+_LOOKS |= {"look-at-platform", "vm-host", "vm-list", "vm-has", "vm-statistics"}
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
 _OF_GROUPS = frozenset({"adopt", "lend"})
@@ -324,6 +349,10 @@ def _expected(word: str) -> VMName | None:
 
 def _size(word: str) -> int:
     return int(_matching(_BYTES, word, "a number of bytes"))
+
+
+def _milliseconds(word: str) -> int:
+    return int(_matching(_NUMBER, word, "a number of milliseconds"))
 
 
 def _blake2b(word: str) -> str:

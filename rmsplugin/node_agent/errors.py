@@ -5,9 +5,16 @@ from __future__ import annotations
 import errno
 from typing import Literal
 
-from rmsplugin.errors import CorruptStateError, RmspluginError
+from rmsplugin.errors import CorruptStateError, NoSpaceError, NotFoundError, RmspluginError, TimedOutError
 
-Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "failed"]
+Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "timed_out", "failed"]
+
+_KINDS: dict[type[RmspluginError], Kind] = {
+    CorruptStateError: "corrupt",
+    NotFoundError: "not_found",
+    NoSpaceError: "no_space",
+    TimedOutError: "timed_out",
+}
 
 
 class AgentError(Exception):
@@ -21,7 +28,7 @@ class AgentError(Exception):
     def of(cls, error: OSError | RmspluginError) -> AgentError:
         """The agent error for an error of the operating system, or of the platform on this node."""
         if isinstance(error, RmspluginError):
-            return cls("corrupt" if isinstance(error, CorruptStateError) else "failed", str(error))
+            return cls(_KINDS.get(type(error), "failed"), str(error))
         kind: Kind = "no_space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "failed"
         where = f": {error.filename}" if error.filename else ""
         return cls(kind, f"{error.strerror or error}{where}")

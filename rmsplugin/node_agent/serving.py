@@ -217,7 +217,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 def load_everything() -> None:
     """Load what the short verbs need: a call in a process of its own loads only what it needs itself."""
-    from rmsplugin.node_agent import control_group, guards, guest_filter, templates  # noqa: F401
+    from rmsplugin.node_agent import control_group, guards, guest_filter, templates, vm_verbs  # noqa: F401
 
     for name in HALVES:
         platform_on_node(name)

@@ -131,6 +131,11 @@ class Agent:
         files.make_private(self._config.vm_dir, _VM_DIR_MODE)
         return self._config.vm_dir
 
+    def one_act(self) -> AbstractContextManager[None]:
+        """Do something before an engine of a higher epoch begins to be obeyed. Raises AgentError ``deposed``."""
+        assert self._turn is not None  # it is an act: `obey` came first
+        return epoch.one_act(epoch.of_node(self._config.vm_dir), self._turn[0])
+
     @property
     def config(self) -> AgentConfig:
         """The agent's settings."""
@@ -210,6 +215,7 @@ class Agent:
 
                 guest_filter.drop(self._config.filters, vm.name)
             files.remove(*(path for path in directory.glob(f"{vm.name}.*")))
+            self._platform.forget(vm.name)
         return {}
 
     def stat(self, vm: VMName, shared: bool, checkpoint: int = 0) -> Reply:
@@ -376,8 +382,7 @@ class Agent:
         """
         from rmsplugin.node_agent import room  # here: the other verbs start faster without it
 
-        assert self._turn is not None  # it is an act: `obey` came first
-        with epoch.one_act(epoch.of_node(self._config.vm_dir), self._turn[0]):
+        with self.one_act():
             files.require_listener()
             vms = sorted(self._platform.running_vms(_PROC))
             return {"vms": vms, "ended": not vms and room.end(job, self._config.engine_user, _PROC)}
@@ -404,7 +409,7 @@ class Agent:
             "templates": templates.stored(config),
             "epoch": epoch.highest(epoch.of_node(config.vm_dir)),
             **guards.seen(config.filters),
-            **self._platform.check(config.vm_dir),
+            **self._platform.check(config.vm_dir, config),
         }
 
     def state_paths(self, vm: VMName, shared: bool, checkpoint: int = 0) -> tuple[Path, Path]:

@@ -17,6 +17,7 @@ from rmsplugin.errors import (
     NotFoundError,
     OperationFailedError,
     RmspluginError,
+    TimedOutError,
 )
 from rmsplugin.model.epochs import FIRST_EPOCH
 
@@ -38,6 +39,7 @@ ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "corrupt": CorruptStateError,
     "exists": ExistsError,
     "deposed": DeposedError,
+    "timed_out": TimedOutError,
     "failed": OperationFailedError,
 }
 #: The words of an agent that does not know a verb.

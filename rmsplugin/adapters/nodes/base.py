@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rmsplugin.adapters.platform.base import Progress
@@ -85,6 +85,7 @@ class NodeCheck:
     guest_filter: bool | None = None  # the node can filter VMs' interfaces by itself; None: an older release
     unfiltered: tuple[str, ...] = ()  # VMs there whose interfaces it filtered until its rules were flushed
     epoch: int | None = None  # it obeys no engine of a lower one; None: an older release
+    platform: Mapping[str, Any] = field(default_factory=dict)  # what else its platform tells; none: an older release
 
 
 @dataclass(frozen=True, slots=True)

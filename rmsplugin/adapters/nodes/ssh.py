@@ -33,7 +33,9 @@ from rmsplugin.model.epochs import FIRST_EPOCH
 
 #: The VMs of one call: their names are shorter than the content of a call can be.
 _ADOPTED = 1000
-_LONG_CALLS = frozenset({"seal", "verify", "verify-aside", "send", "await-guest"})
+_LONG_CALLS = frozenset(
+    {"seal", "verify", "verify-aside", "send", "await-guest", "vm-save", "vm-checkpoint", "vm-restore"}
+)
 
 
 class NodeAgents:
@@ -217,7 +219,7 @@ class NodeAgents:
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""
         answer = self._call(node, ["check"])
-        others = ("images", "templates")
+        others = ("images", "templates", "platform")
         directories = {name: value for name, value in answer.items() if isinstance(value, dict) and name not in others}
         templates = answer.get("templates")
         return NodeCheck(
@@ -240,6 +242,7 @@ class NodeAgents:
             answer.get("guest_filter"),
             tuple(answer.get("unfiltered", ())),
             answer.get("epoch"),
+            answer.get("platform") or {},
         )
 
     def bound_memory(self, node: str, mib: int) -> MemoryReport:
@@ -292,6 +295,18 @@ class NodeAgents:
         """See ``Nodes``."""
         answer = self._call(node, ["reach", other])
         return Reach(answer["agent"], bool(answer.get("libvirt_open")), bool(answer.get("unrestricted")))
+
+    def call(
+        self,
+        node: str,
+        words: list[str],
+        *,
+        content: bytes = b"",
+        timeout_s: float | None = None,
+        advance: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> dict[str, Any]:
+        """See ``AgentCalls``."""
+        return self._call(node, words, content=content, timeout_s=timeout_s, advance=advance)
 
     def close(self) -> None:
         """See ``Nodes``."""

@@ -14,10 +14,10 @@ Contract, for every implementation:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.epochs import FIRST_EPOCH
@@ -74,6 +74,19 @@ class DiskImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerImage:
+    """A guest that is a container, with the node's kernel.
+
+    Attributes:
+        reference: the name of its image in podman's storage on every node.
+        mounts: directories of the node that it has under the same paths, and whether it may write there.
+    """
+
+    reference: str
+    mounts: tuple[tuple[str, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class VMSpec:
     """All facts that a hypervisor needs to create a VM. Paths are paths on the node."""
 
@@ -83,7 +96,7 @@ class VMSpec:
     memory_mib: int
     mac: str
     bridge: str
-    image: KernelImage | DiskImage
+    image: KernelImage | DiskImage | ContainerImage
     config_path: str  # the 0600 file that the guest gets as fw_cfg opt/org.rmsplugin/config
     console_log: str  # the log of the serial console; "" for none
     address: str = ""  # its IPv4 address, for the filter
@@ -154,6 +167,34 @@ class WaysThroughAgents(Protocol):
 
     def close(self) -> None:
         """End all connections."""
+        ...
+
+
+class AgentCalls(Protocol):
+    """Calls of the node agents by their verbs, for a platform that has the agents do what it is asked."""
+
+    def call(
+        self,
+        node: str,
+        words: list[str],
+        *,
+        content: bytes = b"",
+        timeout_s: float | None = None,
+        advance: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Do one verb, and return the agent's answer.
+
+        Args:
+            node: the node.
+            words: the verb, and what follows it.
+            content: its standard input.
+            timeout_s: bound of the call; None: that of short verbs.
+            advance: called with each report of the progress.
+
+        Raises:
+            UnavailableError: the node, or its agent, does not answer.
+            RmspluginError: what the agent says, as the contract of ``adapters.nodes.base`` has it.
+        """
         ...
 
 

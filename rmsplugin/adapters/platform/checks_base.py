@@ -7,7 +7,7 @@ does not tell, for its release is older, gives no finding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from rmsplugin.adapters.platform.base import HostInfo
 from rmsplugin.finding import Finding
@@ -54,6 +54,11 @@ class AgentFacts(Protocol):
     @property
     def kvm_closed(self) -> bool | None:
         """Whether that account may not open /dev/kvm, which is there; None: not known."""
+        ...
+
+    @property
+    def platform(self) -> Mapping[str, Any]:
+        """What else the platform of the node tells; none: nothing, or an older release."""
         ...
 
 

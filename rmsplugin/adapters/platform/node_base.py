@@ -12,11 +12,12 @@ Contract, for every implementation:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
-    from typing import IO, Any
+    from typing import IO
 
 
 class Identity(NamedTuple):
@@ -104,6 +105,16 @@ class NodeSettings(Protocol):
         """The bridge into which VMs plug."""
         ...
 
+    @property
+    def references(self) -> frozenset[str]:
+        """The names of the images of containers."""
+        ...
+
+    @property
+    def mount_targets(self) -> tuple[str, ...]:
+        """The directories that guests have of the site; {user} and {home} in them are those of some user."""
+        ...
+
 
 class Facts(NamedTuple):
     """The facts about its node that the node agent knows, and a question before a creation needs."""
@@ -150,6 +161,84 @@ class Rooms(Protocol):
         ...
 
 
+class WantedVM(NamedTuple):
+    """A VM to be booted or restored here by the node agent itself."""
+
+    name: str
+    uuid: str
+    cpus: int
+    memory_mib: int
+    reference: str  # the name of its image
+    mounts: tuple[tuple[str, bool], ...]  # directories of this node that it has, and whether it may write there
+    filtered: bool  # this node filters its interface
+
+
+class Call(NamedTuple):
+    """The call of an engine that has the node agent do something with a VM."""
+
+    deadline: float  # by the monotonic clock
+    settings: NodeSettings
+    is_filtered: Callable[[str], bool]  # as in ``Facts``
+    still: Callable[[], None]  # raises when nobody waits for the answer any more, or the turn of the engine is over
+    turn: Callable[[], AbstractContextManager[None]]  # within it no other engine's turn begins; raises as ``still``
+    report: Callable[[dict[str, Any]], None]  # tells the engine of the progress
+
+
+class VMs(Protocol):
+    """The VMs of this node where no daemon of the platform obeys engines: the node agent does what an engine asks.
+
+    What each act does, and leaves behind, is that of ``base.Platform``.
+    """
+
+    def host(self) -> dict[str, Any]:
+        """The values of ``base.HostInfo``: cpus, memory_mib, hypervisor."""
+        ...
+
+    def list(self) -> dict[str, dict[str, Any]]:
+        """By name, the values of ``base.VMInfo``: power, uuid, job_running."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether anything of the VM runs here."""
+        ...
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """By name, the values of ``base.VMStatistics``: cpu_time_ns, rss_kib, current_kib."""
+        ...
+
+    def boot(self, vm: WantedVM, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def stop(self, name: str, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def save(self, name: str, path: Path, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def checkpoint(self, name: str, path: Path, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def restore(self, vm: WantedVM, path: Path, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def pause(self, name: str, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def unpause(self, name: str, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def abort(self, name: str) -> None:
+        """See ``Platform``: of the VM's save or checkpoint."""
+        ...
+
+
 class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
     """All that a node asks."""
 
@@ -158,6 +247,14 @@ class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
 
         ``look``: those at which it only tells.
         """
+        ...
+
+    def vms(self) -> VMs | None:
+        """The VMs of this node; None: engines reach the platform itself (``sockets``)."""
+        ...
+
+    def forget(self, name: str) -> None:
+        """Remove what is left of a VM, if nothing of it runs here. Raises OperationFailedError."""
         ...
 
     def make_overlay(self, base: str, overlay: Path) -> None:
@@ -172,6 +269,6 @@ class PlatformOnNode(SavedStates, Memory, Creation, Rooms, Protocol):
         """Whether the platform on another node obeys this one, under its key of the answer to ``reach``."""
         ...
 
-    def check(self, vm_dir: Path) -> dict[str, Any]:
+    def check(self, vm_dir: Path, settings: NodeSettings) -> dict[str, Any]:
         """The facts of this node for ``rmsplugin check``, under their keys of the answer to ``check``."""
         ...

@@ -17,8 +17,14 @@ def _libvirt() -> PlatformOnNode:
     return LibvirtOnNode()
 
 
+def _podman() -> PlatformOnNode:
+    from rmsplugin.adapters.platform.podman.on_node.half import PodmanOnNode
+
+    return PodmanOnNode()
+
+
 #: The function that makes the node's half of each platform, by its name in the settings.
-HALVES: Mapping[str, Callable[[], PlatformOnNode]] = {"libvirt": _libvirt}
+HALVES: Mapping[str, Callable[[], PlatformOnNode]] = {"libvirt": _libvirt, "podman": _podman}
 
 #: Option with which a platform's own hook starts the node agent -> the platform.
 HOOK_OPTIONS: Mapping[str, str] = {"--qemu-hook": "libvirt"}

@@ -144,8 +144,8 @@ def _look_at_all(settings: Settings, arguments: argparse.Namespace, look: Look) 
     found += [] if cluster is None else judge_cluster(cluster)
     found += judge_way(settings)
     agent = settings.nodes
-    hypervisor = open_platform(settings, passages_of(settings, epoch=None))
     agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
+    hypervisor = open_platform(settings, passages_of(settings, epoch=None), agents)
     try:
         nodes = probe.probe_nodes(hypervisor, agents, hosts, done=show)
         for node in nodes:
@@ -186,8 +186,8 @@ def _look_before_upgrade(settings: Settings, arguments: argparse.Namespace, look
     hosts = slurm.vm_hosts(settings)
     look.hosts = len(hosts)
     agent = settings.nodes
-    hypervisor = open_platform(settings, passages_of(settings, epoch=None))
     agents = NodeAgents(agent.agent_user, str(agent.agent_key), str(agent.known_hosts))
+    hypervisor = open_platform(settings, passages_of(settings, epoch=None), agents)
     try:
         look.found += judge_upgrade(facts, probe.probe_nodes(hypervisor, agents, hosts, done=look.shows))
     finally:

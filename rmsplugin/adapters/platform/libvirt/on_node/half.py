@@ -79,6 +79,12 @@ class LibvirtOnNode:
 
         rooms.end_vm(name)
 
+    def vms(self) -> None:
+        """See ``PlatformOnNode``: engines reach libvirt itself."""
+
+    def forget(self, name: str) -> None:
+        """See ``PlatformOnNode``: libvirt keeps nothing of a transient VM."""
+
     def make_overlay(self, base: str, overlay: Path) -> None:
         """See ``PlatformOnNode``."""
         from rmsplugin.adapters.platform.libvirt.on_node import disks
@@ -97,7 +103,7 @@ class LibvirtOnNode:
 
         return {"libvirt_open": reach.is_open(node)}
 
-    def check(self, vm_dir: Path) -> dict[str, Any]:
+    def check(self, vm_dir: Path, settings: NodeSettings) -> dict[str, Any]:
         """See ``PlatformOnNode``."""
         from rmsplugin.adapters.platform.libvirt.on_node import account, formats, guards
 

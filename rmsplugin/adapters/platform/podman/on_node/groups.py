@@ -1,0 +1,173 @@
+"""Groups: the control groups of a container, by which its processes are found, counted, frozen and ended.
+
+All that podman, runc and CRIU start for a VM is below ``/rmsplugin/NAME``: the container itself in a group
+``libpod-ID``. So nobody has to be asked which VMs are here, and an answer waits for no lock of podman's. Control groups
+have version 2, or version 1 with a hierarchy for each controller, in which the freezer is one of its own.
+
+A container is frozen here, behind podman's back: podman makes no checkpoint of one that it has paused itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rmsplugin.model.vm_names import parse_vm_name
+
+#: The parent of all groups of ours.
+PARENT = "rmsplugin"
+ROOT = Path("/sys/fs/cgroup")
+_CONTAINER = "libpod-"
+#: The group beside the container's into which hooks/criu puts CRIU.
+_MAKERS = "criu"
+_STEP_S = 0.005
+
+
+def has_version_2(root: Path = ROOT) -> bool:
+    """Whether this node has control groups of version 2 alone."""
+    return (root / "cgroup.controllers").exists()
+
+
+def _hierarchy(controller: str, root: Path) -> Path:
+    return root if has_version_2(root) else root / controller
+
+
+def names(root: Path = ROOT) -> list[str]:
+    """The VMs of ours of which processes are here, besides podman's own monitors."""
+    try:
+        found = sorted(path.name for path in (_hierarchy("freezer", root) / PARENT).iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    return [name for name in found if parse_vm_name(name) and Group(name, root).processes()]
+
+
+class Group:
+    """The groups of one VM; it need not exist."""
+
+    def __init__(self, name: str, root: Path = ROOT) -> None:
+        self._name = name
+        self._root = root
+
+    def _of(self, controller: str) -> Path | None:
+        """The container's group in the hierarchy of a controller."""
+        parent = _hierarchy(controller, self._root) / PARENT / self._name
+        try:
+            found = sorted(path for path in parent.iterdir() if path.is_dir() and path.name.startswith(_CONTAINER))
+        except FileNotFoundError:
+            return None
+        return found[0] if found else None
+
+    def processes(self) -> list[int]:
+        """The processes of the container, and those that make it."""
+        group = self._of("freezer")
+        return [] if group is None else [pid for each in _below(group) for pid in _pids(each)]
+
+    def makers(self) -> list[int]:
+        """CRIU's own processes, when they are about to let the restored ones go on."""
+        return _pids(_hierarchy("freezer", self._root) / PARENT / self._name / _MAKERS)
+
+    def is_frozen(self) -> bool:
+        """Whether all processes of the container stand still."""
+        group = self._of("freezer")
+        if group is None:
+            return False
+        if has_version_2(self._root):
+            return "frozen 1" in _text(group / "cgroup.events").splitlines()
+        return _text(group / "freezer.state").strip() == "FROZEN"
+
+    def freeze(self, timeout_s: float) -> bool:
+        """Have all of them stand still; returns whether they do in time. Those that wait for storage may not."""
+        self._set_frozen(True)
+        deadline = time.monotonic() + timeout_s
+        while not self.is_frozen():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_STEP_S)
+        return True
+
+    def thaw(self) -> None:
+        """Let them go on; without effect if there are none."""
+        self._set_frozen(False)
+
+    def _set_frozen(self, frozen: bool) -> None:
+        group = self._of("freezer")
+        if group is None:
+            return
+        with suppress(FileNotFoundError):
+            if has_version_2(self._root):
+                (group / "cgroup.freeze").write_text(str(int(frozen)))
+            else:
+                (group / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
+
+    def kill(self, timeout_s: float) -> bool:
+        """End them all; returns whether they have ended in time.
+
+        Those that stand still get the signal first and are let go on then: none of them does anything any more.
+        """
+        deadline = time.monotonic() + timeout_s
+        while pids := self.processes():
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if set(self.processes()) <= set(pids):  # else one of them has started another meanwhile
+                self.thaw()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_STEP_S)
+        return True
+
+    def remove(self) -> None:
+        """Remove the groups, if nothing runs in them."""
+        tops = [self._root] if has_version_2(self._root) else list(self._root.iterdir())
+        for top in tops:
+            own = top / PARENT / self._name
+            for each in sorted(_below(own), reverse=True):
+                with suppress(OSError):
+                    each.rmdir()
+
+    def cpu_time_ns(self) -> int | None:
+        """The CPU time of the container since it was made here."""
+        if has_version_2(self._root):
+            used_us = self._counters("cpu", "cpu.stat").get("usage_usec")
+            return None if used_us is None else used_us * 1000
+        return self._number("cpuacct", "cpuacct.usage")
+
+    def memory_kib(self) -> tuple[int | None, int | None]:
+        """Its memory without files' pages that could be dropped at once, and all of it."""
+        version_2 = has_version_2(self._root)
+        used = self._number("memory", "memory.current" if version_2 else "memory.usage_in_bytes")
+        if used is None:
+            return None, None
+        counters = self._counters("memory", "memory.stat")
+        spare = counters.get("inactive_file" if version_2 else "total_inactive_file", 0)
+        return max(0, used - spare) >> 10, used >> 10
+
+    def _number(self, controller: str, file: str) -> int | None:
+        group = self._of(controller)
+        text = "" if group is None else _text(group / file).strip()
+        return int(text) if text.isdecimal() else None
+
+    def _counters(self, controller: str, file: str) -> dict[str, int]:
+        group = self._of(controller)
+        lines = [] if group is None else [line.split() for line in _text(group / file).splitlines()]
+        return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
+
+
+def _below(top: Path) -> list[Path]:
+    """The group and all groups in it: a user's root may have made some."""
+    return [Path(place) for place, _, _ in os.walk(top)]
+
+
+def _pids(group: Path) -> list[int]:
+    return [int(word) for word in _text(group / "cgroup.procs").split()]
+
+
+def _text(path: Path) -> str:
+    """The content of a group's file; "" if the group has gone."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,93 @@
+"""Network: a container's own network namespace, with one interface in the node's bridge.
+
+The namespace is made before the container and has its addresses before anything runs in it: connections that CRIU
+restores need them. The interface's half on the node has the name that the node's filter knows (``vm_names.tap_of``).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from rmsplugin.adapters.platform.podman.on_node.program import environment
+from rmsplugin.errors import OperationFailedError
+
+NAMESPACES = Path("/run/netns")
+#: The interface's name inside.
+INSIDE = "eth0"
+_TIMEOUT_S = 20
+_IPV4 = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
+_FORMS = {"mac": r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}", "address": rf"{_IPV4}/[0-9]{{1,2}}", "gateway": rf"(?:{_IPV4})?"}
+
+
+class Link(NamedTuple):
+    """A container's interface."""
+
+    mac: str
+    address: str  # with the length of its prefix
+    gateway: str  # "" for none
+
+
+def link_of(config: Path) -> Link:
+    """The interface that the VM's configuration file names.
+
+    Raises:
+        OperationFailedError: it names none, or not in their forms.
+    """
+    try:
+        lines = config.read_text().splitlines()
+    except OSError as error:
+        raise OperationFailedError(f"{config} cannot be read: {error.strerror}") from None
+    said = dict(line.split("=", 1) for line in lines if "=" in line)
+    for key, form in _FORMS.items():
+        if not re.fullmatch(form, said.get(key, "")):
+            raise OperationFailedError(f"{config} has no {key} of the right form")
+    return Link(said["mac"], said["address"], said["gateway"])
+
+
+def make(name: str, bridge: str, link: Link) -> Path:
+    """Make the namespace, and its interface in the bridge; return its path. What is left of an older one goes.
+
+    Raises:
+        OperationFailedError: it cannot be made; nothing is left.
+    """
+    remove(name)
+    inside = [f"link set {INSIDE} address {link.mac} up", f"addr add {link.address} dev {INSIDE}"]
+    inside += [f"route add default via {link.gateway}"] if link.gateway else []
+    try:
+        _ip(["netns", "add", name])
+        _ip(
+            ["-batch", "-"],
+            f"link add {name} type veth peer name {INSIDE} netns {name}\nlink set {name} master {bridge} up\n",
+        )
+        _ip(["-netns", name, "-batch", "-"], "\n".join(["link set lo up", *inside, ""]))
+    except OperationFailedError:
+        remove(name)
+        raise
+    return NAMESPACES / name
+
+
+def cut(name: str) -> None:
+    """Take the interface away: nothing that ends inside is told to anybody outside."""
+    if Path("/sys/class/net", name).exists():
+        _ip(["link", "delete", name])
+
+
+def remove(name: str) -> None:
+    """Remove interface and namespace, as far as they are there."""
+    cut(name)
+    if (NAMESPACES / name).exists():
+        _ip(["netns", "delete", name])
+
+
+def _ip(words: list[str], text: str = "") -> None:
+    try:
+        done = subprocess.run(
+            ["ip", *words], input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, env=environment()
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise OperationFailedError(f"ip {words[0]}: {error}") from None
+    if done.returncode != 0:
+        raise OperationFailedError(f"ip {' '.join(words)}: {' '.join(done.stderr.split())[:300]}")

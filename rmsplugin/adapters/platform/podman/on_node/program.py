@@ -1,0 +1,129 @@
+"""Program: podman on this node, run with words of ours; nothing is given to a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rmsplugin.errors import NoSpaceError, OperationFailedError, TimedOutError
+
+#: runc restores by CRIU on each kind of control groups; crun does so on version 2 alone. With podman's other manager,
+#: systemd's, groups would have names of systemd's.
+_PODMAN = ("podman", "--log-level", "error", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_STEP_S = 0.02
+_SAID_MOST = 600
+
+
+def environment() -> dict[str, str]:
+    """What podman and the programs that it starts have: nothing of who asks."""
+    return {"PATH": _PATH, "HOME": "/root", "LC_ALL": "C.UTF-8", "PODMAN_IGNORE_CGROUPSV1_WARNING": "1"}
+
+
+def version(*words: str) -> str:
+    """The first number of a version that a program names; "" if there is no such program."""
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, env=environment()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    numbers = [word for word in done.stdout.replace("+", " ").split() if word[:1].isdigit()]
+    return numbers[0] if done.returncode == 0 and numbers else ""
+
+
+class Podman:
+    """One run of podman."""
+
+    def __init__(self, *words: str) -> None:
+        """Start it.
+
+        Raises:
+            OperationFailedError: there is no podman here.
+        """
+        self._what = " ".join(words[:2])
+        try:
+            self._process = subprocess.Popen(
+                [*_PODMAN, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env=environment(),
+            )
+        except OSError as error:
+            raise OperationFailedError(f"podman cannot be started on this node: {error.strerror}") from None
+
+    def wait(self, deadline: float, *, over: Callable[[], bool] = lambda: False) -> str:
+        """Wait for its end, and return what it has said.
+
+        Args:
+            deadline: by the monotonic clock.
+            over: asked all the time; true ends the wait.
+
+        Raises:
+            NoSpaceError, OperationFailedError: it has failed.
+            TimedOutError: the time is over, or ``over`` says so; it runs on.
+        """
+        while self._process.poll() is None:
+            if over():
+                raise TimedOutError(f"podman {self._what} was given up")
+            if time.monotonic() > deadline:
+                raise TimedOutError(f"podman {self._what} did not end in time")
+            time.sleep(_STEP_S)
+        said = self._said()
+        if self._process.returncode == 0:
+            return said
+        text = " ".join(said.split())[-_SAID_MOST:] or f"exit status {self._process.returncode}"
+        full = "no space left on device" in said.lower() or "disk quota exceeded" in said.lower()
+        raise (NoSpaceError if full else OperationFailedError)(f"podman {self._what}: {text}")
+
+    def _said(self) -> str:
+        """What it has said so far; the programs that it leaves behind may hold its output open."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        os.set_blocking(descriptor, False)
+        try:
+            return os.read(descriptor, 1 << 16).decode(errors="replace")
+        except BlockingIOError:
+            return ""
+        finally:
+            self._process.stdout.close()
+
+    @property
+    def children(self) -> list[int]:
+        """The processes that it has started and that have not ended."""
+        return list(_descendants(self._process.pid))
+
+    def kill(self) -> None:
+        """End podman itself, and wait for that."""
+        self._process.kill()
+        self._process.wait()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            children = (thread / "children").read_text().split()
+        except OSError:
+            continue
+        for child in map(int, children):
+            yield child
+            yield from _descendants(child)
+
+
+def run(*words: str, timeout_s: float) -> str:
+    """Run podman, and return what it has said. Raises as ``Podman.wait``; past its time it is ended."""
+    podman = Podman(*words)
+    try:
+        return podman.wait(time.monotonic() + timeout_s)
+    except TimedOutError:
+        podman.kill()
+        raise

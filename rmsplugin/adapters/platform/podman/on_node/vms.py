@@ -1,0 +1,186 @@
+"""VMs: what the node agent does with the containers of this node, and what it sees of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rmsplugin.adapters.platform.node_base import Call, WantedVM
+from rmsplugin.adapters.platform.podman.on_node import acts, container, groups, program, state_file
+from rmsplugin.adapters.platform.podman.on_node.checkpoint import Checkpoint
+from rmsplugin.adapters.platform.podman.on_node.groups import Group
+from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
+
+#: The bound of what is cleared away after a failure, whatever time the call had.
+_CLEARING_S = 30.0
+
+
+class ContainersOnNode:
+    """Implements ``node_base.VMs``."""
+
+    def host(self) -> dict[str, Any]:
+        """See ``VMs``."""
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        total_kib = next(int(line.split()[1]) for line in lines if line.startswith("MemTotal:"))
+        names = {"podman": ("podman", "--version"), "runc": ("runc", "--version"), "CRIU": ("criu", "--version")}
+        seen = ", ".join(f"{name} {program.version(*words) or 'missing'}" for name, words in names.items())
+        return {"cpus": os.cpu_count() or 1, "memory_mib": total_kib >> 10, "hypervisor": seen}
+
+    def list(self) -> dict[str, dict[str, Any]]:
+        """See ``VMs``."""
+        return {name: _seen(name) for name in groups.names()}
+
+    def has(self, name: str) -> bool:
+        """See ``VMs``."""
+        return _is_here(name)
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """See ``VMs``."""
+        found = {}
+        for name in groups.names():
+            rss_kib, current_kib = Group(name).memory_kib()
+            found[name] = {"cpu_time_ns": Group(name).cpu_time_ns(), "rss_kib": rss_kib, "current_kib": current_kib}
+        return found
+
+    def boot(self, vm: WantedVM, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(vm.name, "start", call.deadline, call.still):
+            if _is_here(vm.name):
+                return
+            with _nothing_left(vm.name):
+                container.remove(vm.name)
+                container.require_image(vm.reference)
+                namespace = container.make_network(vm, call.settings, call.is_filtered)
+                container.create(vm, call.settings, namespace)
+                acts.remember(vm.name, vm.uuid)
+                with call.turn():
+                    program.run("start", vm.name, timeout_s=_left(call.deadline))
+
+    def stop(self, name: str, call: Call) -> None:
+        """See ``VMs``."""
+        acts.ask_to_stop(name)
+        with acts.act(name, "change", call.deadline, call.still):
+            _end(name, _left(call.deadline))
+
+    def save(self, name: str, path: Path, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(name, "save", call.deadline, call.still):
+            checkpoint = Checkpoint(name, path)
+            with checkpoint.made(call):
+                call.still()
+            # It stands still, and its state is whole: what goes on here is not heard of any more.
+            container.cut(name)
+            _end(name, _CLEARING_S)
+
+    def checkpoint(self, name: str, path: Path, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(name, "save", call.deadline, call.still):
+            checkpoint = Checkpoint(name, path)
+            with checkpoint.made(call):
+                pass
+            checkpoint.go_on()
+
+    def restore(self, vm: WantedVM, path: Path, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(vm.name, "start", call.deadline, call.still):
+            if _is_here(vm.name):
+                return
+            if not path.exists():
+                raise NotFoundError(f"there is no {path}")
+            seal = state_file.require(path, vm.name)
+            container.require_image(vm.reference, seal.image)
+            with _nothing_left(vm.name):
+                container.remove(vm.name)
+                container.make_network(vm, call.settings, call.is_filtered)
+                container.write_criu_conf()
+                acts.remember(vm.name, vm.uuid)
+                words = ("container", "restore", "--tcp-established", "--file-locks", "--import", str(path))
+                program.run(*words, timeout_s=_left(call.deadline))
+                if not Group(vm.name).is_frozen():
+                    raise OperationFailedError(f"{vm.name} does not stand still: {container.HOOK} did not stop it")
+                with call.turn():  # from here on it is there, and not before
+                    call.still()
+
+    def pause(self, name: str, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(name, "change", call.deadline, call.still):
+            _require_here(name)
+            if not Group(name).freeze(_left(call.deadline)):
+                Group(name).thaw()
+                raise TimedOutError(f"the processes of {name} did not stand still in time")
+
+    def unpause(self, name: str, call: Call) -> None:
+        """See ``VMs``."""
+        with acts.act(name, "change", call.deadline, call.still):
+            _require_here(name)
+            with call.turn():
+                Group(name).thaw()
+
+    def abort(self, name: str) -> None:
+        """See ``VMs``."""
+        if acts.under_way(name) == "save":
+            acts.ask_to_stop(name)
+
+
+def forget(name: str) -> None:
+    """Remove what is left of a VM, if nothing of it runs here. Raises OperationFailedError."""
+    with acts.act(name, "change", time.monotonic() + _CLEARING_S, lambda: None):
+        if not _is_here(name):
+            container.remove(name)
+            acts.forget(name)
+
+
+def _seen(name: str) -> dict[str, Any]:
+    kind = acts.under_way(name)
+    power = "incoming" if kind == "start" or _is_being_made(name) else "running"
+    if power == "running" and kind != "save" and Group(name).is_frozen():
+        power = "paused"
+    return {"power": power, "uuid": acts.uuid_of(name), "job_running": kind == "save"}
+
+
+def _is_being_made(name: str) -> bool:
+    """Whether one of its processes is none of the container's: CRIU's own, which restores the others."""
+    own = os.readlink("/proc/self/ns/pid")
+    if Group(name).makers():
+        return True
+    for pid in Group(name).processes():
+        try:
+            if os.readlink(f"/proc/{pid}/ns/pid") == own:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _is_here(name: str) -> bool:
+    return bool(Group(name).processes())
+
+
+def _require_here(name: str) -> None:
+    if not _is_here(name):
+        raise NotFoundError(f"{name} is not on this node")
+
+
+def _end(name: str, timeout_s: float) -> None:
+    """End the VM, and remove what is left of it. Raises TimedOutError."""
+    if not Group(name).kill(timeout_s):
+        raise TimedOutError(f"the processes of {name} did not end in time")
+    container.remove(name)
+
+
+@contextmanager
+def _nothing_left(name: str) -> Iterator[None]:
+    """Leave nothing of a VM whose start fails."""
+    try:
+        yield
+    except BaseException:
+        _end(name, _CLEARING_S)
+        raise
+
+
+def _left(deadline: float) -> float:
+    return max(0.01, deadline - time.monotonic())
