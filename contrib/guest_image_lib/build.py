@@ -46,7 +46,8 @@ FILES = ("vmlinuz", "vmlinux", "initrd.img")
 
 _UNUSED_AFTER_S = 30 * 86400
 _HERE = Path(__file__).resolve().parent
-_COMPILE = _HERE.parent / "compile-guest-tools"
+#: Compiles the programs of ours.
+COMPILE = _HERE.parent / "compile-guest-tools"
 _TOOLS = _HERE.parents[1] / "rmsplugin" / "guest_tools" / "vjob-tools"
 #: In the image: the programs of ours (docs/protocols.md, section 3).
 _PLACE = "usr/lib/rmsplugin"
@@ -62,7 +63,7 @@ _FILES = {
     "etc/profile": "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\nexport PATH\n",
     "etc/inittab": f"::respawn:/etc/rmsplugin/sshd\n::once:/{_PLACE}/identity\n::ctrlaltdel:/sbin/poweroff -f\n",
 }
-_PRIVATE = {"root": (0o700, 0), "etc/shadow": (0o640, 42)}
+PRIVATE = {"root": (0o700, 0), "etc/shadow": (0o640, 42)}
 """Mode and group, as on a node."""
 _DIRECTORIES = (
     "dev", "etc/dropbear", "etc/rmsplugin", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr/bin",
@@ -121,7 +122,12 @@ def _ask_apt() -> remembered.Versions:
     candidate = re.search(r"Candidate: (\S+)", run(["apt-cache", "policy", kernel]).stdout)
     if candidate is None or candidate.group(1) == "(none)":
         raise BuildError(f"apt has no {kernel}; run: apt-get update")
-    versions = [(kernel, candidate.group(1))]
+    return [(kernel, candidate.group(1)), *tool_versions()]
+
+
+def tool_versions() -> remembered.Versions:
+    """The tools, with their installed versions."""
+    versions = []
     for package in TOOL_PACKAGES:
         result = run(["dpkg-query", "-W", "-f", "${Version}", package], check=False)
         if result.returncode != 0 or not result.stdout:
@@ -137,7 +143,7 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
         output: where the files are wanted besides the cache.
         progress: told what is being done.
     """
-    run([str(_COMPILE)])
+    run([str(COMPILE)])
     inputs = find_inputs()
     image = cache_directory() / inputs.key
     if not (image / "initrd.img").exists():
@@ -153,7 +159,7 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
                 if not (image / "initrd.img").exists():
                     raise
     os.utime(image)
-    _forget_unused(image.parent)
+    forget_unused(image.parent)
     if output is None:
         return image
     output.mkdir(parents=True, exist_ok=True)
@@ -162,7 +168,7 @@ def build(output: Path | None, progress: Callable[[str], None]) -> Path:
     return output
 
 
-def _forget_unused(images: Path) -> None:
+def forget_unused(images: Path) -> None:
     """Remove images that were not asked for in a long time."""
     for path in images.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another build beside this one has ended
@@ -211,7 +217,7 @@ def _build_in(work: Path, inputs: Inputs) -> None:
     install_modules(unpacked, root, work)
     with (image / "initrd.img").open("wb") as file:
         archive = CpioWriter(file)
-        archive.add_tree(root, _PRIVATE)
+        archive.add_tree(root, PRIVATE)
         archive.add("dev/console", stat.S_IFCHR | 0o600, device=(5, 1))
         archive.close()
 

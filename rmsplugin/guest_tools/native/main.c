@@ -19,7 +19,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } programs[] = {
     {"account", account_main}, {"commands", commands_main}, {"configure", configure_main},
-    {"identity", identity_main}, {"init", init_main}, {"login-shell", login_shell_main}, {"relay", relay_main},
+    {"container", container_main}, {"identity", identity_main}, {"init", init_main}, {"login-shell", login_shell_main}, {"relay", relay_main},
     {"rmsplugin-guest", guest_main}, {"sentry", sentry_main}, {"shadow", shadow_main}, {"srun", srun_main},
     {"stepd", stepd_main}, {"unpack", unpack_main}, {NULL, NULL},
 };

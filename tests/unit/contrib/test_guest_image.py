@@ -137,7 +137,7 @@ def test_nobody_but_root_makes_files_in_the_guests_root_or_reads_what_is_roots(t
     (root / "etc/shadow").write_text("root:*:\n")
     file = io.BytesIO()
     writer = CpioWriter(file)
-    writer.add_tree(root, build._PRIVATE)
+    writer.add_tree(root, build.PRIVATE)
     writer.close()
     listing = subprocess.run(["cpio", "-itvn", "--quiet"], input=file.getvalue(), capture_output=True, check=True)
     found = {line.split()[-1]: line.split()[:4] for line in listing.stdout.decode().splitlines()}

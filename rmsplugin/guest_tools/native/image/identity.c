@@ -26,17 +26,9 @@
 #define CONFIG "/sys/firmware/qemu_fw_cfg/by_name/opt/org.rmsplugin/config/raw"
 #define END "\nend="
 #define CONSOLE "/dev/console"
-#define KEYS "/root/.ssh/authorized_keys"
 
-enum { POLL_US = 5000, LISTEN_US = 20000, KEY_BYTES = 1024, SEED_BYTES = 256, BEGINNING_BYTES = 1024 };
+enum { POLL_US = 5000, LISTEN_US = 20000, SEED_BYTES = 256, BEGINNING_BYTES = 1024 };
 enum { ADD_ENTROPY = 0x40085203, RESEED = 0x5207 }; /* RNDADDENTROPY, RNDRESEEDCRNG of <linux/random.h>, which musl has not */
-
-bool write_file(const char *path, const char *text, mode_t mode)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-    bool written = fd >= 0 && write_all(fd, text, strlen(text));
-    return fd >= 0 && close(fd) == 0 && written;
-}
 
 static void say(const char *what)
 {
@@ -102,6 +94,14 @@ static const char *read_beginning(void)
     return lines;
 }
 
+static void set_name(const char *name, const char *address)
+{
+    if (*name == '\0')
+        name = "guest";
+    sethostname(name, strlen(name));
+    write_name(name, address);
+}
+
 /* KEY=VALUE lines, of which no value is ever evaluated. Only images that wait are told where they end before the file does. */
 static const char *read_configuration(void)
 {
@@ -134,41 +134,18 @@ static void reseed(const char *seed)
     close(generator);
 }
 
-static void set_name(const char *name, const char *address)
-{
-    struct text line = {NULL, 0}, hosts = {NULL, 0};
-    if (*name == '\0')
-        name = "guest";
-    sethostname(name, strlen(name));
-    text_add(&line, "%s\n", name);
-    text_add(&hosts, "127.0.0.1 localhost\n%s %s\n", field_of(address, '/', 1), name);
-    write_file("/etc/hostname", line.bytes, 0644);
-    write_file("/etc/hosts", hosts.bytes, 0644);
-}
-
-static void authorise(const char *key)
-{
-    struct text line = {NULL, 0};
-    text_add(&line, "%s\n", key);
-    if (*key != '\0' && !write_file(KEYS, line.bytes, 0600))
-        fail(1, "cannot write " KEYS);
-}
-
 /* The server reads the key from the pipe. Should it begin anew, it reads it from the file that is in the pipe's place then.
  * Without a key there is no server. */
 static bool let_listen(int pipe, const char *encoded)
 {
-    static const char half[] = HOST_KEY ".new";
     unsigned char key[KEY_BYTES];
-    ssize_t size = decode_base64(encoded, key, sizeof key);
-    int file = size > 0 ? open(half, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
-    bool kept = file >= 0 && write_all(file, key, (size_t)size) && close(file) == 0 && rename(half, HOST_KEY) == 0;
-    if (kept)
+    ssize_t size = keep_host_key(encoded, key);
+    if (size > 0)
         write_all(pipe, key, (size_t)size);
     else
         unlink(HOST_KEY);
     close(pipe);
-    return kept;
+    return size > 0;
 }
 
 static void await_listening(void)

@@ -20,6 +20,19 @@ ssize_t decode_base64(const char *text, void *bytes, size_t fit);
 void set_network(const char *config);
 void await_card(void);
 
+/* Only root may read them: who may come in as root, and the host key. The second returns the bytes of the key; -1 if the text is
+ * none, or if it cannot be kept. */
+enum { KEY_BYTES = 1024 };
+void authorise(const char *key);
+ssize_t keep_host_key(const char *encoded, unsigned char key[KEY_BYTES]);
+
+/* /etc/hostname and /etc/hosts; what the kernel has for a name stays. */
+void write_name(const char *name, const char *address);
+
+/* In the image root has a shell that starts at once: the engine's first command is to unpack its archive (login_shell.c), and a
+ * start waits for that. `configure`, which comes with it, writes the accounts anew, by those that it finds here. */
+void keep_accounts(void);
+
 /* Fill free memory with zeros. */
 void clear_free_memory(void);
 

@@ -57,15 +57,6 @@ static void load_drivers(void)
     }
 }
 
-/* In the image root has a shell that starts at once: the engine's first command is to unpack its archive (login_shell.c), and a
- * start waits for that. `configure`, which comes with it, writes the accounts anew, by those that it finds here. */
-static void keep_accounts(void)
-{
-    mkdir(VJOB_RUN, 0755);
-    mkdir(VJOB_IMAGE, 0755);
-    copy_file(IMAGE_TOOLS "/passwd", VJOB_IMAGE "/passwd");
-}
-
 int init_main(int argc, char **argv)
 {
     (void)argc;

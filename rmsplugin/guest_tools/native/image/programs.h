@@ -3,6 +3,7 @@
 #ifndef IMAGE_PROGRAMS_H
 #define IMAGE_PROGRAMS_H
 
+int container_main(int argc, char **argv);
 int identity_main(int argc, char **argv);
 int init_main(int argc, char **argv);
 
