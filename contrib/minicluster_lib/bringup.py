@@ -6,7 +6,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from minicluster_lib import (
@@ -19,6 +19,7 @@ from minicluster_lib import (
     libvirt,
     network,
     nfs,
+    podman,
     settings_file,
     slurm,
     ssh,
@@ -46,7 +47,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
     cluster.save()
     progress(f"minicluster of {cluster.nodes} nodes in {cluster.directory}: files, keys, guest image")
     with ThreadPoolExecutor(max_workers=8) as pool:
-        built = None if cluster.native else pool.submit(image.provide, progress)
+        built = _building(cluster, pool, progress)
         hosts.prepare_files(cluster)
         database = pool.submit(accounting.install_database, cluster)
         if not cluster.native:
@@ -55,6 +56,7 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
         kind = None
         if built is not None:
             cluster.image_directory = str(built.result())
+        if cluster.has_libvirt:
             kind = pool.submit(image.domain_type, Path(cluster.image_directory), progress)
 
         progress("hosts and network")
@@ -87,16 +89,23 @@ def bring_up(cluster: Cluster, progress: Progress) -> None:
             pool,
             [
                 lambda: slurm.wait_for_nodes(cluster),
-                *([] if cluster.native else [lambda: nfs.wait_until_ready(cluster), *_libvirt_waits(cluster)]),
+                *([lambda: nfs.wait_until_ready(cluster), *_libvirt_waits(cluster)] if cluster.has_libvirt else []),
             ],
         )
         controllers.start_second(cluster)
-    if not cluster.native:
+    if cluster.has_libvirt:
         libvirt.keep_capabilities(cluster)
     if cluster.engine:
         engine.start_and_wait(cluster, progress)
     cluster.ready = True
     cluster.save()
+
+
+def _building(cluster: Cluster, pool: ThreadPoolExecutor, progress: Progress) -> Future[Path] | None:
+    """What the guests are made of; None where there are none."""
+    if cluster.podman:
+        return pool.submit(podman.provide)
+    return pool.submit(image.provide, progress) if cluster.has_libvirt else None
 
 
 def _install_for_vms(cluster: Cluster) -> None:
@@ -106,13 +115,16 @@ def _install_for_vms(cluster: Cluster) -> None:
     ssh.install_keys(cluster)
     controllers.install(cluster)
     bmcs.install(cluster)
-    libvirt.install_configuration(cluster)
-    nfs.install_configuration(cluster)
+    if cluster.podman:
+        podman.install_configuration(cluster)
+    else:
+        libvirt.install_configuration(cluster)
+        nfs.install_configuration(cluster)
 
 
 def _start_head(cluster: Cluster, progress: Progress) -> None:
     slurm.start_munge(cluster, cluster.head)
-    if not cluster.native:
+    if cluster.has_libvirt:
         nfs.start(cluster)
     engine.make_directories(cluster)
     controllers.start_zookeeper(cluster)
@@ -131,8 +143,10 @@ def _start_front(cluster: Cluster, host: Host, name: str) -> None:
 
 def _start_node(cluster: Cluster, node: Host) -> None:
     slurm.start_munge(cluster, node)
-    if not cluster.native:
+    if cluster.has_libvirt:
         libvirt.start(node)
+    if cluster.podman:
+        podman.load_image(cluster, node)
     slurm.start_slurmd(node, node.name, boots=cluster.power_saving)
     bmcs.start(cluster, node)
 

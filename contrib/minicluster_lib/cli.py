@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from minicluster_lib import guardian, hosts, requirements, teardown
+from minicluster_lib import guardian, hosts, podman, requirements, teardown
 from minicluster_lib.bringup import Progress, bring_up, refresh
 from minicluster_lib.layout import MEMBER_VARIABLE, Cluster, MiniclusterError, RefusedError, default_directory
 from minicluster_lib.state import daemon_states, describe
@@ -161,6 +161,11 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         help="vjobs are plain jobs of Slurm (platform native): no VMs, and partitions `batch` and `urgent` on all "
         "nodes but the last, which is of `plain`",
     )
+    up.add_argument(
+        "--podman",
+        action="store_true",
+        help="vjobs are containers (platform podman): no libvirt and no NFS. Needs podman, runc and CRIU 4.2",
+    )
     up.add_argument("--no-engine", action="store_true", help="do not start rmsplugin's engine")
 
 
@@ -186,7 +191,7 @@ def _loaded(directory: Path) -> Cluster:
 
 
 def _up(arguments: argparse.Namespace, directory: Path) -> int:
-    requirements.check()
+    requirements.check(libvirt=not arguments.podman)
     if not 1 <= arguments.nodes <= 180 or arguments.cpus < 1 or arguments.memory < 256:
         raise RefusedError("a minicluster needs 1 to 180 nodes, a CPU and 256 MiB of memory in each")
     if not 1 <= arguments.fronts <= 50 or arguments.grace_s < 0 or arguments.room_idle_s < 0:
@@ -195,6 +200,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         raise RefusedError("--demand-window-s is more than 0 s, and 7 days at most")
     if arguments.native:
         _check_native(arguments)
+    if arguments.podman:
+        _check_podman(arguments)
     progress = Progress()
     with _lock(directory):
         teardown.check_removable(directory)
@@ -228,6 +235,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             power_saving=arguments.power_saving,
             network_filter=arguments.network_filter,
             native=arguments.native,
+            podman=arguments.podman,
             engine=not arguments.no_engine,
         )
         if arguments.owner is not None:
@@ -247,6 +255,13 @@ def _check_native(arguments: argparse.Namespace) -> None:
         raise RefusedError(
             "--native has no VMs: leave out --controllers, --power-saving, --observed-memory and --network-filter"
         )
+
+
+def _check_podman(arguments: argparse.Namespace) -> None:
+    """Refuse what containers have not, and a machine that cannot save them."""
+    if arguments.native or arguments.observed_memory or arguments.network_filter not in ("", "nftables"):
+        raise RefusedError("--podman is without --native, --observed-memory and another --network-filter than nftables")
+    podman.check()
 
 
 def _down(arguments: argparse.Namespace, directory: Path) -> int:

@@ -10,30 +10,36 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from minicluster_lib.layout import Cluster
 
 #: libvirt counts a VM's CPU time with the second, or not at all where it has a group without it.
 CONTROLLERS = ("memory", "cpuacct")
 
+#: runc makes groups of these for a container.
+RUNC_CONTROLLERS = ("cpuset", "cpu", "cpuacct", "blkio", "memory", "devices", "freezer", "pids")
+
 _PREFIX = "rmsplugin-minicluster"
 
 
-def hierarchies() -> dict[Path, str]:
+def hierarchies(wanted: Sequence[str] = CONTROLLERS) -> dict[Path, str]:
     """Where the machine's controllers of version 1 are mounted, with the options that they are mounted by.
 
-    Empty unless all are there.
+    Empty unless all that are wanted are there.
     """
-    found, controllers = {}, set()
+    found: dict[Path, str] = {}
+    controllers: set[str] = set()
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         root, mount_point = before.split()[3:5]
         kind, _, options = after.split()[:3]
-        offered = set(CONTROLLERS).intersection(options.split(",")) - controllers
+        offered = set(wanted).intersection(options.split(",")) - controllers
         if kind == "cgroup" and root == "/" and offered:
             controllers |= offered
             found[Path(mount_point)] = ",".join(option for option in options.split(",") if option not in ("rw", "ro"))
-    return found if controllers == set(CONTROLLERS) else {}
+    return found if controllers == set(wanted) else {}
 
 
 def enter(directory: Path, host: str) -> dict[Path, str]:
@@ -43,11 +49,14 @@ def enter(directory: Path, host: str) -> dict[Path, str]:
         directory: the cluster's directory.
         host: a host's name.
     """
-    found = hierarchies()
+    cluster = Cluster.load(directory)
+    found = hierarchies(RUNC_CONTROLLERS if cluster is not None and cluster.podman else CONTROLLERS)
     try:
         for hierarchy, options in found.items():
             group = _own(hierarchy, options) / f"{_name(directory)}{host}"
             group.mkdir(exist_ok=True)
+            for file in ("cpuset.cpus", "cpuset.mems") if "cpuset" in options.split(",") else ():
+                (group / file).write_text((group.parent / file).read_text())
             (group / "cgroup.procs").write_text(str(os.getpid()))
     except OSError:
         return {}  # they are somebody else's to give
@@ -56,9 +65,18 @@ def enter(directory: Path, host: str) -> dict[Path, str]:
 
 def of(directory: Path) -> list[Path]:
     """The groups of a cluster's hosts, that `up` has made in whatever group it was called."""
-    return sorted(
-        group for hierarchy in hierarchies() for group in _below(hierarchy) if group.name.startswith(_name(directory))
-    )
+    found = {**hierarchies(), **hierarchies(RUNC_CONTROLLERS)}
+    name = _name(directory)
+    return sorted(group for hierarchy in found for group in _below(hierarchy) if group.name.startswith(name))
+
+
+def thaw(directory: Path) -> None:
+    """Let go on what stands still in a cluster's groups: processes that are frozen do not end, even if killed."""
+    for top in of(directory):
+        for group in (top, *_below(top)):
+            with contextlib.suppress(OSError):
+                if (group / "freezer.state").read_text().strip() != "THAWED":
+                    (group / "freezer.state").write_text("THAWED")
 
 
 def remove(directory: Path, timeout_s: float = 60) -> None:

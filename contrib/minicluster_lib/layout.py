@@ -100,6 +100,7 @@ class Cluster:
     power_saving: bool = False
     network_filter: str = ""
     native: bool = False
+    podman: bool = False
     domain_type: str = "qemu"
     image_directory: str = ""
     ready: bool = False
@@ -142,6 +143,11 @@ class Cluster:
         if name in named:
             return named[name]
         raise RefusedError(f"no host {name!r} in this minicluster; it has {', '.join(h.name for h in self.hosts)}")
+
+    @property
+    def has_libvirt(self) -> bool:
+        """Whether its vjobs are VMs of libvirt's."""
+        return not (self.native or self.podman)
 
     @property
     def vjob_partitions(self) -> list[str]:

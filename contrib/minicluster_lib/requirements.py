@@ -24,19 +24,28 @@ def check_root() -> None:
         raise RefusedError("this needs root (network and mount namespaces); try: sudo contrib/minicluster ...")
 
 
-def check() -> None:
-    """Refuse to go on when the machine can't host a minicluster, naming the first thing to put right."""
+#: A node with containers has none of these; the libraries of a newer CRIU need not fit them either.
+_OF_LIBVIRT = frozenset({"libvirt-daemon-system", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86"})
+
+
+def check(*, libvirt: bool = True) -> None:
+    """Refuse to go on when the machine can't host a minicluster, naming the first thing to put right.
+
+    Args:
+        libvirt: its guests are VMs of libvirt's.
+    """
     check_root()
     _check_distribution()
     _check_namespaces()
-    installed = package_versions(wanted_packages())
-    missing = [name for name in wanted_packages() if name not in installed]
+    wanted = [name for name in wanted_packages() if libvirt or name not in _OF_LIBVIRT]
+    installed = package_versions(wanted)
+    missing = [name for name in wanted if name not in installed]
     if missing:
         raise RefusedError(
             "Debian packages are missing; contrib/quickstart installs them, or: "
             f"apt-get install --no-install-recommends {' '.join(missing)}"
         )
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+    if libvirt and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         raise RefusedError("/dev/net/tun can't be opened: guests need it for their network interfaces")
 
 

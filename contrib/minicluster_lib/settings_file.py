@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from minicluster_lib import bmcs, controllers, native
+from minicluster_lib import bmcs, controllers, native, podman
 from minicluster_lib.files import write
 from minicluster_lib.layout import HEAD_ADDRESS, PREFIX_LENGTH, Cluster
 from minicluster_lib.network import BRIDGE, POOL
@@ -47,10 +47,7 @@ room_idle_s = {room_idle_s:g}
 [decision]
 demand_window_s = {demand_window_s:g}
 
-[hypervisor]
-uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
-domain_type = "{domain_type}"
-
+{hypervisor}
 [nodes]
 agent_user = "root"
 agent_key = "/etc/rmsplugin/agent_key"
@@ -60,10 +57,7 @@ store = "/var/lib/rmsplugin/store"
 vm_dir = "/var/lib/rmsplugin/vm"
 memory_overhead_mib = {overhead}
 
-[start]
-template_answer_s = 120
-
-[network]
+{start}[network]
 bridge = "{bridge}"
 pool = "{pool}"
 prefix_length = {prefix_length}
@@ -75,6 +69,21 @@ target = "/home"
 type = "nfs"
 options = "{mount_options}"
 
+"""
+
+_LIBVIRT = """\
+[hypervisor]
+uri = "qemu+tls://{{node}}/system?pkipath=/etc/rmsplugin/pki"
+domain_type = "{domain_type}"
+"""
+
+_START = """\
+[start]
+template_answer_s = 120
+
+"""
+
+_IMAGE = """\
 [image.default]
 kind = "kernel"
 kernel = "{images}/vmlinux"
@@ -97,7 +106,7 @@ threshold = 0.7
 
 def image_overhead_mib(cluster: Cluster) -> int:
     """Of the small image. What tests of observed memory count with is VMs as large as requested."""
-    return 0 if cluster.observed_memory else IMAGE_OVERHEAD_MIB
+    return 0 if cluster.observed_memory or cluster.podman else IMAGE_OVERHEAD_MIB
 
 
 def largest_request_mib(memory_mib: int, overhead_mib: int) -> int:
@@ -127,14 +136,23 @@ def _content(cluster: Cluster) -> str:
         room_idle_s=cluster.room_idle_s,
         demand_window_s=cluster.demand_window_s,
         overhead=MEMORY_OVERHEAD_MIB,
-        image_overhead=f"overhead_mib = {overhead}\n" if (overhead := image_overhead_mib(cluster)) else "",
-        domain_type=cluster.domain_type,
+        hypervisor=podman.HYPERVISOR if cluster.podman else _LIBVIRT.format(domain_type=cluster.domain_type),
+        start="" if cluster.podman else _START,
         bridge=BRIDGE,
         pool=POOL,
         prefix_length=PREFIX_LENGTH,
         network_filter=f'filter = "{cluster.network_filter}"\n' if cluster.network_filter else "",
         mount_options=MOUNT_OPTIONS,
+    )
+    return content + _image(cluster) + bmcs.settings(cluster)
+
+
+def _image(cluster: Cluster) -> str:
+    if cluster.podman:
+        return podman.IMAGE.format(reference=podman.reference(cluster))
+    overhead = image_overhead_mib(cluster)
+    return _IMAGE.format(
         images=IMAGE_DIRECTORY,
         cmdline=CMDLINE,
+        image_overhead=f"overhead_mib = {overhead}\n" if overhead else "",
     )
-    return content + bmcs.settings(cluster)

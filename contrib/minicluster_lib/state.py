@@ -64,7 +64,8 @@ def _outside_pids(init: int) -> dict[int, int]:
 
 def describe(cluster: Cluster) -> str:
     """Return one line about a running cluster."""
-    guests = "" if cluster.native else f", guests under {'KVM' if cluster.domain_type == 'kvm' else 'TCG'}"
+    kind = "KVM" if cluster.domain_type == "kvm" else "TCG"
+    guests = f", guests under {kind}" if cluster.has_libvirt else ", guests in containers" if cluster.podman else ""
     return (
         f"head and {cluster.nodes} nodes of {cluster.cpus} CPUs and {cluster.memory_mib} MiB{guests}; "
         "try: minicluster exec head -- sinfo"

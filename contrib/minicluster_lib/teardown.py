@@ -100,6 +100,7 @@ def end_processes(directory: Path, timeout_s: float = 90) -> int:
                         os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
+            control_groups.thaw(directory)
             time.sleep(0.05)
     control_groups.remove(directory)
     return len(seen)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from lxml import etree
 
-from rmsplugin.adapters.platform.base import NODE_FILTER, DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.base import NODE_FILTER, ContainerImage, DiskImage, KernelImage, VMSpec
 from rmsplugin.adapters.platform.libvirt.vm_shape import strange
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name, tap_of
@@ -240,6 +240,8 @@ def check_spec(spec: VMSpec) -> None:
     if spec.cpus < 1 or spec.memory_mib < 1:
         raise ValueError(f"{spec.name} needs a CPU and memory, not {spec.cpus} and {spec.memory_mib} MiB")
     image = spec.image
+    if isinstance(image, ContainerImage):
+        raise ValueError(f"{spec.name} is a container, which libvirt does not run")
     paths = [image.kernel, image.initrd] if isinstance(image, KernelImage) else [image.overlay, image.seed]
     for path in (*paths, spec.config_path, *([spec.console_log] if spec.console_log else [])):
         if not path.startswith("/") or not path.isprintable():
@@ -266,7 +268,7 @@ def set_paths(domain: etree._Element, spec: VMSpec) -> None:
         _find(domain, "os/kernel").text = spec.image.kernel
         _find(domain, "os/initrd").text = spec.image.initrd
         _find(domain, "os/cmdline").text = f"{_CMDLINE} {spec.image.cmdline}".strip()
-    else:
+    elif isinstance(spec.image, DiskImage):
         _find(domain, "devices/disk/target[@dev='vda']/../source").set("file", spec.image.overlay)
         _find(domain, "devices/disk/target[@dev='vdb']/../source").set("file", spec.image.seed)
     _find(domain, "devices/interface/source").set("bridge", spec.bridge)
