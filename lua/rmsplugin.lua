@@ -323,10 +323,10 @@ local function check_config(config)
       error(string.format("`%s` %s", tostring(key), KEYS[key] and "must be a " .. KEYS[key] or "is no key of site.lua"))
     end
   end
-  if config.platform ~= "libvirt" and config.platform ~= "native" then
-    error("`platform` must be libvirt or native: " .. config.platform)
+  if config.platform ~= "libvirt" and config.platform ~= "podman" and config.platform ~= "native" then
+    error("`platform` must be libvirt, podman or native: " .. config.platform)
   end
-  if config.platform == "libvirt" and (not text(config.wrapper) or not string.match(config.wrapper, "^/[^%s,]+$")) then
+  if config.platform ~= "native" and (not text(config.wrapper) or not string.match(config.wrapper, "^/[^%s,]+$")) then
     error("`wrapper` must be the absolute path of rmsplugin-job, without blanks")
   end
   for _, name in ipairs(config.images) do
@@ -346,9 +346,9 @@ end
 
 -- Returns the two entries for job_submit.lua. Keys of `site`:
 --   partitions                 the vjob partitions, as in the plugin's settings (required)
---   platform                   hypervisor.platform of the plugin's settings: "libvirt" (default), or "native", where jobs
---                              stay as they are, behind the gate; then wrapper, images and image_memory_mib are not needed,
---                              and max_vm_* are of a node
+--   platform                   hypervisor.platform of the plugin's settings: "libvirt" (default), "podman", or "native",
+--                              where jobs stay as they are, behind the gate; then wrapper, images and image_memory_mib are
+--                              not needed, and max_vm_* are of a node
 --   wrapper                    absolute path of rmsplugin-job on the fronts (required)
 --   gate                       the licence by which jobs wait, slurm.gate of the plugin's settings (default "vjobgate")
 --   images                     names of the guest images (default {"default"})

@@ -24,6 +24,7 @@ from rmsplugin.settings.metrics import Metrics
 from rmsplugin.settings.native import for_native, is_native, why_not_native
 from rmsplugin.settings.nodes import Hypervisor, Network, Nodes, Start
 from rmsplugin.settings.page import Page
+from rmsplugin.settings.podman import refuse_of_other_platform, why_not_containers
 from rmsplugin.settings.power import Power
 from rmsplugin.settings.rules import PlacementRule, why_not_by_groups
 from rmsplugin.settings.schedule import Schedule
@@ -36,7 +37,7 @@ GROUPS_DIR = "groups"
 #: Names that stand for something else where the groups have their places.
 _NO_GROUPS = ("all", ".", "..")
 #: Kinds of sections: tags that pydantic puts into the location of a fault.
-_KINDS = ("kernel", "qcow2", "command", "redfish")
+_KINDS = ("kernel", "qcow2", "container", "command", "redfish")
 _GROUP_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
@@ -73,6 +74,12 @@ class Settings(Section):
     @classmethod
     def _needs_no_guests_without_vms(cls, data: Any) -> Any:
         return for_native(data) if is_native(data) else data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_nothing_of_another_platform(cls, data: Any) -> Any:
+        refuse_of_other_platform(data)
+        return data
 
     @model_validator(mode="after")
     def _has_default_image(self) -> Settings:
@@ -131,6 +138,12 @@ class Settings(Section):
     @model_validator(mode="after")
     def _asks_native_jobs_for_what_they_have(self) -> Settings:
         if self.native and (why := why_not_native(self.partition, self.power, self.cluster)):
+            raise ValueError(why)
+        return self
+
+    @model_validator(mode="after")
+    def _asks_containers_for_what_they_have(self) -> Settings:
+        if why := why_not_containers(self.hypervisor, self.image, self.guest, self.network, self.partition):
             raise ValueError(why)
         return self
 

@@ -94,6 +94,15 @@ class _AnyImage(Section):
         "by what a kernel takes of a larger machine: a job has what it asked for. 0: VMs are as "
         "large as requested, and jobs have less",
     )
+
+    def vm_mib(self, request_mib: int) -> int:
+        """The memory of a VM that is booted from it for this request, in MiB."""
+        return vm_mib(request_mib, self.overhead_mib)
+
+
+class _BootedImage(_AnyImage):
+    """What images of VMs have, which boot a kernel of their own."""
+
     waits: bool = Field(
         False,
         description="guests of this image wait where the first line of their configuration is `wait`: VMs may "
@@ -101,12 +110,8 @@ class _AnyImage(Section):
         "cloud-init, systemd and QEMU's fw_cfg driver",
     )
 
-    def vm_mib(self, request_mib: int) -> int:
-        """The memory of a VM that is booted from it for this request, in MiB."""
-        return vm_mib(request_mib, self.overhead_mib)
 
-
-class KernelImage(_AnyImage):
+class KernelImage(_BootedImage):
     """A guest booted directly from a kernel and an initrd."""
 
     kind: Literal["kernel"]
@@ -115,11 +120,29 @@ class KernelImage(_AnyImage):
     cmdline: str = Field("", description="added to the kernel's command line")
 
 
-class Qcow2Image(_AnyImage):
+class Qcow2Image(_BootedImage):
     """A guest booted from an overlay on a qcow2 base, configured by cloud-init."""
 
     kind: Literal["qcow2"]
     base: Path = Field(..., description="path of the base image on every node")
 
 
-Image = Annotated[KernelImage | Qcow2Image, Field(discriminator="kind")]
+class ContainerImage(_AnyImage):
+    """A guest that is a container (platform podman)."""
+
+    kind: Literal["container"]
+    reference: str = Field(
+        ...,
+        pattern=r"^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?(:[0-9]+/[a-z0-9._/-]+)?(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})$",
+        description="name and tag of the image in root's podman on every node, as contrib/guest-image build-container "
+        "prints it; a saved container goes on only with the very image that it began with, so a tag that moves "
+        "(`latest`) is none",
+    )
+
+    @property
+    def waits(self) -> bool:
+        """Containers start from no template."""
+        return False
+
+
+Image = Annotated[KernelImage | Qcow2Image | ContainerImage, Field(discriminator="kind")]

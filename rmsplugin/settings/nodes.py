@@ -17,10 +17,11 @@ NodeTemplate = Annotated[str, Field(pattern=r"^qemu\+(tls|ssh)://\{node\}")]
 class Hypervisor(Section):
     """libvirt on the nodes."""
 
-    platform: Literal["libvirt", "native"] = Field(
+    platform: Literal["libvirt", "podman", "native"] = Field(
         "libvirt",
-        description="the platform that runs vjobs on the nodes: `libvirt`: in VMs; `native`: as plain jobs of Slurm, "
-        "paused by `scontrol suspend` where they are; [network] and [image.default] are then left out",
+        description="the platform that runs vjobs on the nodes: `libvirt`: in VMs; `podman`: in containers, which are "
+        "saved and restored by CRIU and do not migrate; `native`: as plain jobs of Slurm, paused by `scontrol suspend` "
+        "where they are; [network] and [image.default] are then left out",
     )
     uri: NodeTemplate = Field("qemu+tls://{node}/system", description="how the engine reaches a node's libvirt")
     connect: Literal["auto", "agent", "uri"] = Field(

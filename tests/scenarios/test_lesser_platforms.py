@@ -11,6 +11,9 @@ import pytest
 from scenarios.world import World
 from unit.queues import Queue, nodes
 
+from rmsplugin.adapters.platform.base import ContainerImage as ContainerOnPlatform
+from rmsplugin.engine.context.machines import has_disk, spec_of
+from rmsplugin.engine.execute.identity import account_of, site_directories
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.action import ActionKind
@@ -20,6 +23,7 @@ from rmsplugin.packing.search import Search
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import prepare
 from rmsplugin.proposing.propose import propose
+from rmsplugin.settings.guests import ContainerImage, Mount
 
 S, K = VJobState, OperationKind
 WITHOUT_MIGRATIONS = replace(EVERYTHING, migrate=False)
@@ -137,3 +141,58 @@ def test_a_vjob_goes_on_only_where_it_was_saved_where_the_platform_restores_nowh
         world.requests().resume(0, vjob.display_id, "")
         world.until(job, S.RUNNING)
         assert world.context.ledger.vms(job)[0].host == vm.image_node
+
+
+@pytest.mark.parametrize("own_kernel", [True, False])
+def test_a_clock_is_set_only_where_it_is_the_guests_own(directory: Path, own_kernel: bool) -> None:
+    with lesser(directory, replace(EVERYTHING, own_kernel=own_kernel)) as world:
+        [job] = running(world, 1)
+        display_id = world.context.ledger.vjob(job).display_id
+        world.requests().suspend(0, display_id)
+        world.until(job, S.SLEEPING)
+        world.requests().resume(0, display_id, "")
+        world.until(job, S.RUNNING)
+        [vm] = world.context.ledger.vms(job)
+        assert (world.guests.guests[vm.address].clock_set > 0) == own_kernel
+        assert "clock-not-set" not in {event.kind for event in world.context.ledger.events(limit=1000)}
+
+
+CONTAINERS = ContainerImage(kind="container", reference="localhost/guest:1")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "directories"),
+    [
+        ((), ()),
+        (
+            (Mount(source="s:/home", target="/home"), Mount(source="s:/x", target="/x", options="ro")),
+            (("/home", True), ("/x", False)),
+        ),
+        ((Mount(source="s:{home}", target="{home}"),), (("HOME", True),)),
+    ],
+)
+def test_a_container_has_the_directories_of_its_node_that_vms_would_mount(
+    directory: Path, mounts: tuple[Mount, ...], directories: tuple[tuple[str, bool], ...]
+) -> None:
+    with lesser(directory, EVERYTHING) as world:
+        [job] = running(world, 1)
+        vjob, [vm] = world.context.ledger.vjob(job), world.context.ledger.vms(job)
+        guest = world.context.settings.guest.model_copy(update={"mounts": mounts})
+        settings = world.context.settings.model_copy(update={"guest": guest, "image": {"default": CONTAINERS}})
+        home = account_of(vjob, None).home
+        wanted = tuple((home if path == "HOME" else path, writable) for path, writable in directories)
+        image = spec_of(settings, 1, vjob, vm, site_directories(settings, vjob)).image
+        assert image == ContainerOnPlatform("localhost/guest:1", wanted)
+        assert not has_disk(settings, vjob)
+        assert site_directories(world.context.settings, vjob) == (), "VMs mount by themselves"
+
+
+def test_a_container_does_not_start_without_the_home_of_a_user_whom_nobody_knows(directory: Path) -> None:
+    with lesser(directory, EVERYTHING) as world:
+        [job] = running(world, 1)
+        stranger = replace(world.context.ledger.vjob(job), uid=4_000_000_000, account="")
+        mounts = (Mount(source="s:{home}", target="{home}"),)
+        guest = world.context.settings.guest.model_copy(update={"mounts": mounts})
+        settings = world.context.settings.model_copy(update={"guest": guest, "image": {"default": CONTAINERS}})
+        with pytest.raises(RefusedError, match="users must be known there"):
+            site_directories(settings, stranger)

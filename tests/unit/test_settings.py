@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from rmsplugin.errors import SettingsError
 from rmsplugin.settings import DEFAULT_PATH, Settings, find_line, load, settings_path
-from rmsplugin.settings.guests import KernelImage, Mount, Qcow2Image
+from rmsplugin.settings.guests import ContainerImage, KernelImage, Mount, Qcow2Image
 from rmsplugin.settings.rules import PlacementRule, Traits, license_names
 from rmsplugin.settings.slurm_time import slurm_time_s
 
@@ -525,6 +525,49 @@ def test_a_rule_selects_those_that_each_of_its_lists_has(keys: dict[str, list[st
 def test_names_of_licences_are_read_in_all_forms() -> None:
     assert license_names("a:2,b@srv:3|c*4; d=1") == {"a", "b", "c", "d"}
     assert license_names("") == frozenset()
+
+
+PODMAN: dict[str, Any] = {
+    "slurm": {"partitions": ["vjob"]},
+    "partition": {"vjob": {"hosts": "vmhosts"}},
+    "hypervisor": {"platform": "podman"},
+    "network": {"pool": "10.0.0.1-10.0.0.9", "prefix_length": 24},
+    "image": {"default": {"kind": "container", "reference": "localhost/rmsplugin-guest:0123456789abcdef"}},
+}
+
+
+def test_containers_have_images_that_are_named_and_start_from_no_template() -> None:
+    found = Settings.model_validate(PODMAN)
+    image = found.image["default"]
+    assert isinstance(image, ContainerImage)
+    assert (image.reference, image.waits) == ("localhost/rmsplugin-guest:0123456789abcdef", False)
+    assert not found.native
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hypervisor": {"platform": "podman", "uri": "qemu+tls://{node}/system"}}, r"hypervisor\.uri is for libvirt"),
+        ({"hypervisor": {"platform": "podman", "migrate_tls": True}}, r"hypervisor\.migrate_tls is for libvirt"),
+        ({"start": {"template_mib": 5}}, r"\[start\] is about templates of VMs"),
+        ({"image": {"default": {"kind": "qcow2", "base": "/a"}}}, 'needs kind = "container"'),
+        ({"hypervisor": {"platform": "libvirt"}}, 'needs kind = "kernel" or "qcow2"'),
+        ({"guest": {"shm_size": "50%"}}, r"guest\.shm_size"),
+        ({"guest": {"tmp_size": "1g"}}, r"guest\.tmp_size"),
+        ({"network": {**PODMAN["network"], "filter": "rmsplugin-guest"}}, r"network\.filter .* filter of libvirt"),
+        (
+            {"partition": {"vjob": {"hosts": "vmhosts", "memory": "observed"}}},
+            r'\[partition\.vjob\] memory = "observed"',
+        ),
+        ({"image": {"default": {"kind": "container", "reference": "guest"}}}, "reference"),
+        ({"image": {"default": {"kind": "container", "reference": "--rm:1"}}}, "reference"),
+        ({"image": {"default": {"kind": "container", "reference": "a:1", "waits": True}}}, "waits"),
+        ({"hypervisor": 3}, "should be a valid dictionary"),
+    ],
+)
+def test_what_containers_do_not_have_is_refused_by_name(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        Settings.model_validate({**PODMAN, **changes})
 
 
 NATIVE: dict[str, Any] = {

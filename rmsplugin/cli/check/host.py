@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rmsplugin.cli.check.mounts import judge_mounts
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.settings import Settings
-from rmsplugin.settings.guests import KernelImage
+from rmsplugin.settings.guests import Qcow2Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _checkpoints(settings: Settings, nodes: tuple[str, ...]) -> Iterator[Finding
     """Judge whether what the settings want of checkpoints can be had."""
     if not any(partition.checkpoint_interval_s for partition in settings.partition.values()):
         return
-    disks = sorted(name for name, image in settings.image.items() if not isinstance(image, KernelImage))
+    disks = sorted(name for name, image in settings.image.items() if isinstance(image, Qcow2Image))
     if disks:
         yield warning(
             "checkpoints",

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from rmsplugin.cli.check.facts import Row, SlurmFacts
 from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.settings import Settings
-from rmsplugin.settings.guests import KernelImage
+from rmsplugin.settings.guests import Qcow2Image
+from rmsplugin.settings.nodes import Hypervisor
 
 WRAPPER = "/usr/bin/rmsplugin-job"
 _HOOKS = {
@@ -44,7 +45,9 @@ def site_lua(settings: Settings, bounds: Mapping[str, int]) -> str:
             *(f"{key} = {bound}," for key, bound in bounds.items()),
         )
     least = {name: _least(settings, name) for name in images}
+    named = settings.hypervisor.platform != Hypervisor.model_fields["platform"].default
     return _returning(
+        *([f"platform = {_text(settings.hypervisor.platform)},"] if named else []),
         f"partitions = {_list(settings.slurm.partitions)},",
         f"wrapper = {_text(WRAPPER)},",
         f"gate = {_text(settings.slurm.gate)},",
@@ -62,9 +65,9 @@ def _returning(*lines: str) -> str:
 
 def _least(settings: Settings, name: str) -> int:
     image = settings.image[name]
-    if image.overhead_mib or isinstance(image, KernelImage):
-        return _LEAST_MIB if image.overhead_mib else 96
-    return _DISK_LEAST_MIB
+    if image.overhead_mib or isinstance(image, Qcow2Image):
+        return _LEAST_MIB if image.overhead_mib else _DISK_LEAST_MIB
+    return 96
 
 
 def _text(text: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.platform.base import DiskImage, KernelImage, VMSpec
+from rmsplugin.adapters.platform.base import ContainerImage, DiskImage, KernelImage, VMSpec
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.model.vjob import Geometry
-from rmsplugin.settings import Settings
-from rmsplugin.settings.guests import KernelImage as KernelImageSettings
+from rmsplugin.settings import Settings, guests
 
 
 def has_disk(settings: Settings, vjob: VJobRow) -> bool:
     """Whether the VMs of the vjob have disks, which lie beside their configuration files."""
-    return not (settings.native or isinstance(settings.image[vjob.geometry.image], KernelImageSettings))
+    return not settings.native and isinstance(settings.image[vjob.geometry.image], guests.Qcow2Image)
 
 
 def is_pinned(settings: Settings, vjob: VJobRow) -> bool:
@@ -45,10 +44,17 @@ def template_path(settings: Settings, vm: VMRow) -> str:
     return f"{settings.nodes.vm_dir}/{vm.name}.template"
 
 
-def spec_of(settings: Settings, epoch: int, vjob: VJobRow, vm: VMRow) -> VMSpec:
-    """The VM as a hypervisor must know it; ``epoch``: of the engine that asks for it."""
+def spec_of(settings: Settings, epoch: int, vjob: VJobRow, vm: VMRow, mounts: tuple[tuple[str, bool], ...]) -> VMSpec:
+    """The VM as a hypervisor must know it.
+
+    Args:
+        settings: the site's.
+        epoch: of the engine that asks for it.
+        vjob: its vjob.
+        vm: its row.
+        mounts: the directories of its node that it has as a container, and whether it may write there.
+    """
     directory = str(settings.nodes.vm_dir)
-    image = settings.image[vjob.geometry.image]
     return VMSpec(
         name=vm.name,
         uuid=vm.uuid,
@@ -58,13 +64,21 @@ def spec_of(settings: Settings, epoch: int, vjob: VJobRow, vm: VMRow) -> VMSpec:
         bridge=settings.network.bridge,
         address=vm.address,
         network_filter=settings.network.filter,
-        image=(
-            KernelImage(str(image.kernel), str(image.initrd), image.cmdline)
-            if isinstance(image, KernelImageSettings)
-            else DiskImage(f"{directory}/{vm.name}.qcow2", f"{directory}/{vm.name}.iso")
-        ),
+        image=_image_of(settings, vjob, f"{directory}/{vm.name}", mounts),
         config_path=f"{directory}/{vm.name}.config",
         console_log=f"{directory}/{vm.name}.console",
         epoch=epoch,
         bounded=vm.observed,
     )
+
+
+def _image_of(
+    settings: Settings, vjob: VJobRow, path: str, mounts: tuple[tuple[str, bool], ...]
+) -> KernelImage | DiskImage | ContainerImage:
+    match settings.image[vjob.geometry.image]:
+        case guests.KernelImage() as image:
+            return KernelImage(str(image.kernel), str(image.initrd), image.cmdline)
+        case guests.ContainerImage() as image:
+            return ContainerImage(image.reference, mounts)
+        case _:
+            return DiskImage(f"{path}.qcow2", f"{path}.iso")

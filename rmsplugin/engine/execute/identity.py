@@ -20,7 +20,7 @@ from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
-from rmsplugin.settings.guests import Mount
+from rmsplugin.settings.guests import ContainerImage, Mount
 
 _CONFIGURE_S = 30.0
 #: States of a vjob whose VMs are still to be configured.
@@ -71,11 +71,30 @@ def guest_config(
     )
 
 
-def _mount(mount: Mount, account: Account) -> GuestMount:
-    def of_user(path: str) -> str:
-        return path.replace("{user}", account.name).replace("{home}", account.home)
+def site_directories(settings: Settings, vjob: VJobRow) -> tuple[tuple[str, bool], ...]:
+    """The directories of a node that a vjob's containers have, too, and whether they may write there; of VMs none.
 
-    return GuestMount(of_user(mount.source), of_user(mount.target), mount.type, mount.safe_options())
+    Raises:
+        RefusedError: one of them is the user's own, and neither this host nor the front knows the user.
+    """
+    if not isinstance(settings.image[vjob.geometry.image], ContainerImage):
+        return ()
+    own = any("{" in mount.target for mount in settings.guest.mounts)
+    account = account_of(vjob, None) if own else None
+    return tuple(
+        (mount.target if account is None else _of_user(mount.target, account), "ro" not in mount.options.split(","))
+        for mount in settings.guest.mounts
+    )
+
+
+def _mount(mount: Mount, account: Account) -> GuestMount:
+    return GuestMount(
+        _of_user(mount.source, account), _of_user(mount.target, account), mount.type, mount.safe_options()
+    )
+
+
+def _of_user(path: str, account: Account) -> str:
+    return path.replace("{user}", account.name).replace("{home}", account.home)
 
 
 def take_account(

@@ -15,6 +15,7 @@ from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.machines import spec_of
 from rmsplugin.engine.context.restored import Restored
 from rmsplugin.engine.context.thread_budget import ThreadBudget
+from rmsplugin.engine.execute.identity import site_directories
 from rmsplugin.engine.execute.meeting import Meeting
 from rmsplugin.engine.ledger.rows import Operation, VJobRow, VMRow
 from rmsplugin.errors import (
@@ -97,8 +98,9 @@ class Task:
         return self.context.settings.nodes.shared
 
     def spec(self, vm: VMRow) -> VMSpec:
-        """The VM as the platform must know it."""
-        return spec_of(self.context.settings, self.context.epoch, self.vjob(), vm)
+        """The VM as the platform must know it. Raises RefusedError: as ``site_directories``."""
+        context, vjob = self.context, self.vjob()
+        return spec_of(context.settings, context.epoch, vjob, vm, site_directories(context.settings, vjob))
 
     def event(self, kind: str, message: str, vm: str = "", node: str = "") -> None:
         """Record an event of this vjob."""

@@ -20,9 +20,11 @@ from rmsplugin.cli.main import main
 from rmsplugin.cli.setup import front, node
 from rmsplugin.cli.setup.controller import Controller
 from rmsplugin.cli.setup.parcel import read_parcel
+from rmsplugin.cli.setup.site_lua import site_lua
 from rmsplugin.cli.setup.writing import Writer
 from rmsplugin.errors import RefusedError
 from rmsplugin.settings import Settings, load
+from rmsplugin.settings.guests import ContainerImage
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as setup does")
 
@@ -355,6 +357,15 @@ def test_a_controller_of_native_jobs_gets_no_keys_and_nothing_for_nodes(tmp_path
     site = read_site_file((host / "etc/rmsplugin/site.lua").read_text())
     assert (site.platform, site.partitions) == ("native", ("vjob",))
     assert "SelectTypeParameters=CR_CPU_Memory" in "\n".join(writer.to_do)
+
+
+def test_site_lua_names_a_platform_that_is_not_the_usual_one(settings: Settings) -> None:
+    containers = {"default": ContainerImage(kind="container", reference="localhost/guest:1")}
+    hypervisor = settings.hypervisor.model_copy(update={"platform": "podman"})
+    of_podman = settings.model_copy(update={"hypervisor": hypervisor, "image": containers})
+    site = read_site_file(site_lua(of_podman, {}))
+    assert (site.platform, site.images, site.images_with_memory) == ("podman", ("default",), ("default",))
+    assert "platform" not in site_lua(settings, {})
 
 
 def test_memory_that_slurm_counts_by_cores_stays(tmp_path: Path, host: Path) -> None:

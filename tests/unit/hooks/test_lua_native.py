@@ -131,9 +131,16 @@ def test_a_copy_of_a_vjobs_script_is_as_its_user_wrote_it(lua: Runner) -> None:
 
 
 def test_an_unknown_platform_refuses_jobs_as_a_fault_of_the_site(lua: Runner) -> None:
-    outcome = submit(lua, {"platform": "podman"})
+    outcome = submit(lua, {"platform": "docker"})
     assert outcome.code == -1
-    assert "`platform` must be libvirt or native: podman" in outcome.said[0]
+    assert "`platform` must be libvirt, podman or native: docker" in outcome.said[0]
+
+
+def test_jobs_in_containers_are_wrapped_as_those_in_vms_are(lua: Runner) -> None:
+    wrapped = [lua.submit(site={"platform": platform}).written["script"] for platform in ("libvirt", "podman")]
+    assert wrapped[0] == wrapped[1]
+    assert wrapped[0].startswith(f"#!{SITE['wrapper']} vms=")
+    assert "absolute path of rmsplugin-job" in lua.submit(site={"platform": "podman", "wrapper": ""}).said[0]
 
 
 def test_a_native_site_needs_no_wrapper(lua: Runner) -> None:

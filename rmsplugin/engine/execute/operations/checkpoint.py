@@ -163,7 +163,8 @@ def _write_all(task: Task, number: int, vms: Sequence[VMRow]) -> tuple[float, fl
     if stuck:
         raise StillPausedError(f"not all VMs go on after a checkpoint: {sentence_of(stuck)}")
     # The guests' clocks stood still meanwhile. A clock that cannot be set now is set with the next checkpoint.
-    task.each(vms, lambda vm: context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=_CLOCK_S))
+    if context.capabilities.own_kernel:
+        task.each(vms, lambda vm: context.guests.set_clock(vm.address, vm.host_key_public, timeout_s=_CLOCK_S))
     if errors:
         raise combined(errors)
     return taken, ran_s
