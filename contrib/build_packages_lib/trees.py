@@ -74,7 +74,8 @@ def _controller(tree: Path) -> None:
 
 def _node(tree: Path) -> None:
     _programs(tree, _NODE_PROGRAMS)
-    _copy("hooks/qemu", tree / "usr/share/rmsplugin/hooks/qemu")
+    for name in ("criu", "qemu"):
+        _copy(f"hooks/{name}", tree / "usr/share/rmsplugin/hooks" / name)
     _examples(tree, NODE, "nftables/rmsplugin-guests.nft")
     for place, mode in _NODE_DIRECTORIES.items():
         (tree / place).mkdir(parents=True)

@@ -21,7 +21,8 @@ class HostFiles:
     """What one platform needs."""
 
     hook_source: Path  # as the package has it
-    hook: Path  # where it refuses VMs that are not ours
+    hook: Path  # where the platform runs it
+    hook_does: str  # what it is for, to people
     values: Mapping[Path, Mapping[str, str]]  # file of the platform -> key -> value
     vm_group: str  # the group of the account that runs VMs; it may not be there
     private: tuple[Path, ...]  # directories of keys, which only root may enter

@@ -40,7 +40,7 @@ def prepare(settings: Settings, writer: Writer, parcel: Parcel | None) -> None:
         raise RefusedError(f"{files.hook_source} is not there; install the package rmsplugin-node") from None
     writer.directory(settings.nodes.store, 0o700)
     writer.directory(settings.nodes.vm_dir, 0o711)
-    writer.file(files.hook, hook, "the hook that refuses other VMs", mode=0o755)
+    writer.file(files.hook, hook, files.hook_does, mode=0o755)
     for path, wanted in files.values.items():
         _configure(writer, path, wanted)
     if parcel is not None:

@@ -60,6 +60,7 @@ def host(tmp_path: Path) -> Path:
     root = tmp_path / "host"
     for name, text in {
         "usr/share/rmsplugin/hooks/qemu": "#!/bin/sh\n",
+        "usr/share/rmsplugin/hooks/criu": "#!/bin/sh\n# criu\n",
         "usr/share/rmsplugin/job_submit.lua": "-- ours\n",
         "etc/libvirt/libvirtd.conf": '#listen_tls = 0\nunix_sock_group = "libvirt"\n',
         "etc/libvirt/qemu.conf": "# nothing\n",
@@ -359,11 +360,27 @@ def test_a_controller_of_native_jobs_gets_no_keys_and_nothing_for_nodes(tmp_path
     assert "SelectTypeParameters=CR_CPU_Memory" in "\n".join(writer.to_do)
 
 
-def test_site_lua_names_a_platform_that_is_not_the_usual_one(settings: Settings) -> None:
+def of_podman(settings: Settings) -> Settings:
     containers = {"default": ContainerImage(kind="container", reference="localhost/guest:1")}
     hypervisor = settings.hypervisor.model_copy(update={"platform": "podman"})
-    of_podman = settings.model_copy(update={"hypervisor": hypervisor, "image": containers})
-    site = read_site_file(site_lua(of_podman, {}))
+    return settings.model_copy(update={"hypervisor": hypervisor, "image": containers})
+
+
+def test_a_host_of_containers_gets_crius_script_and_nothing_of_libvirts(settings: Settings, host: Path) -> None:
+    before = {path for path in host.rglob("*") if path.is_file()}
+    writer = Writer(dry_run=False, root=host)
+    node.prepare(of_podman(settings), writer, None)
+    script = host / "etc/criu/rmsplugin"
+    assert script.read_text() == "#!/bin/sh\n# criu\n" and script.stat().st_mode & 0o777 == 0o755
+    made = {str(path.relative_to(host)) for path in host.rglob("*") if path.is_file()} - {
+        str(path.relative_to(host)) for path in before
+    }
+    assert made == {"etc/criu/rmsplugin", "var/lib/rmsplugin-node/made"}
+    assert any("podman load" in line for line in writer.to_do), writer.to_do
+
+
+def test_site_lua_names_a_platform_that_is_not_the_usual_one(settings: Settings) -> None:
+    site = read_site_file(site_lua(of_podman(settings), {}))
     assert (site.platform, site.images, site.images_with_memory) == ("podman", ("default",), ("default",))
     assert "platform" not in site_lua(settings, {})
 

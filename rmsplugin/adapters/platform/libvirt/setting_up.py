@@ -12,6 +12,7 @@ _ETC = Path("/etc/libvirt")
 FILES = HostFiles(
     hook_source=Path("/usr/share/rmsplugin/hooks/qemu"),
     hook=_ETC / "hooks/qemu.d/rmsplugin",
+    hook_does="the hook that refuses other VMs",
     values={
         _ETC / "libvirtd.conf": {
             "listen_tls": "1",

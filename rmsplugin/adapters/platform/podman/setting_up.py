@@ -9,6 +9,7 @@ from rmsplugin.adapters.platform.host_files import HostFiles
 FILES = HostFiles(
     hook_source=Path("/usr/share/rmsplugin/hooks/criu"),
     hook=Path("/etc/criu/rmsplugin"),
+    hook_does="the script that keeps a restored container still",
     values={},
     vm_group="root",
     private=(),

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 
 /* Whether the script has ended. The first process that sees it keeps the ending, in state/exit (and state/signal), and lets the
- * script's supervisor go. The supervisor is stopped and never reaps the script (start.c): the script's zombie tells the ending
+ * script's supervisor go. The supervisor sleeps and never reaps the script (start.c): the script's zombie tells the ending
  * exactly, where a shell's $? cannot tell `exit 143` from death by SIGTERM. */
 bool script_ended(void);
 

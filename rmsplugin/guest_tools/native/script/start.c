@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { PAUSE_US = 10000, LONGEST_US = 10000000, STOP_US = 1000 };
+enum { PAUSE_US = 10000, LONGEST_US = 10000000 };
 
 /* An init or an ssh server may ignore some, and a shell can not undo that. */
 static void have_signals_do_what_they_do(void)
@@ -46,31 +45,23 @@ static bool claim(pid_t starter)
     return claimed;
 }
 
-/* So it never reaps the script, whose zombie tells the ending exactly (script.h). */
-static void stop_supervisor(pid_t supervisor)
-{
-    struct process process;
-    kill(supervisor, SIGSTOP);
-    while (process_look(supervisor, &process) && process.state != 'T')
-        usleep(STOP_US);
-}
-
-static void become_script(pid_t supervisor)
+static void become_script(void)
 {
     char text[32];
+    have_signals_do_what_they_do();
     setsid();
-    stop_supervisor(supervisor);
     enter_job();
     snprintf(text, sizeof text, "%d\n", (int)getpid());
     keep_or_die("pid", text);
     run_script();
 }
 
-/* The parent of the script, in a session of its own. */
+/* The parent of the script, in a session of its own. It never reaps the script, whose zombie tells the ending exactly
+ * (script.h), and heeds no signal but SIGKILL. It sleeps, and is not stopped: CRIU would wait for ever for a process that is
+ * stopped, where the control groups of containers are those of version 1. */
 static void become_supervisor(pid_t starter)
 {
-    char text[32];
-    int status;
+    sigset_t all;
     have_signals_do_what_they_do();
     int nothing = open("/dev/null", O_RDWR);
     setsid();
@@ -79,19 +70,16 @@ static void become_supervisor(pid_t starter)
     close(nothing);
     if (!claim(starter))
         _exit(0);
-    pid_t supervisor = getpid(), script = fork();
+    /* A signal to all of the user's processes must not find it between the two. */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    pid_t script = fork();
     if (script == 0)
-        become_script(supervisor);
-    /* Not reached as long as the script has stopped this process for good; if it is continued, this is told. */
-    if (waitpid(script, &status, 0) != script)
+        become_script();
+    if (script < 0)
         _exit(127);
-    if (WIFSIGNALED(status)) {
-        snprintf(text, sizeof text, "%d\n", WTERMSIG(status));
-        keep_or_die("signal", text);
-    }
-    snprintf(text, sizeof text, "%d\n", WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
-    keep_or_die("exit", text);
-    _exit(0);
+    for (;;)
+        pause();
 }
 
 int start(void)
