@@ -86,13 +86,22 @@ check_namespaces() {
     fi
 }
 
-# The Debian packages of packages.txt that are not installed.
+# The Debian packages of packages.txt, and of others that serve here, that are not installed.
 missing_packages() {
-    sed 's/#.*//' "$root/contrib/packages.txt" | tr -s ' \t\n' '\n' | while read -r package; do
+    set -- "$root/contrib/packages.txt"
+    ! has_new_criu || set -- "$@" "$root/contrib/packages-podman.txt"
+    sed 's/#.*//' "$@" | tr -s ' \t\n' '\n' | while read -r package; do
         if [ -n "$package" ] && [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
             printf '%s ' "$package"
         fi
     done
+}
+
+# Debian 14 and later have it; what apt says of it takes half a second.
+has_new_criu() {
+    # shellcheck disable=SC1091
+    [ "$(. /etc/os-release && echo "${VERSION_ID:-14}")" -ge 13 ] &&
+        dpkg --compare-versions "$(apt-cache policy criu | sed -n 's/^ *Candidate: //p')" ge 4.2
 }
 
 # Installed here are slurmctld, MariaDB, libvirtd, sshd and more, and a Debian package starts its service. None of them

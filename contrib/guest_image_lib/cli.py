@@ -32,7 +32,7 @@ def main() -> int:
     one = commands.add_parser("build", help="build vmlinuz, vmlinux and initrd.img, unless the cache has them")
     one.add_argument("--output", type=Path, help="also put the files into this directory")
     container = commands.add_parser("build-container", help="build the same guest as an archive for `podman load`")
-    container.add_argument("--output", type=Path, help="also put guest.tar, and its name, into this directory")
+    container.add_argument("--output", type=Path, help="also put container.tar, and its name, into this directory")
     debian = commands.add_parser("build-debian", help="build a disk image of Debian with cloud-init, for kind qcow2")
     debian.add_argument("--output", type=Path, help="also put debian.qcow2 into this directory")
     arguments = parser.parse_args()

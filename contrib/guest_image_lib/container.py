@@ -18,7 +18,7 @@ from pathlib import Path
 
 from guest_image_lib import build
 
-NAME = "guest.tar"
+NAME = "container.tar"
 REPOSITORY = "localhost/rmsplugin-guest"
 
 _FIRST_PROCESS = "usr/lib/rmsplugin/container"

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from minicluster_lib.layout import Cluster
@@ -50,10 +50,16 @@ def enter(directory: Path, host: str) -> dict[Path, str]:
         host: a host's name.
     """
     cluster = Cluster.load(directory)
-    found = hierarchies(RUNC_CONTROLLERS if cluster is not None and cluster.podman else CONTROLLERS)
+    wanted = RUNC_CONTROLLERS if cluster is not None and cluster.podman else CONTROLLERS
+    return enter_group(f"{_name(directory)}{host}", wanted)
+
+
+def enter_group(name: str, wanted: Sequence[str]) -> dict[Path, str]:
+    """Move the calling process to groups of this name, below those it is in; return their ``hierarchies``."""
+    found = hierarchies(wanted)
     try:
         for hierarchy, options in found.items():
-            group = _own(hierarchy, options) / f"{_name(directory)}{host}"
+            group = _own(hierarchy, options) / name
             group.mkdir(exist_ok=True)
             for file in ("cpuset.cpus", "cpuset.mems") if "cpuset" in options.split(",") else ():
                 (group / file).write_text((group.parent / file).read_text())
@@ -66,13 +72,20 @@ def enter(directory: Path, host: str) -> dict[Path, str]:
 def of(directory: Path) -> list[Path]:
     """The groups of a cluster's hosts, that `up` has made in whatever group it was called."""
     found = {**hierarchies(), **hierarchies(RUNC_CONTROLLERS)}
-    name = _name(directory)
-    return sorted(group for hierarchy in found for group in _below(hierarchy) if group.name.startswith(name))
+    return _named(found, _name(directory))
+
+
+def _named(found: Iterable[Path], beginning: str) -> list[Path]:
+    return sorted(group for hierarchy in found for group in _below(hierarchy) if group.name.startswith(beginning))
 
 
 def thaw(directory: Path) -> None:
     """Let go on what stands still in a cluster's groups: processes that are frozen do not end, even if killed."""
-    for top in of(directory):
+    _thaw(of(directory))
+
+
+def _thaw(tops: Iterable[Path]) -> None:
+    for top in tops:
         for group in (top, *_below(top)):
             with contextlib.suppress(OSError):
                 if (group / "freezer.state").read_text().strip() != "THAWED":
@@ -81,8 +94,18 @@ def thaw(directory: Path) -> None:
 
 def remove(directory: Path, timeout_s: float = 60) -> None:
     """Remove the groups of a cluster's hosts, whose processes have ended."""
-    deadline = time.monotonic() + timeout_s
-    for top in of(directory):
+    _remove(of(directory), time.monotonic() + timeout_s)
+
+
+def remove_groups(name: str, wanted: Sequence[str], timeout_s: float = 60) -> None:
+    """Remove the groups of ``enter_group``, and those below; their processes have ended, or are about to."""
+    tops = _named(hierarchies(wanted), name)
+    _thaw(tops)
+    _remove(tops, time.monotonic() + timeout_s)
+
+
+def _remove(tops: Iterable[Path], deadline: float) -> None:
+    for top in tops:
         for group in sorted([top, *_below(top)], reverse=True):
             _remove_one(group, deadline)
 

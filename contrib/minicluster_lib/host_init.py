@@ -78,7 +78,11 @@ def build_root(host_directory: Path, binds: list[list[str]], hierarchies: dict[P
 
 def _mount_sys(sys_directory: Path, hierarchies: dict[Path, str]) -> None:
     kernel.mount("sysfs", str(sys_directory), "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-    cgroup = sys_directory / "fs/cgroup"
+    mount_control_groups(sys_directory / "fs/cgroup", hierarchies)
+
+
+def mount_control_groups(cgroup: Path, hierarchies: dict[Path, str]) -> None:
+    """Mount those control groups that are a host's own, in the place of all others."""
     if not cgroup.is_dir():
         return
     # slurmd looks for version 1 hierarchies here even when it is told to use none of them. It gets one without any

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from minicluster_lib import hosts
+from minicluster_lib import control_groups, hosts
 from minicluster_lib.files import write
 from minicluster_lib.layout import REPOSITORY, Cluster, Host, MiniclusterError, RefusedError
 
@@ -44,6 +44,8 @@ def reason_against() -> str:
         return f"there is no {', '.join(missing)} here: apt-get install podman runc criu (Debian 13 or later)"
     if tuple(int(number) for number in versions["criu"].split(".")[:2]) < _LEAST_CRIU:
         return f"CRIU is {versions['criu']} here: containers are restored by 4.2 and later"
+    if not control_groups.hierarchies(control_groups.RUNC_CONTROLLERS):
+        return "there are no control groups of version 1 here, with all controllers that runc wants"
     try:
         done = subprocess.run(["criu", "check"], capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -83,4 +85,4 @@ def install_configuration(cluster: Cluster) -> None:
 def load_image(cluster: Cluster, node: Host) -> None:
     """Put the image into the store of a node."""
     words = ["podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs", "load", "--quiet"]
-    hosts.run(cluster, node, [*words, "--input", f"{IMAGE_DIRECTORY}/guest.tar"])
+    hosts.run(cluster, node, [*words, "--input", f"{IMAGE_DIRECTORY}/container.tar"])

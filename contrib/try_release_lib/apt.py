@@ -35,11 +35,30 @@ def archives(targets: str | None = None) -> tuple[str, str]:
     return found.get("Debian", DEFAULT_ARCHIVE), found.get("Debian-Security", DEFAULT_SECURITY)
 
 
-def sources(release: str, archive: str, security: str) -> str:
-    """The content of a sources.list for the release."""
+#: Release -> the one from which it takes what CRIU needs, where containers are wanted.
+NEWER = {"trixie": "forky"}
+_OF_CRIU = "criu libcompel1 libnet9 libnl-3-200 libnl-route-3-200"
+
+
+def preferences(newer: str) -> str:
+    """The content of a file of apt's preferences: of the newer release nothing but CRIU, and what that needs."""
+    return f"""\
+Package: *
+Pin: release n={newer}
+Pin-Priority: -1
+
+Package: {_OF_CRIU}
+Pin: release n={newer}
+Pin-Priority: 990
+"""
+
+
+def sources(release: str, archive: str, security: str, newer: str = "") -> str:
+    """The content of a sources.list for the release; ``newer``: another one besides, for ``preferences``."""
     lines = [f"deb {archive} {release} main"]
     if release not in ("sid", "unstable", "testing"):
         lines += [f"deb {archive} {release}-updates main", f"deb {security} {release}-security main"]
+    lines += [f"deb {archive} {newer} main"] if newer else []
     return "\n".join(lines) + "\n"
 
 

@@ -16,6 +16,7 @@ examples:
   sudo contrib/try-release trixie                               # run-tests, then quickstart
   sudo contrib/try-release trixie run-tests --fast
   sudo contrib/try-release trixie run-tests tests/e2e -k suspend -x
+  sudo contrib/try-release --containers trixie run-tests tests/e2e/test_jobs_in_containers.py
   sudo contrib/try-release trixie quickstart
   sudo contrib/try-release trixie shell                         # a shell there, in the copy of the checkout
   sudo contrib/try-release --remove trixie
@@ -34,7 +35,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--dir", type=Path, help="where the root is, or is made (default: /var/tmp/rmsplugin-try-RELEASE)"
+        "--dir", type=Path, help="where the root is, or is made (default: /var/tmp/rmsplugin-try-RELEASE[-containers])"
+    )
+    parser.add_argument(
+        "--containers",
+        action="store_true",
+        help="a root of its own with podman, runc and CRIU (trixie: that of forky), and control groups in it",
     )
     parser.add_argument("--mirror", metavar="URL", help="Debian's archive (default: the one that apt uses here)")
     parser.add_argument("--remove", "--down", action="store_true", help="remove the root")
@@ -94,11 +100,12 @@ def main() -> int:
         )
     if arguments.remove and arguments.program:
         parser.error("--remove runs nothing")
-    directory = (arguments.dir or Path(f"/var/tmp/rmsplugin-try-{arguments.release}")).absolute()
+    kind = "-containers" if arguments.containers else ""
+    directory = (arguments.dir or Path(f"/var/tmp/rmsplugin-try-{arguments.release}{kind}")).absolute()
     try:
         if os.geteuid() != 0:
             raise root.RefusedError("this needs root (debootstrap, namespaces); try: sudo contrib/try-release ...")
-        return _run(arguments, root.Place(directory, arguments.release))
+        return _run(arguments, root.Place(directory, arguments.release, arguments.containers))
     except root.RefusedError as error:
         print(f"try-release: {error}", file=sys.stderr)
         return 2

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from minicluster_lib import host_init, kernel
+from minicluster_lib import control_groups, host_init, kernel
 
 from try_release_lib.root import CHECKOUT, REPOSITORY, SHARED, Place, RefusedError, environment, named_directories
 from try_release_lib.root import pip_configuration as pip_files
@@ -35,6 +35,7 @@ def check_namespaces() -> None:
 def run(place: Place, command: list[str]) -> int:
     """Run a command in the root's copy of the checkout; return its exit status, 128 + N where signal N ended it."""
     parent = os.getpid()
+    _remove_groups(place)  # of a run that was killed
     sys.stdout.flush()
     manager = os.fork()
     if manager == 0:
@@ -47,8 +48,14 @@ def run(place: Place, command: list[str]) -> int:
     finally:
         for number, handler in {**old, **ended}.items():
             signal.signal(number, handler)
+    _remove_groups(place)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
+
+
+def _remove_groups(place: Place) -> None:
+    if place.containers:
+        control_groups.remove_groups(place.group, control_groups.RUNC_CONTROLLERS)
 
 
 def _end_with(manager: int):  # type: ignore[no-untyped-def]
@@ -81,19 +88,20 @@ def _manage(place: Place, command: list[str], parent: int) -> int:
     _die_with_parent(parent)
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    groups = control_groups.enter_group(place.group, control_groups.RUNC_CONTROLLERS) if place.containers else {}
     kernel.unshare(_NAMESPACES)
     first = os.fork()
     if first == 0:
         _die_with_parent(0)
-        os._exit(_guarded(lambda: _first_process(place, command)))
+        os._exit(_guarded(lambda: _first_process(place, command, groups)))
     _, status = os.waitpid(first, 0)
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
-def _first_process(place: Place, command: list[str]) -> int:
+def _first_process(place: Place, command: list[str], groups: dict[Path, str]) -> int:
     kernel.set_host_name("try-release")
-    _build_root(place)
+    _build_root(place, groups)
     os.chdir(CHECKOUT)
     main = os.fork()
     if main == 0:
@@ -109,13 +117,15 @@ def _first_process(place: Place, command: list[str]) -> int:
             return code if code >= 0 else 128 - code
 
 
-def _build_root(place: Place) -> None:
-    """Make the release's file tree the root of this mount namespace."""
+def _build_root(place: Place, groups: dict[Path, str]) -> None:
+    """Make the release's file tree the root of this mount namespace; ``groups``: its control groups, if any."""
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     root = str(place.root)
     kernel.bind(root, root)
     kernel.mount("proc", f"{root}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
     kernel.mount("sysfs", f"{root}/sys", "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    if groups:
+        host_init.mount_control_groups(Path(root, "sys/fs/cgroup"), groups)
     kernel.mount("tmpfs", f"{root}/run", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     Path(root, "run/lock").mkdir()
     host_init.mount_dev(Path(root, "dev"))

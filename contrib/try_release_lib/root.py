@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 from try_release_lib import apt
 
-REPOSITORY = Path(__file__).resolve().parent.parent.parent
+_HERE = Path(__file__).resolve().parent
+REPOSITORY = _HERE.parent.parent
 #: Where the checkout and what lies beside it are in the root.
 CHECKOUT = Path("/srv/rmsplugin/main")
 SHARED = Path("/srv/rmsplugin/shared")
@@ -28,6 +30,8 @@ _MADE = re.compile(
 )
 _COPIED = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/apt/auth.conf")
 _COPIED_DIRECTORIES = ("/etc/apt/auth.conf.d", "/etc/apt/trusted.gpg.d", "/usr/local/share/ca-certificates")
+_CRIU_LIBRARY = "/usr/local/lib/rmsplugin-criu.so"
+_CAP_SYS_RESOURCE = 24
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 _VARIABLES = re.compile(
     r"(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|PIP_\w+|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
@@ -57,6 +61,12 @@ def environment() -> dict[str, str]:
     }
 
 
+def has_sys_resource(status: str | None = None) -> bool:
+    """Whether root has CAP_SYS_RESOURCE here, as /proc/self/status says: in a container it may not."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status or Path("/proc/self/status").read_text(), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> _CAP_SYS_RESOURCE & 1)
+
+
 def pip_configuration() -> list[Path]:
     """This machine's files of pip settings for the user."""
     home = Path.home()
@@ -81,11 +91,17 @@ class Place:
 
     directory: Path
     release: str
+    containers: bool = False  # with what containers need
 
     @property
     def root(self) -> Path:
         """The root itself."""
         return self.directory / "root"
+
+    @property
+    def group(self) -> str:
+        """The name of its control groups."""
+        return f"rmsplugin-try-{crc32(os.fsencode(self.directory.resolve())):08x}"
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -170,7 +186,12 @@ class Place:
     def take_settings(self, mirror: str | None) -> None:
         """Bring how this machine reaches Debian's and Python's packages into the root."""
         archive, security = apt.archives()
-        self._write("etc/apt/sources.list", apt.sources(self.release, mirror or archive, security))
+        newer = apt.NEWER.get(self.release, "") if self.containers else ""
+        self._write("etc/apt/sources.list", apt.sources(self.release, mirror or archive, security, newer))
+        if newer:
+            self._write("etc/apt/preferences.d/80newer", apt.preferences(newer))
+        if self.containers:
+            self._help_criu()
         self._write("etc/apt/apt.conf.d/80outer", apt.reaching())
         for name in _COPIED:
             if Path(name).is_file():
@@ -187,6 +208,23 @@ class Place:
         for name in ("tmp", "var/tmp"):
             for entry in (self.root / name).iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+    def _help_criu(self) -> None:
+        """Have CRIU read limits from /proc where this machine's root may not ask the kernel for them.
+
+        Raises:
+            TryError: that cannot be compiled.
+        """
+        if has_sys_resource():
+            return
+        library = self.root / _CRIU_LIBRARY.lstrip("/")
+        library.parent.mkdir(parents=True, exist_ok=True)
+        words = ["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(_HERE / "criu/prlimit.c"), "-ldl"]
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise TryError(f"{' '.join(words)} failed:\n{done.stderr[-500:]}")
+        self._write("usr/local/sbin/criu", f'#!/bin/sh\nLD_PRELOAD={_CRIU_LIBRARY} exec /usr/sbin/criu "$@"\n')
+        (self.root / "usr/local/sbin/criu").chmod(0o755)
 
     def _write(self, name: str, text: str) -> None:
         path = self.root / name

@@ -14,6 +14,7 @@ PACKAGE = Path(rmsplugin.__file__).parent
 
 #: Where `run` is the right word: the object is one thing that is carried out as a whole, or a program is run.
 RUNS = {
+    "adapters/platform/podman/on_node/program.py",  # a program
     "adapters/rms/slurm_commands.py",  # a program
     "engine/cycle.py",  # the cycle
     "engine/daemon.py",  # the engine

@@ -241,6 +241,7 @@ ORDERS = {
         "node_base",
         "host_files",
         "libvirt",
+        "podman",
         "native",
         "factory",
         "node_factory",

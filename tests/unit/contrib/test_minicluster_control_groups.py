@@ -36,7 +36,7 @@ def hierarchy(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_groups_are_found_and_removed_while_others_vanish(hierarchy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_groups, "hierarchies", lambda: {hierarchy: "memory"})
+    monkeypatch.setattr(control_groups, "hierarchies", lambda *_: {hierarchy: "memory"})
     directory = Path("/a/minicluster")
     top = hierarchy / "caller" / f"{control_groups._name(directory)}n1"
     (top / "job" / "step").mkdir(parents=True)

@@ -100,7 +100,7 @@ def test_a_minicluster_of_another_root_is_not_ended_by_an_up(
     with pytest.raises(RefusedError, match="one of another root"):
         teardown.check_ours(member)
     monkeypatch.setattr("sys.argv", ["minicluster", "up", "--dir", str(member)])
-    monkeypatch.setattr("minicluster_lib.requirements.check", lambda: None)
+    monkeypatch.setattr("minicluster_lib.requirements.check", lambda **_: None)
     monkeypatch.setattr(cli, "bring_up", lambda *_: pytest.fail("a cluster is made"))
     assert cli.main() == 2
     assert "one of another root" in capsys.readouterr().err

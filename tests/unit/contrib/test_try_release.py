@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,59 @@ def test_debian_comes_from_where_this_machine_has_it() -> None:
         "deb http://mirror.example.org/debian-security trixie-security main",
     ]
     assert apt.sources("sid", archive, security) == "deb http://mirror.example.org/debian sid main\n"
+
+
+def test_of_a_newer_release_only_criu_is_taken_and_what_it_needs() -> None:
+    lines = apt.sources("trixie", "http://m/debian", "http://m/security", apt.NEWER["trixie"]).splitlines()
+    assert lines[-1] == "deb http://m/debian forky main"
+    everything, criu = apt.preferences("forky").split("\n\n")
+    assert everything.splitlines() == ["Package: *", "Pin: release n=forky", "Pin-Priority: -1"]
+    assert "criu" in criu.split() and "podman" not in criu and int(criu.split()[-1]) > 500
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "has"), [("000001ffffffffff", True), ("000001fffeffffff", False), ("0", False)]
+)
+def test_whether_root_may_ask_for_limits_of_others_is_read_from_its_capabilities(capabilities: str, has: bool) -> None:
+    assert root.has_sys_resource(f"Name:\tx\nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\n") == has
+
+
+@pytest.mark.skipif(root.has_sys_resource(), reason="root may do that here")
+def test_limits_of_another_users_process_are_read_where_root_may_not_ask_for_them(tmp_path: Path) -> None:
+    library = tmp_path / "library.so"
+    source = REPOSITORY / "contrib/try_release_lib/criu/prlimit.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+    asks = (
+        "import ctypes, sys; limit = (ctypes.c_uint64 * 2)(); libc = ctypes.CDLL(None, use_errno=True); "
+        "said = libc.syscall(302, int(sys.argv[1]), int(sys.argv[2]), None, limit); print(said, *limit)"
+    )
+    limited = [
+        "prlimit",
+        "--nofile=123:456",
+        "--cpu=77:unlimited",
+        "setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        "sleep",
+        "60",
+    ]
+    with subprocess.Popen(limited) as process:
+        try:
+            while "sleep" not in Path(f"/proc/{process.pid}/comm").read_text():
+                pass
+
+            def ask(number: int, **environment: str) -> str:
+                words = [sys.executable, "-c", asks, str(process.pid), str(number)]
+                return subprocess.run(
+                    words, env={**os.environ, **environment}, capture_output=True, text=True
+                ).stdout.strip()
+
+            assert ask(7).startswith("-1"), "without the library"
+            assert ask(7, LD_PRELOAD=str(library)) == "0 123 456"
+            assert ask(0, LD_PRELOAD=str(library)) == f"0 77 {2**64 - 1}"
+            assert ask(99, LD_PRELOAD=str(library)).startswith("-1")
+        finally:
+            process.kill()
 
 
 def test_on_another_distribution_it_comes_from_debian() -> None:

@@ -642,6 +642,18 @@ PEER = ("--peer",)
         "space --group left",
         "adopt --group left --shared",
         f"lend {VM} right 1 --group left --shared",
+        "vm-host",
+        "vm-list",
+        f"vm-has {VM}",
+        "vm-statistics",
+        f"vm-boot {VM} 1000",
+        f"vm-restore {VM} 1000 /x/{VM}.state",
+        f"vm-stop {VM} 1000",
+        f"vm-save {VM} 1000 /x/{VM}.state.partial",
+        f"vm-checkpoint {VM} 1000 /x/checkpoint-1.{VM}.state.partial",
+        f"vm-pause {VM} 1000",
+        f"vm-unpause {VM} 1000",
+        f"vm-abort {VM}",
         "",
     ],
 )
@@ -916,6 +928,7 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
     acts = {"put-config", "put-seed", "make-overlay", "drop-config", "seal", "send", "receive", "init-store"}
     acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
     acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform", "adopt", "lend", "end-room"}
+    acts |= {f"vm-{verb}" for verb in ("boot", "restore", "stop", "save", "checkpoint", "pause", "unpause", "abort")}
     assert {verb for verb, _ in calls._CALLS} == acts | calls._LOOKS
     assert not acts & calls._LOOKS
 
