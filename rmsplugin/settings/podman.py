@@ -10,7 +10,7 @@ from rmsplugin.settings.nodes import Hypervisor, Network
 from rmsplugin.settings.slurm import Partition
 
 #: Keys of [hypervisor] that say something of libvirt or QEMU.
-_OF_LIBVIRT = (
+_OF_ANOTHER = (
     "uri",
     "connect",
     "migrate_host",
@@ -34,7 +34,7 @@ def refuse_of_other_platform(data: Any) -> None:
     hypervisor = data.get("hypervisor") if isinstance(data, Mapping) else None
     if not isinstance(hypervisor, Mapping) or hypervisor.get("platform") != "podman":
         return
-    if given := [key for key in _OF_LIBVIRT if key in hypervisor]:
+    if given := [key for key in _OF_ANOTHER if key in hypervisor]:
         raise ValueError(f'hypervisor.{given[0]} is for libvirt, and hypervisor.platform is "podman": remove it')
     if data.get("start"):
         raise ValueError('[start] is about templates of VMs, and hypervisor.platform is "podman": remove it')
