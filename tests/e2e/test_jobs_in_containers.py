@@ -94,7 +94,9 @@ def left(cluster: Cluster) -> list[str]:
         found += [f"{node}: {path}" for path in files if path.name.startswith("vjob")]
         links = cluster.ok("ip", "-o", "link", host=node) + cluster.ok("ip", "netns", host=node)
         found += [f"{node}: {name}" for name in re.findall(r"\brms[a-z]\w+", links)]
-        groups = cluster.ok("find", "/sys/fs/cgroup", "-type", "d", "-name", "vjob*", host=node)
+        # The hierarchy without controllers is one of the whole machine, with the groups of all its miniclusters.
+        own = ("-path", "/sys/fs/cgroup/systemd", "-prune", "-o")
+        groups = cluster.ok("find", "/sys/fs/cgroup", *own, "-type", "d", "-name", "vjob*", "-print", host=node)
         found += [f"{node}: {path}" for path in groups.split()]
     return found
 
