@@ -230,8 +230,9 @@ def _site_lua(cluster: Cluster) -> str:
     room = largest_request_mib(cluster.memory_mib, overhead_mib)
     least = 16 if overhead_mib else 96  # what is asked for is the job's own, or what the image needs is in it
     partitions = ", ".join(f'"{name}"' for name in cluster.vjob_partitions)
+    platform = 'platform = "podman",\n  ' if cluster.podman else ""
     return f"""return {{
-  partitions = {{ {partitions} }},
+  {platform}partitions = {{ {partitions} }},
   wrapper = "{VENV / "bin"}/rmsplugin-job",
   image_memory_mib = {{ default = {least} }},
   max_vm_cpus = {cluster.cpus},

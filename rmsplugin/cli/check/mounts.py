@@ -6,15 +6,19 @@ from collections.abc import Iterator
 
 from rmsplugin.finding import Finding, ok, warning
 from rmsplugin.settings import Settings
-from rmsplugin.settings.guests import Mount
+from rmsplugin.settings.guests import ContainerImage, Mount
 
 _LOCAL = frozenset({"nolock", "local_lock=all", "local_lock=flock", "local_lock=posix"})
 _VERSION_3 = frozenset({"vers=2", "nfsvers=2", "vers=3", "nfsvers=3", "v3"})
 
 
 def judge_mounts(settings: Settings) -> Iterator[Finding]:
-    """Judge each mount of the guests."""
+    """Judge each mount of the guests; what containers have, their nodes mount."""
+    containers = any(isinstance(image, ContainerImage) for image in settings.image.values())
     for mount in settings.guest.mounts:
+        if containers:
+            yield ok(_subject(mount), "is bound from each node, which has to have it mounted there")
+            continue
         faults = [*_locks(mount), *_rights(mount)]
         yield from faults
         if not faults:

@@ -10,6 +10,7 @@ from rmsplugin.cli.check.facts import SITE_FILE, Row, SlurmFacts
 from rmsplugin.finding import Finding, error, ok, warning
 from rmsplugin.model.vm_memory import largest_request_mib
 from rmsplugin.settings import Settings
+from rmsplugin.settings.guests import ContainerImage
 from rmsplugin.settings.nodes import Hypervisor
 
 _MODULES = ("rmsplugin.lua", "rmsplugin_options.lua", "rmsplugin_native.lua")
@@ -186,7 +187,7 @@ def _images(settings: Settings, site: SiteFile) -> Iterator[Finding]:
 def _least(settings: Settings) -> Iterator[Finding]:
     """Judge that VMs have for their jobs what was asked for."""
     for name, image in settings.image.items():
-        if not image.overhead_mib:
+        if not image.overhead_mib and not isinstance(image, ContainerImage):
             yield warning(
                 f"image.{name}",
                 "has no overhead_mib: its kernel and tools take their memory from what jobs asked for",

@@ -469,3 +469,11 @@ def test_a_mount_that_gives_up_locks_or_takes_devices_is_warned_of(options: str,
     assert [finding.subject for finding in found] == ["mount /home"] * len(words)
     for finding, word in zip(found, words, strict=True):
         assert word in finding.what and finding.remedy
+
+
+def test_what_containers_have_of_the_site_is_their_nodes_mount() -> None:
+    mount = {"source": "s:/home", "target": "/home", "options": "vers=3,nolock"}
+    containers = {"default": {"kind": "container", "reference": "localhost/guest:1"}}
+    given = settings(hypervisor={"platform": "podman"}, image=containers, guest={"mounts": [mount]})
+    (found,) = [each for each in judge_host(given, HOST, ("n1", "n2"), 4) if each.subject == "mount /home"]
+    assert found.level is Level.OK and "bound from each node" in found.what

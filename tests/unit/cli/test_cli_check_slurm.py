@@ -155,6 +155,13 @@ def test_an_image_that_takes_its_memory_from_the_jobs_is_told() -> None:
     assert "has no overhead_mib" in found.what and "memory-short" in found.remedy
 
 
+def test_containers_take_no_memory_for_a_kernel_and_the_site_file_has_to_name_their_platform() -> None:
+    containers = {"default": {"kind": "container", "reference": "localhost/guest:1"}}
+    given = settings(hypervisor={"platform": "podman"}, image=containers)
+    (found,) = faults(judge_slurm(given, with_text("/none", None)))
+    assert "for platform libvirt, but hypervisor.platform is podman" in found.what
+
+
 def test_a_site_file_is_read_without_its_comments() -> None:
     text = """return {
       -- partitions = { "old" }, gate = "old",
