@@ -192,13 +192,26 @@ def test_nothing_is_left_of_a_job_that_is_cancelled_awake_or_asleep(cluster: Clu
     assert {cluster.wait_job(job)["JobState"] for job in (awake, asleep)} == {"CANCELLED"}
 
 
-def test_a_requeued_job_begins_anew_in_a_container_of_its_own(cluster: Cluster) -> None:
-    script = "#!/bin/sh\necho begun $(cat /tmp/mark 2>/dev/null); echo mark > /tmp/mark; sleep 600\n"
-    job = cluster.sbatch(script, "--requeue", "--open-mode=append")
-    cluster.wait_output(job, r"^begun")
+def test_a_requeued_job_goes_on_in_its_container(cluster: Cluster) -> None:
+    job = run(cluster, COUNTS)
+    there = containers(cluster)
     cluster.ok("scontrol", "requeue", str(job))
-    cluster.wait("a second start", lambda: cluster.output(job).count("begun") == 2, 180, lambda: cluster.describe(job))
-    assert "mark" not in cluster.output(job)
+    cluster.wait("a second run", lambda: cluster.job(job).get("Restarts") == "1", 60, lambda: cluster.describe(job))
+    cluster.wait_job(job, "RUNNING", timeout_s=240)
+    wait_counting(cluster, job, beyond=len(counted(cluster.output(job))) + 10)
+    assert containers(cluster) == there
+
+
+def test_a_job_that_requeues_itself_begins_anew_in_a_new_container(cluster: Cluster) -> None:
+    script = """#!/bin/sh
+echo "begun with $(cat /tmp/mark 2>&1), restarts ${SLURM_RESTART_COUNT:-0}"
+echo mark > /tmp/mark
+[ "${SLURM_RESTART_COUNT:-0}" != 0 ] || scontrol requeue $SLURM_JOB_ID
+sleep 600
+"""
+    job = cluster.sbatch(script, "--requeue", "--open-mode=append")
+    said = cluster.wait_output(job, r"^begun with .*, restarts 1$", timeout_s=240)
+    assert "begun with mark" not in said
 
 
 @pytest.mark.parametrize("action", ["suspend", "resume"])
