@@ -184,7 +184,8 @@ def test_a_container_has_the_directories_of_its_node_that_vms_would_mount(
         image = spec_of(settings, 1, vjob, vm, site_directories(settings, vjob)).image
         assert image == ContainerOnPlatform("localhost/guest:1", wanted)
         assert not has_disk(settings, vjob)
-        assert site_directories(world.context.settings, vjob) == (), "VMs mount by themselves"
+        of_vms = world.context.settings.model_copy(update={"guest": guest})
+        assert site_directories(of_vms, vjob) == (), "VMs mount by themselves"
 
 
 def test_a_container_does_not_start_without_the_home_of_a_user_whom_nobody_knows(directory: Path) -> None:
