@@ -464,6 +464,27 @@ def test_what_no_guest_tool_says_is_not_believed(said: str) -> None:
 
 
 @needs_guests
+def test_no_process_of_a_guest_is_stopped_while_its_script_runs(box: guestbox.Guestbox) -> None:
+    """CRIU, which saves a guest that is a container, may wait for ever for one that is."""
+    guest = "/run/rmsplugin/bin/rmsplugin-guest"
+    files = "printf 'set --\n' >args; printf 'set -- \"$@\"\n' >env; echo 022 >umask; printf /tmp >cwd; : >complete"
+    script = "printf '#!/bin/sh\nexec sleep 60\n' >slurm_script; chmod 700 slurm_script"
+    box.guests[0].run("rm -rf /run/rmsplugin/job/* /run/rmsplugin/state/* /tmp/one; mkdir -m 777 /tmp/one")
+    states = (
+        box.guests[0]
+        .run(
+            f"cd /tmp/one; {files}; {script}; tar -cf - * | {guest} put; {guest} start; "
+            "until [ -e /run/rmsplugin/state/pid ]; do sleep 0.1; done; read -r pid </run/rmsplugin/state/pid; "
+            "for each in /proc/[0-9]*/status; do sed -n 's/^State:[^A-Z]*//p' $each 2>/dev/null; done; kill -9 $pid",
+            user=True,
+        )
+        .splitlines()
+    )
+    assert states[0] == "started" and len(states) > 3
+    assert not [state for state in states if state.startswith(("T", "t"))]
+
+
+@needs_guests
 def test_of_many_starts_at_once_one_starts(box: guestbox.Guestbox) -> None:
     guest = "/run/rmsplugin/bin/rmsplugin-guest"
     files = "printf 'set --\n' >args; printf 'set -- \"$@\"\n' >env; echo 022 >umask; printf /tmp >cwd; : >complete"

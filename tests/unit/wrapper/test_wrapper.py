@@ -222,6 +222,8 @@ def small() -> Iterator[Bench]:
         ("kill -SEGV $$", -signal.SIGSEGV),
         # A process of its own: `kill -9 -1` spares only who calls it.
         ("sh -c 'kill -9 -1'\necho not reached", -signal.SIGKILL),
+        # Its parent, which keeps its zombie, heeds no such signal.
+        ("trap '' TERM; kill -TERM -1; exit 5", 5),
     ],
 )
 def test_ends_as_the_script_ends(bench: Bench, ending: str, status: int) -> None:
