@@ -204,10 +204,10 @@ def test_a_drain_ends_when_no_job_is_left_on_the_node(cluster: Cluster) -> None:
         begun = cluster.run("rmsplugin", "drain", "n1", "--reason", "test", "--timeout", "10")
         assert (begun.code, "n1: 1 VM left" in begun.err) == (1, True), begun
         cluster.ok("scancel", str(job))
-        assert "no VM is left" in cluster.ok("rmsplugin", "drain", "n1", "--reason", "test", "--timeout", "120")
+        assert "no VM is left" in cluster.ok("rmsplugin", "drain", "n1", "--reason", "test", "--timeout", "60")
         assert "none" in cluster.ok("rmsplugin", "nodes", "n1", "--format=room")
     finally:
-        cluster.ok("rmsplugin", "undrain", "n1", "--timeout", "120")
+        cluster.ok("rmsplugin", "undrain", "n1", "--timeout", "60")
 
 
 def test_a_job_that_another_hand_starts_is_counted_with_as_it_is(cluster: Cluster) -> None:
