@@ -25,9 +25,10 @@ _NAMESPACES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "-
 _EXTRA_MIB = 256
 _EPILOG = """\
 Four machines: a controller (slurmctld, slurmdbd, MariaDB, the engine, the homes by NFS), a front, two VM hosts. All is
-emulated, the machines as well as the VMs in them, so this takes an hour or more on two CPUs. Only the making of the
-disk and of the packages reaches the network. The disk is kept in --dir, and made anew when what is on it changes; all
-else is removed. Needs root, debootstrap, 6 GiB of memory, and what contrib/run-tests installs.
+emulated, the machines as well as the VMs in them, so this takes an hour or more on two CPUs, and on busy ones hours:
+--patience 3 has it wait three times as long for all. Only the making of the disk and of the packages reaches the
+network. The disk is kept in --dir, and made anew when what is on it changes; all else is removed. Needs root,
+debootstrap, 6 GiB of memory, and what contrib/run-tests installs.
 exit status: 0 all steps; 1 one failed; 2 this machine is not fit
 """
 
