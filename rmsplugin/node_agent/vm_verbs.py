@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rmsplugin.node_agent.verbs import Agent
 
 _UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_ANY_VM = r"vjob[0-9]{1,10}-[0-9]{1,6}"
 _REFERENCE = r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}"
 
 
@@ -60,7 +61,8 @@ class VMVerbs:
 
     def restore(self, vm: VMName, timeout_ms: int, path: str, wanted: bytes) -> Reply:
         """Restore the VM that standard input describes from this file."""
-        self._vms.restore(_wanted(vm, wanted), self._state(vm, path), self._call(timeout_ms))
+        # Whose state it is, the file itself says.
+        self._vms.restore(_wanted(vm, wanted), self._state(_ANY_VM, path), self._call(timeout_ms))
         return {}
 
     def stop(self, vm: VMName, timeout_ms: int) -> Reply:
@@ -70,12 +72,12 @@ class VMVerbs:
 
     def save(self, vm: VMName, timeout_ms: int, path: str) -> Reply:
         """Write the VM's state to this file, and end the VM."""
-        self._vms.save(vm.name, self._state(vm, path), self._call(timeout_ms))
+        self._vms.save(vm.name, self._state(vm.name, path), self._call(timeout_ms))
         return {}
 
     def checkpoint(self, vm: VMName, timeout_ms: int, path: str) -> Reply:
         """Write the VM's state to this file."""
-        self._vms.checkpoint(vm.name, self._state(vm, path), self._call(timeout_ms))
+        self._vms.checkpoint(vm.name, self._state(vm.name, path), self._call(timeout_ms))
         return {}
 
     def pause(self, vm: VMName, timeout_ms: int) -> Reply:
@@ -103,11 +105,11 @@ class VMVerbs:
             self._report,
         )
 
-    def _state(self, vm: VMName, path: str) -> Path:
-        """The file, which has to be one of this VM's states in a store. Raises AgentError."""
+    def _state(self, vm: str, path: str) -> Path:
+        """The file, which has to be a state in a store, of a VM of this name (a pattern). Raises AgentError."""
         file = Path(path)
-        if not re.fullmatch(rf"(checkpoint-[1-9][0-9]{{0,11}}\.)?{vm.name}\.state(\.partial)?", file.name):
-            raise AgentError("failed", f"not the name of a state of {vm.name}: {path[:200]!r}")
+        if not re.fullmatch(rf"(checkpoint-[1-9][0-9]{{0,11}}\.)?{vm}\.state(\.partial)?", file.name):
+            raise AgentError("failed", f"not the name of such a state: {path[:200]!r}")
         config, whole = self._agent.config, self._agent.config.whole_store
         of_groups = None if whole is None else whole / defaults.GROUPS_DIR
         if file.parent not in (config.store, whole) and (of_groups is None or file.parent.parent != of_groups):

@@ -306,7 +306,11 @@ class NodeAgents:
         advance: Callable[[Mapping[str, int]], None] | None = None,
     ) -> dict[str, Any]:
         """See ``AgentCalls``."""
-        return self._call(node, words, content=content, timeout_s=timeout_s, advance=advance)
+        try:
+            answer = self._answer(node, words, content=content, timeout_s=timeout_s, advance=advance)
+        except TimedOutError as error:  # an agent that is there says itself that its time is over
+            raise UnavailableError(str(error)) from None
+        return _without_error(node, answer)
 
     def close(self) -> None:
         """See ``Nodes``."""
@@ -326,15 +330,29 @@ class NodeAgents:
         patience: Patience | None = None,
         advance: Callable[[Mapping[str, int]], None] | None = None,
     ) -> dict[str, Any]:
-        """Run one verb and return the object it prints."""
+        """Run one verb and return the object it prints, unless it tells an error."""
+        answer = self._answer(
+            node, words, shared=shared, content=content, timeout_s=timeout_s, patience=patience, advance=advance
+        )
+        return _without_error(node, answer)
+
+    def _answer(
+        self,
+        node: str,
+        words: list[str],
+        *,
+        shared: bool = False,
+        content: bytes = b"",
+        timeout_s: float | None = None,
+        patience: Patience | None = None,
+        advance: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> dict[str, Any]:
+        """Run one verb and return the object it prints. Raises TimedOutError: it has printed none in time."""
         with self._lock:
             link = self._links.setdefault(node, ServedLink(node, self._target))
         timeout_s = self._call_timeout_s if timeout_s is None else timeout_s
         with link.slot(words[0] in _LONG_CALLS, timeout_s):
-            answer = self._ask(link, self._in_full(words, shared), content, patience or Patience(timeout_s), advance)
-        if "error" in answer:
-            raise error_of(node, answer)
-        return answer
+            return self._ask(link, self._in_full(words, shared), content, patience or Patience(timeout_s), advance)
 
     def _in_full(self, words: list[str], shared: bool) -> list[str]:
         # An agent of an older release knows no groups: it is told none where nothing is shared.
@@ -366,6 +384,12 @@ class NodeAgents:
             raise TimedOutError(f"{what} did not end in time") from None
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise UnavailableError(f"{what}: the connection broke: {error}") from None
+
+
+def _without_error(node: str, answer: dict[str, Any]) -> dict[str, Any]:
+    if "error" in answer:
+        raise error_of(node, answer)
+    return answer
 
 
 def _with(guard: Guard | None) -> list[str]:

@@ -203,7 +203,7 @@ class VMs(Protocol):
         ...
 
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """By name, the values of ``base.VMStatistics``: cpu_time_ns, rss_kib, current_kib."""
+        """By name, the values of ``base.VMStatistics``: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, time_s."""
         ...
 
     def boot(self, vm: WantedVM, call: Call) -> None:

@@ -65,9 +65,7 @@ class PodmanPlatform:
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``Platform``."""
         said: Mapping[str, Any] = self._agents.call(node, ["vm-statistics"])["vms"]
-        return {
-            name: VMStatistics(vm["cpu_time_ns"], None, vm["rss_kib"], vm["current_kib"]) for name, vm in said.items()
-        }
+        return {name: _statistics(vm) for name, vm in said.items()}
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``Platform``."""
@@ -149,6 +147,19 @@ class PodmanPlatform:
         milliseconds = str(max(1, math.ceil(timeout_s * 1000)))
         all_words = [*words, milliseconds, *more]
         self._agents.call(node, all_words, content=content, timeout_s=timeout_s + _LATER_S, advance=advance)
+
+
+def _statistics(said: Mapping[str, Any]) -> VMStatistics:
+    used_kib, most_kib = said["used_kib"], said["most_kib"]
+    usable_kib = None if used_kib is None or most_kib is None else max(0, most_kib - used_kib)
+    return VMStatistics(
+        said["cpu_time_ns"],
+        said["cpu_delay_ns"],
+        used_kib,
+        most_kib,
+        memory_usable_kib=usable_kib,
+        guest_said_s=said["time_s"],
+    )
 
 
 def _description(spec: VMSpec) -> bytes:

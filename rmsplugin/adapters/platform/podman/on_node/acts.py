@@ -104,6 +104,11 @@ def uuid_of(name: str) -> str:
         return ""
 
 
+def is_known(name: str) -> bool:
+    """Whether the VM was here since the node started."""
+    return any(DIRECTORY.glob(f"{name}.*"))
+
+
 def forget(name: str) -> None:
     """Drop what is known of a VM that is not here; within an act with it, which ends thereby for others."""
     for kind in ("vm", "stop", "act"):

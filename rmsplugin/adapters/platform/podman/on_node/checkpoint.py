@@ -1,25 +1,31 @@
 """Checkpoint: the state of a container in a file, while it stands still.
 
 CRIU lets the container be, which stays frozen: so it has not gone on when its file is whole, and a file that never
-becomes whole costs nothing but time. CRIU itself is never ended: the processes that it is reading might not survive
-that. Who gives up waits until CRIU has read them, and ends podman, which then only writes files.
+becomes whole costs nothing but time. CRIU itself is not ended: the processes that it is reading might not survive that.
+Who gives up waits until CRIU has read them, and ends podman, which then only writes files.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rmsplugin.adapters.platform.node_base import Call
-from rmsplugin.adapters.platform.podman.on_node import acts, container, state_file
-from rmsplugin.adapters.platform.podman.on_node.groups import Group
+from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, state_file
+from rmsplugin.adapters.platform.podman.on_node.groups import Group, has_version_2
 from rmsplugin.adapters.platform.podman.on_node.program import Podman, run
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
 
 #: Processes that wait for storage keep a group from being frozen; CRIU needs all of them.
 _FREEZE_S = 10.0
+#: Who gives up lets a container go on after this time, for CRIU may wait for that; and ends CRIU when it does not end.
+_READS_S, _ENDS_S = 15.0, 90.0
+#: The function of the kernel in which a process waits that is stopped by a signal.
+_STOPPED = "do_signal_stop"
 _STEP_S = 0.02
 _PULSE_S = 0.5
 _TIMEOUT_S = 20
@@ -28,14 +34,14 @@ _TIMEOUT_S = 20
 class Checkpoint:
     """One checkpoint of a VM."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        """Nothing is done yet. Raises NotFoundError: the VM is not here."""
+    def __init__(self, name: str, path: Path, bridge: str) -> None:
+        """Nothing is done yet; ``bridge``: of the VM's network. Raises NotFoundError: the VM is not here."""
         self._name = name
         self._path = path
-        self._group = Group(name)
-        if not self._group.processes():
+        self._bridge = bridge
+        if not Group(name).processes():
             raise NotFoundError(f"{name} is not on this node")
-        self._stood_still = self._group.is_frozen()
+        self._stood_still = Group(name).is_frozen()
 
     @contextmanager
     def made(self, call: Call) -> Iterator[None]:
@@ -47,10 +53,12 @@ class Checkpoint:
         """
         try:
             image = _image_of(self._name)
-            if not self._group.freeze(min(_FREEZE_S, max(0.1, call.deadline - time.monotonic()))):
+            if not container.freeze(self._name, min(_FREEZE_S, max(0.1, call.deadline - time.monotonic()))):
                 raise OperationFailedError(f"the processes of {self._name} did not stand still: some wait for storage")
-            container.write_criu_conf()
-            self._export(call)
+            self._require_none_stopped()
+            criu.write_settings(self._name)
+            with criu.explained(self._name):
+                self._export(call)
             state_file.add(self._path, self._name, image)
             yield
         except BaseException:
@@ -62,7 +70,22 @@ class Checkpoint:
     def go_on(self) -> None:
         """Have the VM do what it did before."""
         if not self._stood_still:
-            self._group.thaw()
+            container.thaw(self._name, self._bridge)
+        elif not Group(self._name).is_frozen():
+            container.freeze(self._name, _FREEZE_S)
+
+    def _require_none_stopped(self) -> None:
+        """Refuse what CRIU would wait for without end: a process that is stopped by a signal, and frozen beside that.
+
+        With control groups of version 2 it need not wait.
+        """
+        if has_version_2():
+            return
+        for pid in Group(self._name).processes():
+            if _waits_in(pid).startswith(_STOPPED):
+                raise OperationFailedError(
+                    f"a process of {self._name} is stopped (SIGSTOP): it can be saved when that process goes on"
+                )
 
     def _export(self, call: Call) -> None:
         words = ["container", "checkpoint", "--leave-running", "--tcp-established", "--file-locks", "--ignore-rootfs"]
@@ -79,8 +102,7 @@ class Checkpoint:
         try:
             podman.wait(call.deadline, over=over)
         except BaseException as error:
-            while podman.children:  # CRIU
-                time.sleep(_STEP_S)
+            await_end(lambda: podman.children, Group(self._name).thaw)
             podman.kill()
             if isinstance(error, TimedOutError) and acts.asked_to_stop(self._name):
                 raise OperationFailedError(
@@ -93,6 +115,36 @@ class Checkpoint:
             return self._path.stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def await_end(
+    children: Callable[[], list[int]], thaw: Callable[[], None], reads_s: float = _READS_S, ends_s: float = _ENDS_S
+) -> None:
+    """Wait for the end of CRIU, which podman has started.
+
+    Args:
+        children: the processes that podman has now.
+        thaw: lets the container go on.
+        reads_s: after this time it is called, in seconds.
+        ends_s: after this time the processes are ended.
+    """
+    begun = time.monotonic()
+    while found := children():
+        waited_s = time.monotonic() - begun
+        if waited_s > reads_s:
+            thaw()
+        for pid in found if waited_s > ends_s else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_STEP_S)
+
+
+def _waits_in(pid: int) -> str:
+    """The function of the kernel in which a process waits; "" if it has ended. Its state is that of all frozen ones."""
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text()
+    except OSError:
+        return ""
 
 
 def _image_of(name: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from rmsplugin.adapters.platform.podman.on_node import container, groups, program
+from rmsplugin.adapters.platform.podman.on_node import container, criu, groups, program
 from rmsplugin.errors import OperationFailedError
 
 _TIMEOUT_S = 60
@@ -22,19 +22,17 @@ def seen(references: Iterable[str]) -> dict[str, Any]:
         "criu": program.version("criu", "--version"),
         "kernel": platform.release(),
         "criu_check": _criu_check(),
-        "hook": os.access(container.HOOK, os.X_OK),
+        "hook": os.access(criu.HOOK, os.X_OK),
         "freezer": (groups.ROOT / "freezer").is_dir() or groups.has_version_2(),
-        "images": _images(sorted(references)),
+        "images": {each: _image(each) for each in sorted(references)},
     }
 
 
-def _images(references: Sequence[str]) -> dict[str, str]:
-    """By reference, the id of the image here; "" if it is not."""
+def _image(reference: str) -> str:
     try:
-        found = container.image_ids(references)
+        return container.image_id(reference)
     except OperationFailedError:
-        found = {}
-    return {each: found.get(each, "") for each in references}
+        return ""  # there is no podman, which is told
 
 
 def _criu_check() -> str:

@@ -128,6 +128,16 @@ class Group:
                 with suppress(OSError):
                     each.rmdir()
 
+    def cpu_delay_ns(self) -> int | None:
+        """How long one of its processes at least has waited for a CPU; None where control groups do not count it."""
+        if not has_version_2(self._root):
+            return None
+        group = self._of("cpu")
+        lines = [] if group is None else _text(group / "cpu.pressure").splitlines()
+        words = [line.split() for line in lines if line.startswith("some ")]
+        total = words[0][-1].removeprefix("total=") if words else ""
+        return int(total) * 1000 if total.isdecimal() else None
+
     def cpu_time_ns(self) -> int | None:
         """The CPU time of the container since it was made here."""
         if has_version_2(self._root):
@@ -136,14 +146,15 @@ class Group:
         return self._number("cpuacct", "cpuacct.usage")
 
     def memory_kib(self) -> tuple[int | None, int | None]:
-        """Its memory without files' pages that could be dropped at once, and all of it."""
+        """Its memory, without files' pages that could be dropped at once; and the most that it may have."""
         version_2 = has_version_2(self._root)
         used = self._number("memory", "memory.current" if version_2 else "memory.usage_in_bytes")
         if used is None:
             return None, None
         counters = self._counters("memory", "memory.stat")
         spare = counters.get("inactive_file" if version_2 else "total_inactive_file", 0)
-        return max(0, used - spare) >> 10, used >> 10
+        most = self._number("memory", "memory.max" if version_2 else "memory.limit_in_bytes")
+        return max(0, used - spare) >> 10, None if most is None else most >> 10
 
     def _number(self, controller: str, file: str) -> int | None:
         group = self._of(controller)

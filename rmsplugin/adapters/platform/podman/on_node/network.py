@@ -1,11 +1,13 @@
 """Network: a container's own network namespace, with one interface in the node's bridge.
 
 The namespace is made before the container and has its addresses before anything runs in it: connections that CRIU
-restores need them. The interface's half on the node has the name that the node's filter knows (``vm_names.tap_of``).
+restores need them. It is off the bridge whenever the container stands still. The interface's half on the node has the
+name that the node's filter knows (``vm_names.tap_of``).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -47,42 +49,62 @@ def link_of(config: Path) -> Link:
     return Link(said["mac"], said["address"], said["gateway"])
 
 
-def make(name: str, bridge: str, link: Link) -> Path:
-    """Make the namespace, and its interface in the bridge; return its path. What is left of an older one goes.
+def make(name: str, link: Link) -> Path:
+    """Make the namespace, and its interface, which is in no bridge yet; return its path. What is left of an older goes.
 
     Raises:
         OperationFailedError: it cannot be made; nothing is left.
     """
     remove(name)
-    inside = [f"link set {INSIDE} address {link.mac} up", f"addr add {link.address} dev {INSIDE}"]
+    inside = ["link set lo up", f"link set {INSIDE} address {link.mac} up", f"addr add {link.address} dev {INSIDE}"]
     inside += [f"route add default via {link.gateway}"] if link.gateway else []
     try:
         _ip(["netns", "add", name])
-        _ip(
-            ["-batch", "-"],
-            f"link add {name} type veth peer name {INSIDE} netns {name}\nlink set {name} master {bridge} up\n",
-        )
-        _ip(["-netns", name, "-batch", "-"], "\n".join(["link set lo up", *inside, ""]))
+        _ip(["link", "add", name, "up", "type", "veth", "peer", "name", INSIDE, "netns", name])
+        # A change of the address, also to the same one, is told to all neighbours then (``attach``).
+        _ip(["netns", "exec", name, "sysctl", "-qw", f"net.ipv4.conf.{INSIDE}.arp_notify=1"])
+        _ip(["-netns", name, "-batch", "-"], "\n".join([*inside, ""]))
     except OperationFailedError:
         remove(name)
         raise
     return NAMESPACES / name
 
 
-def cut(name: str) -> None:
-    """Take the interface away: nothing that ends inside is told to anybody outside."""
-    if Path("/sys/class/net", name).exists():
-        _ip(["link", "delete", name])
+def attach(name: str, bridge: str) -> None:
+    """Plug the interface into the bridge, and tell its neighbours; without effect if it is in it.
+
+    Raises:
+        OperationFailedError: it cannot be.
+    """
+    if Path("/sys/class/net", name, "brport").exists():
+        return
+    _ip(["link", "set", name, "master", bridge])
+    shown = json.loads(_ip(["-netns", name, "-json", "link", "show", INSIDE]))
+    _ip(["-netns", name, "link", "set", INSIDE, "address", shown[0]["address"]])
+
+
+def detach(name: str) -> None:
+    """Take the interface out of its bridge: the kernel does not answer any more for processes that stand still.
+
+    What it would acknowledge is in no state that was written before; and where sockets are not restored yet, it would
+    refuse what arrives for them.
+
+    Raises:
+        OperationFailedError: it is still in it.
+    """
+    if Path("/sys/class/net", name, "brport").exists():
+        _ip(["link", "set", name, "nomaster"])
 
 
 def remove(name: str) -> None:
     """Remove interface and namespace, as far as they are there."""
-    cut(name)
+    if Path("/sys/class/net", name).exists():
+        _ip(["link", "delete", name])
     if (NAMESPACES / name).exists():
         _ip(["netns", "delete", name])
 
 
-def _ip(words: list[str], text: str = "") -> None:
+def _ip(words: list[str], text: str = "") -> str:
     try:
         done = subprocess.run(
             ["ip", *words], input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, env=environment()
@@ -91,3 +113,4 @@ def _ip(words: list[str], text: str = "") -> None:
         raise OperationFailedError(f"ip {words[0]}: {error}") from None
     if done.returncode != 0:
         raise OperationFailedError(f"ip {' '.join(words)}: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout

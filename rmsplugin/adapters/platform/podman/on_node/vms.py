@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin.adapters.platform.node_base import Call, WantedVM
-from rmsplugin.adapters.platform.podman.on_node import acts, container, groups, program, state_file
+from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, groups, network, program, state_file
 from rmsplugin.adapters.platform.podman.on_node.checkpoint import Checkpoint
 from rmsplugin.adapters.platform.podman.on_node.groups import Group
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
 
 #: The bound of what is cleared away after a failure, whatever time the call had.
 _CLEARING_S = 30.0
+#: The next engine waits for a start: it is a matter of tenths of a second.
+_START_S = 15.0
 
 
 class ContainersOnNode:
@@ -42,8 +44,15 @@ class ContainersOnNode:
         """See ``VMs``."""
         found = {}
         for name in groups.names():
-            rss_kib, current_kib = Group(name).memory_kib()
-            found[name] = {"cpu_time_ns": Group(name).cpu_time_ns(), "rss_kib": rss_kib, "current_kib": current_kib}
+            group = Group(name)
+            used_kib, most_kib = group.memory_kib()
+            found[name] = {
+                "cpu_time_ns": group.cpu_time_ns(),
+                "cpu_delay_ns": group.cpu_delay_ns(),
+                "used_kib": used_kib,
+                "most_kib": most_kib,
+                "time_s": int(time.time()),
+            }
         return found
 
     def boot(self, vm: WantedVM, call: Call) -> None:
@@ -51,14 +60,15 @@ class ContainersOnNode:
         with acts.act(vm.name, "start", call.deadline, call.still):
             if _is_here(vm.name):
                 return
+            container.require_allowed(vm, call.settings)
             with _nothing_left(vm.name):
                 container.remove(vm.name)
                 container.require_image(vm.reference)
-                namespace = container.make_network(vm, call.settings, call.is_filtered)
-                container.create(vm, call.settings, namespace)
+                container.create(vm, container.prepare(vm, call.settings, call.is_filtered))
                 acts.remember(vm.name, vm.uuid)
                 with call.turn():
-                    program.run("start", vm.name, timeout_s=_left(call.deadline))
+                    network.attach(container.interface_of(vm.name, vm.filtered), call.settings.bridge)
+                    program.run("start", vm.name, timeout_s=min(_START_S, _left(call.deadline)))
 
     def stop(self, name: str, call: Call) -> None:
         """See ``VMs``."""
@@ -69,17 +79,15 @@ class ContainersOnNode:
     def save(self, name: str, path: Path, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "save", call.deadline, call.still):
-            checkpoint = Checkpoint(name, path)
-            with checkpoint.made(call):
+            with Checkpoint(name, path, call.settings.bridge).made(call):
                 call.still()
-            # It stands still, and its state is whole: what goes on here is not heard of any more.
-            container.cut(name)
+            # It stands still, off the bridge: nobody hears of its end.
             _end(name, _CLEARING_S)
 
     def checkpoint(self, name: str, path: Path, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "save", call.deadline, call.still):
-            checkpoint = Checkpoint(name, path)
+            checkpoint = Checkpoint(name, path, call.settings.bridge)
             with checkpoint.made(call):
                 pass
             checkpoint.go_on()
@@ -91,26 +99,25 @@ class ContainersOnNode:
                 return
             if not path.exists():
                 raise NotFoundError(f"there is no {path}")
+            container.require_allowed(vm, call.settings)
             seal = state_file.require(path, vm.name)
             container.require_image(vm.reference, seal.image)
             with _nothing_left(vm.name):
                 container.remove(vm.name)
-                container.make_network(vm, call.settings, call.is_filtered)
-                container.write_criu_conf()
+                container.prepare(vm, call.settings, call.is_filtered)
                 acts.remember(vm.name, vm.uuid)
                 words = ("container", "restore", "--tcp-established", "--file-locks", "--import", str(path))
-                program.run(*words, timeout_s=_left(call.deadline))
+                with criu.explained(vm.name):
+                    program.run(*words, timeout_s=_left(call.deadline))
                 if not Group(vm.name).is_frozen():
-                    raise OperationFailedError(f"{vm.name} does not stand still: {container.HOOK} did not stop it")
-                with call.turn():  # from here on it is there, and not before
-                    call.still()
+                    raise OperationFailedError(f"{vm.name} does not stand still: {criu.HOOK} did not stop it")
+                call.still()  # from here on it is there, and not before
 
     def pause(self, name: str, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "change", call.deadline, call.still):
             _require_here(name)
-            if not Group(name).freeze(_left(call.deadline)):
-                Group(name).thaw()
+            if not container.freeze(name, _left(call.deadline)):
                 raise TimedOutError(f"the processes of {name} did not stand still in time")
 
     def unpause(self, name: str, call: Call) -> None:
@@ -118,7 +125,7 @@ class ContainersOnNode:
         with acts.act(name, "change", call.deadline, call.still):
             _require_here(name)
             with call.turn():
-                Group(name).thaw()
+                container.thaw(name, call.settings.bridge)
 
     def abort(self, name: str) -> None:
         """See ``VMs``."""
@@ -128,9 +135,12 @@ class ContainersOnNode:
 
 def forget(name: str) -> None:
     """Remove what is left of a VM, if nothing of it runs here. Raises OperationFailedError."""
+    if not acts.is_known(name):
+        return
     with acts.act(name, "change", time.monotonic() + _CLEARING_S, lambda: None):
         if not _is_here(name):
             container.remove(name)
+            criu.forget(name)
             acts.forget(name)
 
 

@@ -1,0 +1,68 @@
+"""What `rmsplugin check` says of podman, runc and CRIU on nodes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rmsplugin.adapters.platform.checks_base import AgentFacts
+from rmsplugin.adapters.platform.podman.checks import PodmanChecks
+from rmsplugin.finding import Finding, Level
+from rmsplugin.settings import Settings
+
+SOUND: dict[str, Any] = {
+    "podman": "5.4.2",
+    "runc": "1.1.15",
+    "criu": "4.2.1",
+    "kernel": "6.12.0",
+    "criu_check": "",
+    "hook": True,
+    "freezer": True,
+    "images": {"localhost/guest:1": "ab"},
+}
+
+
+def facts(**changes: Any) -> AgentFacts:
+    return cast(AgentFacts, SimpleNamespace(platform={**SOUND, **changes}))
+
+
+def judged(agent: AgentFacts) -> list[Finding]:
+    checks = PodmanChecks(cast(Settings, None))
+    return [*checks.states("node n1", agent), *checks.guards("node n1", agent)]
+
+
+def test_a_sound_node_is_in_order() -> None:
+    assert [finding.level for finding in judged(facts())] == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"criu": "3.17.1"}, "has CRIU 3.17.1"),  # Debian 12
+        ({"criu": "4.1.1"}, "has CRIU 4.1.1"),  # Debian 13
+        ({"criu": "4.2", "criu_check": "no userfaultfd"}, "cannot save containers with kernel 6.12.0: no userfaultfd"),
+        ({"criu": ""}, "has no criu"),
+        ({"podman": "", "runc": ""}, "has no podman, runc"),
+        ({"hook": False}, "has no /etc/criu/rmsplugin"),
+        ({"freezer": False}, "has no freezer"),
+        ({"images": {"localhost/guest:1": ""}}, "has no image localhost/guest:1"),
+    ],
+)
+def test_a_node_that_lacks_something_is_told_what(change: dict[str, Any], says: str) -> None:
+    errors = [finding for finding in judged(facts(**change)) if finding.level is Level.ERROR]
+    assert len(errors) == 1 and says in errors[0].what
+    assert errors[0].remedy
+
+
+def test_an_agent_that_tells_nothing_has_no_finding() -> None:
+    assert judged(cast(AgentFacts, SimpleNamespace(platform={}))) == []
+
+
+def test_images_of_one_name_that_differ_between_nodes_are_told() -> None:
+    checks = PodmanChecks(cast(Settings, None))
+    assert list(checks.states_between({"n1": facts(), "n2": facts()})) == []
+    assert list(checks.states_between({"n1": facts(), "n2": facts(images={"localhost/guest:1": ""})})) == []
+    [found] = checks.states_between({"n1": facts(), "n2": facts(images={"localhost/guest:1": "cd"})})
+    assert "2 different images localhost/guest:1" in found.what
