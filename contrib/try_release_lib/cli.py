@@ -16,7 +16,7 @@ examples:
   sudo contrib/try-release trixie                               # run-tests, then quickstart
   sudo contrib/try-release trixie run-tests --fast
   sudo contrib/try-release trixie run-tests tests/e2e -k suspend -x
-  sudo contrib/try-release --containers trixie run-tests tests/e2e/test_jobs_in_containers.py
+  sudo contrib/try-release --containers trixie run-tests -m long tests/e2e/test_jobs_in_containers.py
   sudo contrib/try-release trixie quickstart
   sudo contrib/try-release trixie shell                         # a shell there, in the copy of the checkout
   sudo contrib/try-release --remove trixie
