@@ -250,3 +250,10 @@ def test_a_migration_is_refused_with_the_reason(cluster: Cluster) -> None:
     assert refused.code != 0
     assert "podman cannot move a VM that runs" in refused.err
     assert cluster.vjob(job)["state"] == "running"
+
+
+def test_check_finds_no_fault_of_a_site_with_containers(cluster: Cluster) -> None:
+    said = cluster.plugin("check").out.splitlines()
+    assert [line for line in said if line.startswith("error")] == []
+    saves = [line for line in said if re.search(r"^ok +node n\d: CRIU .* saves and restores containers", line)]
+    assert len(saves) == len(cluster.nodes)
