@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from rmsplugin import defaults
 from rmsplugin.client import EngineClient
 from rmsplugin.errors import (
+    NoMungeError,
     RefusedError,
     RmspluginError,
     SettingsError,
@@ -464,7 +465,8 @@ class Engine:
             try:
                 return self._answer(client, method, path, body, timeout_s, several)
             except passed_over as found:
-                error = found
+                # Without munge here nobody was asked: that others are gone or not says less than this.
+                error = error if isinstance(error, NoMungeError) else found
                 silent += [client] if isinstance(found, SilentError) else []
         if not silent:
             raise error

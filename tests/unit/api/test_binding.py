@@ -27,7 +27,7 @@ from rmsplugin.api.routes import ROUTES, Tag
 from rmsplugin.client import EngineClient
 from rmsplugin.engine.reconcile.brake import Held
 from rmsplugin.engine.reconcile.reconcile import Directive
-from rmsplugin.errors import NotFoundError, RefusedError, SilentError, UnavailableError, UnreachableError
+from rmsplugin.errors import NoMungeError, NotFoundError, RefusedError, SilentError, UnavailableError, UnreachableError
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.vjob import VJobState
 
@@ -283,6 +283,17 @@ def test_a_refusal_is_an_answer_and_the_last_error_is_raised_when_nobody_is_ther
         Engine(gone).status()
     with pytest.raises(UnavailableError, match="no engine"):
         Engine([]).status()
+
+
+def test_that_munge_does_not_answer_here_is_told_though_another_address_refuses() -> None:
+    """Seen: `rmsplugin handover` waited for minutes, for it took the next leader for one that does not answer yet."""
+    told: list[str] = []
+    gone = Scripted(told, "gone", fails(UnreachableError("no connection")))
+    deaf = Scripted(told, "deaf", fails(NoMungeError("munged does not answer")))
+    for clients in ([gone, deaf, gone], [deaf, gone], [gone, deaf]):
+        with pytest.raises(NoMungeError):
+            Engine(clients).status()
+    assert Engine([deaf, Scripted(told, "there", lambda: {"nodes": []})]).nodes() == [], "a socket needs no munge"
 
 
 def test_a_connection_that_never_came_about_is_told_apart_from_one_that_broke(tmp_path: Path) -> None:
