@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +9,12 @@ from pathlib import Path
 
 from e2e.cluster import SHARED
 from e2e.live import faults, judge, well
-from e2e.live.acts import Acts, Row, fates, turns
+from e2e.live.acts import Acts, fates, turns
 from e2e.live.dice import Throw, orders, throws
 from e2e.live.site import CONTROLLERS, Keeper, Site
 from e2e.live.verdict import Round
 from e2e.live.work import VJob, Work
 from journal.check import check
-
-from rmsplugin.engine.ledger.ledger_file import read_only
-from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
 
 #: By these a slurmctld may be lost.
 _FORGET = ("slurmctld", "controller")
@@ -27,7 +23,6 @@ _SAVED_S = 6.0
 #: Vjobs count on for so long between two faults.
 _BETWEEN_S = 5.0
 _ENDS_S = 420.0
-_ROWS = "select id, vm, kind, source, destination, state, created, ended from actions"
 
 
 class Campaign:
@@ -138,13 +133,8 @@ class Campaign:
         return turns({path.parent.name: path.read_text() for path in logs})
 
     def _read_ledgers(self) -> None:
-        known = self._turns()
         directory = self._site.directory / "shared" / SHARED.lstrip("/") / "groups" / "all"
-        for path in ledgers_in(directory):
-            if (epoch := epoch_of(path)) in known:
-                with contextlib.closing(read_only(path, busy_s=20)) as connection:
-                    rows = [Row(*row) for row in connection.execute(_ROWS)]
-                self.acts.read(epoch, known[epoch][1], rows)
+        self.acts.read_all(directory, self._turns())
 
     def _end(self) -> None:
         """Have all vjobs end."""

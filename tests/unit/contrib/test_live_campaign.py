@@ -171,6 +171,15 @@ def test_turns_begin_when_the_logs_say_so() -> None:
     assert found[7][1] % 1 == 0.25
 
 
+def test_turns_of_a_group_are_those_of_its_own_engines() -> None:
+    log = (
+        LOG.format(7)
+        + LOG.format(8).replace("this", "group left: this")
+        + LOG.format(9).replace("this", "group a: this")
+    )
+    assert [[*turns({"head": log}, of)] for of in ("", "left", "a", "b")] == [[7], [8], [9], []]
+
+
 def test_engines_that_act_one_after_the_other_are_right() -> None:
     assert judged((7, 100, [row(1, 110, 115)]), (9, 200, [row(1, 110, 115), row(2, 201, 205)])) == []
 

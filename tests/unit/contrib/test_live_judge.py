@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -325,6 +326,38 @@ def test_acts_of_an_engine_that_no_log_knows_are_left_out() -> None:
     acts = Acts()
     acts.read(5, 100.0, [DONE])
     assert [*acts.lines({})] == []
+
+
+BEFORE = Row(2, "vjob7-0", "suspend", "n1", "", "done", 110.0, 113.0)
+COPIED = Row(3, "vjob7-0", "copy", "n1", "n3", "done", 114.0, 116.0)
+#: As the ledger of the group has them to which the vjob has gone, with numbers of that one; and what it does then.
+CAME = [replace(BEFORE, id=21), replace(COPIED, id=22)]
+AFTER = Row(23, "vjob7-0", "resume", "n3", "n3", "done", 120.0, 121.0)
+
+
+def test_acts_that_come_with_a_vjob_from_another_group_are_those_of_that_one() -> None:
+    left, right = Acts("left", ["n1"]), Acts("right", ["n2", "n3"])
+    left.read(9, 105.0, [BEFORE, COPIED])
+    right.read(5, 100.0, [*CAME, AFTER])
+    lines = [*left.lines({9: ("head", 105.0)}), *right.lines({5: ("front2", 100.0)})]
+    told = [(each["of"], each.get("what", ""), each.get("nodes", [])) for each in map(json.loads, lines)]
+    assert told == [
+        ("left", "", []),
+        ("left", "suspend", ["n1"]),
+        ("left", "copy", ["n1"]),
+        ("right", "", []),
+        ("right", "resume", ["n3"]),
+    ]
+    assert check(lines).breaches == [], "epochs of two groups are not compared"
+
+
+def test_an_act_of_a_group_s_engine_after_its_turn_is_found() -> None:
+    left, late = Acts("left", ["n1"]), replace(BEFORE, created=210.0, ended=212.0)
+    left.read(5, 100.0, [late])
+    left.read(9, 200.0, [Row(4, "vjob8-0", "boot", "n1", "", "done", 205.0, 206.0)])
+    breaches = check(left.lines({5: ("head", 100.0), 9: ("front2", 200.0)})).breaches
+    assert breaches[0] == "head (5) and front2 (9) may both act at 200.0"
+    assert any("was let do, after" in each for each in breaches)
 
 
 def test_a_vjob_s_fate_is_when_it_was_submitted_how_often_it_began_and_whether_it_ended() -> None:
