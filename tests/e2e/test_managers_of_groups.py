@@ -3,126 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from e2e.cluster import PROGRAM, Cluster
-from e2e.conftest import minicluster
-from e2e.rooms import Machine, count, explain, last_number, wait_number
-from e2e.test_two_controllers import STATE, ensemble, lose_front2, make_controller, write_settings
+from e2e.managers import (
+    Manager,
+    Watched,
+    cluster,
+    end_well,
+    ensemble,
+    explained,
+    group_of,
+    groups,
+    have_both,
+    leader,
+    logs,
+    managers,
+    no_wrapper_on_front2,
+    wait_groups,
+    wait_shared_out,
+)
+from e2e.reliefs import fill, that_waits
+from e2e.rooms import Machine, count, last_number, wait_number
+from e2e.test_two_controllers import lose_front2
 
-__all__ = ["ensemble"]
+from rmsplugin.engine.context.hearing import CANNOT_HEAR
+
+__all__ = ["cluster", "ensemble", "logs", "managers", "no_wrapper_on_front2"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1200)]
-
-#: It goes to the end of the settings, which is their section [cluster].
-_GROUPS = 'migration_domains = [["left", "right"]]\n[group.left]\nhosts = "n1"\n[group.right]\nhosts = "n2,n3"\n'
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    yield from minicluster("hold", "--fronts", "2")
-
-
-class Manager:
-    """A manager on a host."""
-
-    def __init__(self, cluster: Cluster, directory: Path, host: str) -> None:
-        state = STATE if host == "front2" else "/var/lib/rmsplugin"
-        self._cluster, self._host, self._log = cluster, host, directory / f"{host}.log"
-        places = {"HOME": state, "XDG_CACHE_HOME": f"{state}/cache", "XDG_CONFIG_HOME": f"{state}/config"}
-        places["XDG_RUNTIME_DIR"] = "/run/rmsplugin/runtime"
-        words = ["env", *(f"{name}={place}" for name, place in places.items()), str(PROGRAM), "manager"]
-        with self._log.open("w") as said:
-            self.process = subprocess.Popen(
-                cluster.entering(*words, host=host, user="slurm"),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
-
-    def signal(self, number: signal.Signals) -> None:
-        for pid, words in Machine(self._cluster).processes(self._host).items():
-            if words[-3:-1] == [str(PROGRAM), "manager"]:
-                os.kill(pid, number)
-        self.process.wait(90)
-
-    def said(self) -> str:
-        return self._log.read_text()
-
-
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where managers say what they do."""
-    return tmp_path_factory.mktemp("managers")
-
-
-@pytest.fixture(scope="module")
-def managers(cluster: Cluster, ensemble: None, logs: Path) -> Iterator[dict[str, Manager]]:
-    """A manager on the head, and one on front2, where no wrapper runs, in place of the engine."""
-    cluster.ok("scontrol", "update", "NodeName=front2", "State=DRAIN", "Reason=test")
-    make_controller(cluster)
-    cluster.ok("install", "-d", "-o", "slurm", "-g", "slurm", "-m", "700", "/run/rmsplugin/runtime")
-    cluster.kill("head", "engine")
-    write_settings(cluster)
-    cluster.restart_engine()  # it takes its ledger to the directory that both share
-    cluster.kill("head", "engine")
-    for host in ("head", "front2", *cluster.nodes):
-        path = cluster.host_path(host, "/etc/rmsplugin/rmsplugin.toml")
-        path.write_text(path.read_text() + _GROUPS)
-    found = {"head": Manager(cluster, logs, "head")}
-    try:
-        wait_groups(cluster, found, {"left": "head", "right": "head"})
-        found["front2"] = Manager(cluster, logs, "front2")
-        yield found
-    finally:
-        lose_front2(cluster)
-        if found["head"].process.poll() is None:
-            found["head"].signal(signal.SIGKILL)
-
-
-def groups(cluster: Cluster) -> dict[str, Any]:
-    # Where an engine has just begun, the status is told, and its exit code says that there was no cycle yet.
-    told = cluster.plugin("status", "--json")
-    return {each["name"]: each for each in json.loads(told.out or "{}").get("groups", [])}
-
-
-def wait_groups(cluster: Cluster, managers: dict[str, Manager], hosts: dict[str, str]) -> None:
-    """Wait until the engines of all groups answer, on these hosts; of an empty host any will do."""
-
-    def there() -> bool:
-        found = groups(cluster)
-        return found.keys() == hosts.keys() and all(
-            each["answers"] and (each["host"] == hosts[name] or not hosts[name]) for name, each in found.items()
-        )
-
-    cluster.wait(f"groups at {hosts}", there, 180, lambda: explained(cluster, managers))
-
-
-def wait_shared_out(cluster: Cluster, managers: dict[str, Manager]) -> None:
-    """Wait until each host has a group whose engine answers."""
-
-    def there() -> bool:
-        found = groups(cluster).values()
-        return {each["host"] for each in found} == {"head", "front2"} and all(each["answers"] for each in found)
-
-    cluster.wait("a group at each host", there, 180, lambda: explained(cluster, managers))
-
-
-def explained(cluster: Cluster, managers: dict[str, Manager]) -> list[object]:
-    return [groups(cluster), *(each.said()[-3000:] for each in managers.values())]
-
-
-def group_of(cluster: Cluster, job: int) -> str:
-    (node,) = (cluster.vjob(job) or {})["nodes"]
-    return "left" if node == "n1" else "right"
 
 
 def test_a_group_is_handed_over_while_its_vjobs_run_and_goes_back(
@@ -185,25 +97,6 @@ def test_vjobs_run_in_groups_and_outlive_the_manager_of_theirs(cluster: Cluster,
     end_well(cluster, jobs)
 
 
-def end_well(cluster: Cluster, jobs: list[int]) -> None:
-    """Have counting vjobs end; each script ran once, and its output is whole."""
-    for job in jobs:
-        cluster.ok("scancel", "--batch", "--signal=USR1", str(job), user="alice")
-    for job in jobs:
-        assert cluster.wait_job(job, timeout_s=300)["JobState"] == "COMPLETED", cluster.describe(job)
-        lines = cluster.lines(job)
-        assert (last := re.fullmatch(r"counted to (\d+)", lines[-1]))
-        assert lines[:-1] == [str(number) for number in range(1, int(last[1]) + 1)]
-        assert (cluster.home() / f"started.{job}").read_text() == "started\n"
-
-
-def have_both(cluster: Cluster, managers: dict[str, Manager], logs: Path) -> None:
-    """Have a manager on front2 again, where there is none, and an engine of a group on each host."""
-    if managers["front2"].process.poll() is not None:
-        managers["front2"] = Manager(cluster, logs, "front2")
-    wait_shared_out(cluster, managers)
-
-
 def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there(
     cluster: Cluster, managers: dict[str, Manager], logs: Path
 ) -> None:
@@ -232,59 +125,81 @@ def test_a_vjob_that_sleeps_goes_to_a_group_of_another_manager_and_goes_on_there
         cluster.wait_gone(job)
 
 
-def longest_pause(cluster: Cluster, job: int, until: Callable[[], bool]) -> float:
-    """The longest time for which a counting vjob stood still until something was so, and for some seconds more."""
-    number, since, longest, end = last_number(cluster, job), time.monotonic(), 0.0, float("inf")
-    deadline = since + 300
-    while (now := time.monotonic()) < end:
-        assert now < deadline, explain(cluster)
-        if (found := last_number(cluster, job)) != number:
-            number, since = found, now
-        longest = max(longest, now - since)
-        if end == float("inf") and until():
-            end = now + 5
-        time.sleep(0.1)
-    return longest
-
-
 def test_a_vjob_that_runs_goes_to_a_group_of_another_manager_so_that_one_with_room_nowhere_starts(
     cluster: Cluster, managers: dict[str, Manager], logs: Path
 ) -> None:
     have_both(cluster, managers, logs)
-    wide = count(cluster, "-c", "2", "--nodelist=n2")
-    there = [count(cluster, "--nodelist=n3") for _ in range(2)]
-    for job in (wide, *there):
-        wait_number(cluster, job, 1)
-    goes = count(cluster)
-    wait_number(cluster, goes, 2)
-    assert group_of(cluster, goes) == "left", explained(cluster, managers)
-    end_well(cluster, there[:1])  # a CPU is free in each group
-
-    waits = count(cluster, "-c", "2", "--nodelist=n1")
-    submitted = time.monotonic()
-    paused_s = longest_pause(
-        cluster, goes, lambda: last_number(cluster, waits) > 0 and (cluster.vjob(goes) or {}).get("nodes") == ["n3"]
+    wide, stays, goes = fill(cluster)
+    waits, submitted = that_waits(cluster), time.monotonic()
+    with Watched(cluster, goes) as watched:
+        wait_number(cluster, waits)
+        took_s = time.monotonic() - submitted
+        cluster.wait(f"{goes} on n3", lambda: (cluster.vjob(goes) or {}).get("nodes") == ["n3"], 180)
+        wait_number(cluster, goes, 3)
+    print(
+        f"\nthe vjob that went stood still for {watched.longest_s:.1f} s; "
+        f"the other one counted {took_s:.1f} s after it came"
     )
-    took_s = time.monotonic() - submitted
-    print(f"\nthe vjob that went stood still for {paused_s:.1f} s; the other one counted {took_s:.1f} s after it came")
-    wait_number(cluster, goes, 2)
+    assert (watched.nodes, watched.twice) == (["n1", "n3"], [])
     assert (group_of(cluster, goes), group_of(cluster, waits)) == ("right", "left")
     told = [each["message"] for each in (cluster.ask(f"/v1/events?vjob={goes}") or {})["events"]]
     assert any(f"vjob {waits} waits for its room" in what for what in told), told
-    end_well(cluster, [wide, there[1], goes, waits])
-    for job in (wide, there[1], goes, waits):
+    end_well(cluster, [wide, stays, goes, waits])
+    for job in (wide, stays, goes, waits):
         cluster.wait_gone(job)
+
+
+def have_front2_lead(cluster: Cluster, managers: dict[str, Manager], logs: Path) -> None:
+    have_both(cluster, managers, logs)
+    if leader(cluster) != "front2":
+        managers["head"].end(signal.SIGTERM)  # the lead goes over
+        wait_groups(cluster, managers, {"left": "front2", "right": "front2"})
+        have_both(cluster, managers, logs)
+    assert leader(cluster) == "front2"
+
+
+def test_nothing_is_lost_where_munge_ends_on_the_host_of_the_manager_that_leads(
+    cluster: Cluster, managers: dict[str, Manager], logs: Path
+) -> None:
+    """Longer than a wrapper may be silent; then its manager is stopped, though munge is still dead."""
+    have_front2_lead(cluster, managers, logs)
+    jobs = [count(cluster) for _ in range(4)]
+    for job in jobs:
+        wait_number(cluster, job, 2)
+    [theirs] = (name for name, each in groups(cluster).items() if each["host"] == "front2")
+    sleeps = next(job for job in jobs if group_of(cluster, job) == theirs)
+    assert cluster.plugin("suspend", str(sleeps)).code == 0
+    runs = [job for job in jobs if job != sleeps]
+    hosts = {job: cluster.qemus(job) for job in runs}
+    cluster.kill("front2", "munged")
+    try:
+        cluster.wait("it to be told", lambda: f"front2:6830 {CANNOT_HEAR}" in cluster.plugin("status").out, 60)
+        waits = count(cluster)
+        for job in runs:
+            wait_number(cluster, job, 45)
+        there = cluster.run(str(PROGRAM), "status", host="front2")
+        assert "nothing is given to groups now" in there.out, there
+        refused = cluster.plugin("resume", str(sleeps), "--no-wait")
+        assert refused.code == 1 and "munge may not run on its host" in refused.err, refused.out + refused.err
+        assert {job: cluster.qemus(job) for job in runs} == hosts and cluster.qemus(sleeps) == []
+
+        managers["front2"].end(signal.SIGTERM)
+        ended = time.monotonic()
+        wait_groups(cluster, managers, {"left": "head", "right": "head"})
+        print(f"\nboth groups act {time.monotonic() - ended:.1f} s after the manager that could not hear has ended")
+        assert leader(cluster) == "head"
+        wait_number(cluster, waits, 3)
+        assert cluster.plugin("resume", str(sleeps)).code == 0
+        assert {cluster.job(job)["Restarts"] for job in (*jobs, waits)} == {"0"}
+        end_well(cluster, [*jobs, waits])
+    finally:
+        cluster.start("front2", "munged")
 
 
 def test_the_host_of_the_manager_that_leads_is_lost_in_the_middle_of_a_switch(
     cluster: Cluster, managers: dict[str, Manager], logs: Path
 ) -> None:
-    have_both(cluster, managers, logs)
-    managers["head"].signal(signal.SIGTERM)  # the lead goes over
-    wait_groups(cluster, managers, {"left": "front2", "right": "front2"})
-    managers["head"] = Manager(cluster, logs, "head")
-    wait_shared_out(cluster, managers)
-    assert json.loads(cluster.plugin("status", "--json").out)["host"] == "front2"
+    have_front2_lead(cluster, managers, logs)
     jobs = [count(cluster) for _ in range(4)]
     for job in jobs:
         wait_number(cluster, job, 2)
@@ -299,7 +214,7 @@ def test_the_host_of_the_manager_that_leads_is_lost_in_the_middle_of_a_switch(
     lost = time.monotonic()
     wait_groups(cluster, managers, {"left": "head", "right": "head"})
     print(f"\nboth groups act {time.monotonic() - lost:.1f} s after the loss of the leading manager's host")
-    assert json.loads(cluster.plugin("status", "--json").out)["host"] == "head"
+    assert leader(cluster) == "head"
     for job in jobs:
         if job != sleeps:
             wait_number(cluster, job, 2)

@@ -29,7 +29,8 @@ STATE = "/var/lib/rmsplugin-engine"
 #: Where both slurmctlds have Slurm's state: all hosts see /home.
 SLURM_STATE = "/home/ctld"
 _ZOO = f"tickTime=400\ndataDir={{}}\nclientPort=2181\nclientPortAddress={HEAD}\nadmin.enableServer=false\n"
-_SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+#: The class of a ZooKeeper server.
+SERVER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _CLUSTER = f"""
 [cluster]
 coordination = "zookeeper"
@@ -51,7 +52,7 @@ def ensemble(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     settings = directory / "zoo.cfg"
     settings.write_text(_ZOO.format(directory / "data"))
     guard = (*ENDS_WITH_US, *cluster.in_network_of("head"))
-    java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), _SERVER, str(settings)]
+    java = [*guard, "java", "-Xmx64m", "-cp", str(JAR), SERVER, str(settings)]
     with (directory / "log").open("w") as said:
         server = subprocess.Popen(java, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     yield
