@@ -70,7 +70,7 @@ def require_silent(settings: Settings, hypervisor: Platform, nodes: Nodes, node:
         RefusedError: one of them answers: VMs may run there.
     """
     where = f"{node} is not gone"
-    what = "drain it (scontrol update), or power it off first"
+    what = f"drain it (`rmsplugin drain {node}`), or power it off first"
     try:
         hypervisor.list_vms(node)
     except UnavailableError:
