@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from rmsplugin.cli.check.facts import Row, SlurmFacts
+from rmsplugin.cli.check.facts import Row, SlurmFacts, number, words
 from rmsplugin.cli.check.slurm import hook_paths
 from rmsplugin.settings import Settings
 from rmsplugin.settings.guests import Qcow2Image
@@ -18,12 +19,8 @@ _HOOKS = {
     "Prolog": "prolog",
     "Epilog": "epilog",
 }
-_VALUES = {
-    "PrologFlags": "Alloc",
-    "PrologEpilogTimeout": "300",
-    "SelectType": "select/cons_tres",
-    "SelectTypeParameters": "CR_Core_Memory",
-}
+#: The least PrologEpilogTimeout that is told, in seconds.
+_PROLOG_S = 300
 #: What an image of kind qcow2 needs to boot, in MiB, where it has no overhead_mib of its own.
 _DISK_LEAST_MIB = 256
 _LEAST_MIB = 16
@@ -88,7 +85,7 @@ def slurm_conf(settings: Settings, facts: SlurmFacts) -> list[str]:
         if not any("rmsplugin-hook" in (facts.text(path) or "") for path in theirs):
             call = f"        # or call it from {theirs[0]}" if theirs else ""
             lines.append(f"{name}=/etc/rmsplugin/hooks/{file}{call}")
-    lines += [f"{key}={value}" for key, value in _values(settings, config).items() if not _says(config, key, value)]
+    lines += _values(settings, config)
     if "lua" not in config.get("JobSubmitPlugins", "").split(","):
         lines.append("JobSubmitPlugins=lua        # with those of the site")
     if not re.search(rf"\b{re.escape(settings.slurm.gate)}:", config.get("Licenses", "")):
@@ -96,15 +93,15 @@ def slurm_conf(settings: Settings, facts: SlurmFacts) -> list[str]:
     return lines
 
 
-def _values(settings: Settings, config: Row) -> Mapping[str, str]:
-    if not settings.native:
-        return _VALUES
-    values = {key: _VALUES[key] for key in ("PrologFlags", "SelectType")}
-    # Cores or CPUs: either will do, where a core has one thread; memory must be counted.
-    counts = "MEMORY" in config.get("SelectTypeParameters", "").upper()
-    return values if counts else {**values, "SelectTypeParameters": "CR_CPU_Memory"}
-
-
-def _says(config: Row, key: str, value: str) -> bool:
-    said = re.sub(r"^(\d+) sec$", r"\1", config.get(key, "")).lower()
-    return value.lower() in said.split(",")
+def _values(settings: Settings, config: Row) -> Iterator[str]:
+    """The values that do not do; what does as well as ours, by `rmsplugin check`, is left to the site."""
+    if "alloc" not in words(config.get("PrologFlags", "").lower()):
+        yield "PrologFlags=Alloc"
+    wait_s = settings.slurm.prolog_wait_s
+    if not settings.native and number(config.get("PrologEpilogTimeout", "")) <= wait_s:
+        yield f"PrologEpilogTimeout={max(_PROLOG_S, math.ceil(2 * wait_s))}"
+    if config.get("SelectType", "select/linear") == "select/linear":
+        yield "SelectType=select/cons_tres"
+    if "MEMORY" not in config.get("SelectTypeParameters", "").upper():
+        # Of CPUs, where jobs have no VMs: cores of several threads would be given whole.
+        yield f"SelectTypeParameters={'CR_CPU_Memory' if settings.native else 'CR_Core_Memory'}"

@@ -247,6 +247,36 @@ def test_lines_that_slurm_conf_lacks_are_said(settings: Settings, host: Path) ->
     assert "call it from /site/prolog" in said
 
 
+@pytest.mark.parametrize(
+    ("has", "told"),
+    [
+        ({"PrologEpilogTimeout": "900 sec", "SelectTypeParameters": "CR_CPU_MEMORY"}, []),
+        ({"PrologFlags": "Alloc,Contain", "SelectType": "select/cons_res"}, []),
+        ({"PrologEpilogTimeout": "120 sec"}, ["PrologEpilogTimeout=300"]),
+        (
+            {"PrologFlags": "(null)", "SelectType": "select/linear"},
+            ["PrologFlags=Alloc", "SelectType=select/cons_tres"],
+        ),
+        ({"SelectTypeParameters": "CR_CPU"}, ["SelectTypeParameters=CR_Core_Memory"]),
+    ],
+    ids=str,
+)
+def test_a_value_of_slurm_conf_that_does_as_well_is_left_to_the_site(
+    has: dict[str, str], told: list[str], settings: Settings, host: Path
+) -> None:
+    writer = on_controller(settings, host, "n1", slurm=with_config(**has))
+    said = [line for line in writer.to_do if "slurm.conf" in line]
+    assert [line.strip() for line in "\n".join(said).splitlines()[1:]] == told
+
+
+def test_a_longer_wait_of_the_prolog_has_a_longer_bound_of_slurms(tmp_path: Path, host: Path) -> None:
+    path = tmp_path / "long.toml"
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    path.write_text(SETTINGS.format(user=user).replace("[slurm]", "[slurm]\nprolog_wait_s = 600"))
+    writer = on_controller(load(path), host, "n1", slurm=SLURM)
+    assert "PrologEpilogTimeout=1200" in "\n".join(writer.to_do)
+
+
 @pytest.mark.parametrize("what", ["nothing", "text", "other", "huge"])
 def test_a_file_that_is_no_parcel_is_refused_before_anything_is_made(what: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
