@@ -18,6 +18,7 @@ class Capabilities:
         resize: while it runs it can be asked to do with less memory or fewer CPUs, and be given them back.
         template: the saved state of one VM is restored as another one, which starts sooner than by booting.
         own_kernel: it has a kernel of its own: a user who breaks out of a job is root of a guest, not of the node.
+        tells: the platform tells by itself that a VM has ended; else that is seen at the next look.
     """
 
     migrate: bool = True
@@ -28,6 +29,7 @@ class Capabilities:
     resize: bool = True
     template: bool = True
     own_kernel: bool = True
+    tells: bool = True
 
     @property
     def anchors(self) -> bool:
@@ -54,9 +56,16 @@ class Capabilities:
 EVERYTHING = Capabilities()
 
 #: The capabilities of platform ``podman``: containers, which share the kernel of their node.
-PODMAN = Capabilities(migrate=False, resize=False, template=False, own_kernel=False)
+PODMAN = Capabilities(migrate=False, resize=False, template=False, own_kernel=False, tells=False)
 
 #: The capabilities of platform ``native``: plain jobs of the RMS, which are paused and go on where they are.
 NATIVE = Capabilities(
-    migrate=False, suspend=False, elsewhere=False, checkpoint=False, resize=False, template=False, own_kernel=False
+    migrate=False,
+    suspend=False,
+    elsewhere=False,
+    checkpoint=False,
+    resize=False,
+    template=False,
+    own_kernel=False,
+    tells=False,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from contract.rms_worlds import GRACE_S, MINICLUSTER, RealWorld, World, open_world
+from minicluster_lib import podman
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +34,27 @@ def minicluster() -> Iterator[Path]:
         "--owner",
         str(os.getpid()),
     ]
+    try:
+        subprocess.run([MINICLUSTER, "up", *options], check=True)
+        yield directory
+    finally:
+        down = subprocess.run([MINICLUSTER, "down", "--dir", str(directory)], capture_output=True, text=True)
+        assert down.returncode == 0, down.stderr
+
+
+@pytest.fixture(scope="session")
+def minicluster_of_containers() -> Iterator[Path]:
+    """As ``minicluster``, with podman in libvirt's place; RMSPLUGIN_TEST_CONTAINERS names one that is up already."""
+    kept = os.environ.get("RMSPLUGIN_TEST_CONTAINERS")
+    if kept:
+        yield Path(kept)
+        return
+    if os.getuid() != 0:
+        pytest.skip("needs root, to bring up a minicluster")
+    if why := podman.reason_against():
+        pytest.skip(why)
+    directory = Path("/var/tmp") / f"rmsplugin-containers-{os.getpid()}"
+    options = ["--podman", "--no-engine", "--nodes", "2", "--dir", str(directory), "--owner", str(os.getpid())]
     try:
         subprocess.run([MINICLUSTER, "up", *options], check=True)
         yield directory

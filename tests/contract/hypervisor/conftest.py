@@ -1,7 +1,8 @@
-"""The contract of ``adapters.platform.base.Platform``, on the simulated hypervisor and on libvirt.
+"""The contract of ``adapters.platform.base.Platform``, on the simulated hypervisor, on libvirt and on podman.
 
-The libvirt half needs a minicluster of two nodes and runs in its head's network: ``test_on_libvirt`` of each file
-brings one up (or takes the one in $RMSPLUGIN_TEST_MINICLUSTER) and runs this file again in there.
+The real halves need a minicluster of two nodes and run in its head's network: ``test_on_libvirt`` and
+``test_on_podman`` of each file bring one up (or take the one in $RMSPLUGIN_TEST_MINICLUSTER, of libvirt, or
+$RMSPLUGIN_TEST_CONTAINERS) and run the file again in there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 from contract.hypervisor.on_libvirt import LibvirtWorld
+from contract.hypervisor.on_podman import PodmanWorld
 from contract.hypervisor.worlds import (
+    IN_CONTAINERS,
     INSIDE,
     VM,
     A,
@@ -20,7 +23,7 @@ from contract.hypervisor.worlds import (
     World,
 )
 
-from rmsplugin.model.capabilities import Capabilities
+from rmsplugin.model.capabilities import EVERYTHING, PODMAN, Capabilities
 
 
 def skip_by_capability(test: pytest.Item, can: Capabilities) -> None:
@@ -31,14 +34,14 @@ def skip_by_capability(test: pytest.Item, can: Capabilities) -> None:
                 pytest.skip(f"the platform has no {name}")
 
 
-@pytest.fixture
+@pytest.fixture(params=["real"] if INSIDE else ["simulated", "simulated: as podman"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     if not INSIDE:
-        simulated = SimulatedWorld()
+        simulated = SimulatedWorld(PODMAN if request.param.endswith("podman") else EVERYTHING)
         skip_by_capability(request.node, simulated.hypervisor.capabilities)
         yield simulated
         return
-    world = LibvirtWorld(Path(INSIDE))
+    world = PodmanWorld(Path(INSIDE)) if IN_CONTAINERS else LibvirtWorld(Path(INSIDE))
     skip_by_capability(request.node, world.hypervisor.capabilities)
     try:
         yield world

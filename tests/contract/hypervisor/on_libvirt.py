@@ -5,51 +5,40 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import subprocess
 import time
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contract.hypervisor.on_minicluster import VM_DIR, MiniclusterWorld
 from contract.hypervisor.worlds import (
+    CONFIG,
     MACHINE,
-    NOBODY,
     READY,
     UP,
     USERFAULTFD,
     A,
     B,
     eventually,
-    set_up_stores,
     spec,
 )
-from minicluster_lib import hosts
-from minicluster_lib.layout import Cluster as Layout
-from patience import PATIENCE_S
 
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.base import Converge, VMSpec
-from rmsplugin.model.epochs import FIRST_EPOCH
 
 if TYPE_CHECKING:
     from rmsplugin.adapters.platform.libvirt.platform import LibvirtPlatform
     from rmsplugin.adapters.platform.libvirt.ways import Way
 
-VM_DIR = "/var/lib/rmsplugin/vm"
-REPOSITORY = Path(__file__).resolve().parents[3]
 
-
-class LibvirtWorld:
+class LibvirtWorld(MiniclusterWorld):
     def __init__(self, directory: Path) -> None:
         from rmsplugin.adapters.platform.libvirt.ways import ByUri
 
-        self.directory = directory
+        super().__init__(directory)
         etc = directory / "hosts/head/etc/rmsplugin"
         self.hypervisor = self._by(ByUri(f"qemu+tls://{{node}}/system?pkipath={etc}/pki"))
-        self.nodes = self._agents(FIRST_EPOCH)
-        set_up_stores(self.nodes)
 
     @staticmethod
     def _by(way: Way) -> LibvirtPlatform:
@@ -95,40 +84,24 @@ class LibvirtWorld:
             for file, text in zip(files, before, strict=True):
                 file.write_text(text)
 
-    def _agents(self, epoch: int) -> NodeAgents:
-        etc = self.directory / "hosts/head/etc/rmsplugin"
-        return NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts", epoch=epoch)
+    def config(self, vm: VMSpec) -> bytes:
+        return CONFIG
 
-    @contextlib.contextmanager
-    def turn(self, epoch: int) -> Iterator[None]:
-        with contextlib.closing(self._agents(epoch)) as agents:
-            for node in (A, B):
-                agents.drop_config(node, NOBODY)
-        try:
-            yield
-        finally:
-            for node in (A, B):
-                assert self.on(node, "rm", f"{VM_DIR}/.epoch").returncode == 0
+    def have_up(self, vm: VMSpec) -> None:
+        self.have_up_when(vm, lambda: self.idles(A, vm.name))
 
-    def minicluster(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command, *rest = words
-        return self._run([str(REPOSITORY / "contrib/minicluster"), command, "--dir", str(self.directory), *rest])
-
-    @staticmethod
-    def _run(argv: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
-
-    def on(self, node: str, *command: str) -> subprocess.CompletedProcess[str]:
-        # What `minicluster exec` runs, without starting a Python for it.
-        cluster = Layout.load(self.directory)
-        assert cluster is not None
-        return self._run(hosts.enter_command(cluster, cluster.host(node), command))
-
-    def state_path(self, vm: str) -> str:
-        return f"/var/lib/rmsplugin/store/{vm}.state"
-
-    def exists(self, node: str, path: str) -> bool:
-        return self.on(node, "test", "-e", path).returncode == 0
+    def have_up_when(self, vm: VMSpec, is_up: Callable[[], bool]) -> None:
+        """Have it up as it was when the first test wanted it: a restore takes tenths of the CPU time of a boot."""
+        state = self.kept_state(vm)
+        for node in (A, B):
+            self.nodes.put_config(node, vm.name, CONFIG)
+        if not self.exists(A, state):
+            self.hypervisor.boot(A, vm, timeout_s=30)
+            eventually(is_up)
+            self.hypervisor.save(A, vm.name, f"{state}.partial", timeout_s=60)
+            assert self.on(A, "mv", f"{state}.partial", state).returncode == 0
+        self.hypervisor.restore(A, vm, state, timeout_s=60)
+        self.hypervisor.unpause(A, vm.name, timeout_s=20)
 
     def damage(self, node: str, path: str, how: str) -> None:
         size = "5000" if how == "header" else "-20M"
@@ -137,16 +110,6 @@ class LibvirtWorld:
         else:
             done = self.on(node, "truncate", "-s", size, path)
         assert done.returncode == 0, done.stderr
-
-    @contextlib.contextmanager
-    def leave_room(self, node: str, mib: int) -> Iterator[None]:
-        store = "/var/lib/rmsplugin/store"
-        assert self.on(node, "mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "none", store).returncode == 0
-        try:
-            self.nodes.init_store(node, uuid.uuid4().hex)  # it is the store for the time being
-            yield
-        finally:
-            assert self.on(node, "umount", store).returncode == 0
 
     @contextlib.contextmanager
     def silenced(self, node: str) -> Iterator[None]:

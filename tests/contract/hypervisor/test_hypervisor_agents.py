@@ -12,6 +12,7 @@ from contract.hypervisor.steps import (
     have_up,
     power,
     run_on_libvirt,
+    run_on_podman,
     saved,
     the_other_half,
 )
@@ -206,3 +207,12 @@ def test_silent_node_agent_is_given_up_in_time(world: World) -> None:
 @the_other_half
 def test_on_libvirt(request: pytest.FixtureRequest) -> None:
     run_on_libvirt(request, __file__)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+@the_other_half
+def test_on_podman(request: pytest.FixtureRequest) -> None:
+    run_on_podman(request, __file__)

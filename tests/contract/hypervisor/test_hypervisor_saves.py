@@ -20,6 +20,7 @@ from contract.hypervisor.steps import (
     no_whole_state,
     power,
     run_on_libvirt,
+    run_on_podman,
     saved,
     the_other_half,
 )
@@ -430,7 +431,7 @@ def test_checkpoint_past_its_time_is_aborted(world: World) -> None:
     assert no_whole_state(world, big.name, checkpoint=1)
 
 
-@pytest.mark.needs("checkpoint")
+@pytest.mark.needs("checkpoint", "own_kernel")
 def test_a_vm_with_disks_is_refused_a_checkpoint(world: World) -> None:
     disk = DiskImage(overlay=f"/var/lib/rmsplugin/vm/{VM}.qcow2", seed=f"/var/lib/rmsplugin/vm/{VM}.iso")
     if isinstance(world, LibvirtWorld):
@@ -456,3 +457,12 @@ def test_a_vm_with_disks_is_refused_a_checkpoint(world: World) -> None:
 @the_other_half
 def test_on_libvirt(request: pytest.FixtureRequest) -> None:
     run_on_libvirt(request, __file__)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+@the_other_half
+def test_on_podman(request: pytest.FixtureRequest) -> None:
+    run_on_podman(request, __file__)

@@ -12,17 +12,20 @@ from typing import Protocol
 
 import pytest
 from contract import in_head
+from minicluster_lib.layout import Cluster as Layout
+from minicluster_lib.podman import reference
 from minicluster_lib.settings_file import CMDLINE
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.nodes.base import Nodes
-from rmsplugin.adapters.platform.base import Converge, KernelImage, Platform, VMSpec
+from rmsplugin.adapters.platform.base import ContainerImage, Converge, KernelImage, Platform, VMSpec
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import (
     UnavailableError,
 )
+from rmsplugin.model.capabilities import EVERYTHING, Capabilities
 
 A, B = "n1", "n2"
 VM = "vjob9001-0"
@@ -30,6 +33,9 @@ MACHINE = "pc-q35-7.2"
 #: With 96 MiB three boots in a hundred end in a panic of the kernel, "System is deadlocked on memory", and the VM too.
 MEMORY_MIB = 112
 INSIDE = os.environ.get(in_head.VARIABLE)
+CLUSTER = Layout.load(Path(INSIDE)) if INSIDE else None
+#: Whether this is the inside of a minicluster with containers.
+IN_CONTAINERS = CLUSTER is not None and CLUSTER.podman
 #: What emulated kernels of all these guests leave undone.
 SOONER = f"{CMDLINE} "
 KERNEL = ("/var/lib/rmsplugin-images/vmlinux", "/var/lib/rmsplugin-images/initrd.img")
@@ -71,6 +77,12 @@ GROUPS = "/sys/fs/cgroup/memory"
 USERFAULTFD = Path("/proc/sys/vm/unprivileged_userfaultfd")
 
 
+def _image() -> KernelImage | ContainerImage:
+    if CLUSTER is not None and CLUSTER.podman:
+        return ContainerImage(reference(CLUSTER))
+    return KernelImage(*KERNEL, USUAL)
+
+
 def spec(name: str = VM, **changes: object) -> VMSpec:
     job, index = name.removeprefix("vjob").split("-")
     values: dict[str, object] = {
@@ -80,7 +92,8 @@ def spec(name: str = VM, **changes: object) -> VMSpec:
         "memory_mib": MEMORY_MIB,
         "mac": f"52:54:00:{int(job) >> 8 & 255:02x}:{int(job) & 255:02x}:{int(index):02x}",
         "bridge": "br0",
-        "image": KernelImage(*KERNEL, USUAL),
+        "image": _image(),
+        "address": f"10.77.{100 + (int(job) & 63)}.{int(index) + 1}" if IN_CONTAINERS else "",
         "config_path": f"/var/lib/rmsplugin/vm/{name}.config",
         "console_log": f"/var/lib/rmsplugin/vm/{name}.console",
     }
@@ -95,6 +108,14 @@ class World(Protocol):
 
     def turn(self, epoch: int) -> contextlib.AbstractContextManager[None]:
         """An engine of this epoch has acted on both nodes; afterwards they know of none."""
+        ...
+
+    def config(self, vm: VMSpec) -> bytes:
+        """What the VM is told, which nobody is to see."""
+        ...
+
+    def have_up(self, vm: VMSpec) -> None:
+        """Have a VM up on A."""
         ...
 
     def state_path(self, vm: str) -> str: ...
@@ -128,6 +149,8 @@ class World(Protocol):
     def writing(self, node: str, vm: str, converge: Converge) -> contextlib.AbstractContextManager[float]: ...
 
 
+#: What VMs are told, which nobody is to see.
+CONFIG = b"key=value\n"
 #: The name of a VM that is nowhere.
 NOBODY = "vjob9999-0"
 
@@ -139,7 +162,7 @@ def set_up_stores(nodes: Nodes) -> None:
 
 
 class SimulatedWorld:
-    def __init__(self) -> None:
+    def __init__(self, can: Capabilities = EVERYTHING) -> None:
         self.files = SimulatedFiles()
         self.durations_s: dict[str, float] = {}
         self.hypervisor = SimulatedHypervisor(
@@ -148,6 +171,7 @@ class SimulatedWorld:
             sleep=time.sleep,
             durations_s=self.durations_s,
             files=self.files,
+            capabilities=can,
         )
         self.nodes = SimulatedNodes(self.files, machines=self.hypervisor.machines)
         set_up_stores(self.nodes)
@@ -158,6 +182,14 @@ class SimulatedWorld:
             self.nodes.of_epoch(epoch).drop_config(node, NOBODY)
         yield
         self.hypervisor.machines.epochs.clear()
+
+    def config(self, vm: VMSpec) -> bytes:
+        return CONFIG
+
+    def have_up(self, vm: VMSpec) -> None:
+        for node in (A, B):
+            self.nodes.put_config(node, vm.name, CONFIG)
+        self.hypervisor.boot(A, vm, timeout_s=30)
 
     def state_path(self, vm: str) -> str:
         return f"/store/{vm}.state"
@@ -221,7 +253,8 @@ class SimulatedWorld:
         yield 1.0
 
 
-only_libvirt = pytest.mark.skipif(not INSIDE, reason="about libvirt itself; runs in test_on_libvirt")
+only_libvirt = pytest.mark.skipif(not INSIDE or IN_CONTAINERS, reason="about libvirt itself; runs in test_on_libvirt")
+only_podman = pytest.mark.skipif(not IN_CONTAINERS, reason="about podman itself; runs in test_on_podman")
 only_simulated = pytest.mark.skipif(bool(INSIDE), reason="needs nodes of two CPUs and guests that obey")
 
 
