@@ -32,9 +32,10 @@ def test_nothing_is_done_to_a_reader_that_ends(reader: subprocess.Popen[bytes]) 
 
 def test_a_reader_that_waits_for_the_container_has_it_go_on(reader: subprocess.Popen[bytes]) -> None:
     thawed: list[bool] = []
+    until = time.monotonic() + 5
 
     def children() -> list[int]:
-        return [] if thawed else [reader.pid]
+        return [] if thawed or time.monotonic() > until else [reader.pid]
 
     await_end(children, lambda: thawed.append(True), reads_s=0.0, ends_s=1000)
     assert thawed and reader.poll() is None
