@@ -18,6 +18,7 @@ import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Generic
 
 from rmsplugin.decision.room import Item, Room
@@ -38,18 +39,31 @@ class Verdict(enum.Enum):
 STARTING = frozenset({Verdict.STARTS, Verdict.ENDS_IN_TIME, Verdict.FITS_EXTRA})
 
 
-@dataclass
 class Reservation(Generic[Item]):
-    """The latest start of the head, and the room beside it then (its *extra*).
+    """The latest start of the head, and the room beside it then (its *extra*); looked for when it is first asked for.
 
     A head that never fits beside vjobs that never end has no shadow time (``math.inf``). Vjobs that end do not matter
     to it; those that never end must fit beside it on an empty cluster. If it does not even fit there, ``later`` is None
     and no vjob can delay it.
     """
 
-    head: Item
-    shadow_s: float
-    later: Room[Item] | None
+    def __init__(self, head: Item, find: Callable[[], tuple[float, Room[Item] | None]]) -> None:
+        """Reserve for a vjob; ``find`` is called once, and tells the shadow time and the room then."""
+        self.head, self._find = head, find
+
+    @cached_property
+    def _found(self) -> tuple[float, Room[Item] | None]:
+        return self._find()
+
+    @property
+    def shadow_s(self) -> float:
+        """The shadow time, in seconds from now."""
+        return self._found[0]
+
+    @property
+    def later(self) -> Room[Item] | None:
+        """The room beside the head, at the shadow time and after."""
+        return self._found[1]
 
     def ends_in_time(self, end_s: float) -> bool:
         """Whether a vjob that ends then is gone when the head starts; one that never ends is not."""
@@ -69,25 +83,35 @@ class Pass(Generic[Item]):
 
 
 def reserve(head: Item, running: Iterable[Item], room: Room[Item], end_s: Callable[[Item], float]) -> Reservation[Item]:
-    """Find the head's shadow time: the earliest end of a running vjob at which it fits beside those that run on."""
-    left = list(running)
-    times = sorted({end for end in map(end_s, left) if end < math.inf})
-    if room.by_halves:
-        return _by_halves(
-            head, times, lambda time_s: room.later([item for item in left if end_s(item) > time_s], head)
-        ) or (Reservation(head, math.inf, room.later((), head)))
-    for shadow_s in times:
-        left = [item for item in left if end_s(item) > shadow_s]
-        later = room.later(left, head)
-        if later is not None:
-            return Reservation(head, shadow_s, later)
-    return Reservation(head, math.inf, room.later((), head))
+    """Reserve for the head: the earliest end of a running vjob at which it fits beside those that run on.
+
+    Who runs, and until when, is noted at once.
+    """
+    ends = [(item, end_s(item)) for item in running]
+    times = sorted({end for _, end in ends if end < math.inf})
+    by_halves = room.by_halves
+
+    def later(time_s: float) -> Room[Item] | None:
+        return room.later([item for item, end in ends if end > time_s], head)
+
+    def find() -> tuple[float, Room[Item] | None]:
+        found = (_by_halves if by_halves else _one_by_one)(times, later)
+        return found if found is not None else (math.inf, room.later((), head))
+
+    return Reservation(head, find)
 
 
-def _by_halves(
-    head: Item, times: Sequence[float], later: Callable[[float], Room[Item] | None]
-) -> Reservation[Item] | None:
-    """The reservation for the first time at which the head fits, if it fits at all that follow; None: at none."""
+def _one_by_one(times: Sequence[float], later: Callable[[float], Room[Item] | None]) -> tuple[float, Room[Item]] | None:
+    """The first time at which the head fits, and the room then; None: there is none."""
+    for time_s in times:
+        room = later(time_s)
+        if room is not None:
+            return time_s, room
+    return None
+
+
+def _by_halves(times: Sequence[float], later: Callable[[float], Room[Item] | None]) -> tuple[float, Room[Item]] | None:
+    """The same, if the head fits at all times that follow."""
     found, first, beyond = None, 0, len(times)
     while first < beyond:
         middle = (first + beyond) // 2
@@ -95,7 +119,7 @@ def _by_halves(
         if room is None:
             first = middle + 1
         else:
-            found, beyond = Reservation(head, times[middle], room), middle
+            found, beyond = (times[middle], room), middle
     return found
 
 

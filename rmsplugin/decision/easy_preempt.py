@@ -29,7 +29,7 @@ from rmsplugin.model.elements import VJob
 
 def easy_preempt(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Decide: the head of the queue by right, all others where they fit."""
-    effort = Effort(parameters.packed_vms, parameters.exact_checks, parameters.search)
+    effort = Effort.within(parameters)
     draft, kept = keep_or_await(configuration, parameters, effort)
     if isinstance(kept, Infeasible):
         return kept
@@ -67,7 +67,7 @@ class _Walk:
             self.draft.stays_out(vjob, no_room(vjob, self.room, "free beside those that run"))
         elif not self._preempts(vjob, protected):
             self.head = reserve(vjob, self.room.members, self.room, lambda member: self._gone_s(member, vjob))
-            self.draft.stays_out(vjob, reserved(self.head, self.room))
+            self.draft.stays_out(vjob, reserved(self.head, self.room, self.parameters))
 
     def _started(self, vjob: VJob) -> None:
         """Whether a vjob, which fits, may start as far as the head is concerned."""

@@ -7,10 +7,11 @@ not. A vjob is taken to end when the rest of its time limit has passed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rmsplugin.decision.admission import Draft, admit, settle
 from rmsplugin.decision.conservative import Profile
-from rmsplugin.decision.easy import Pass, Reservation, Verdict, schedule
+from rmsplugin.decision.easy import Reservation, Verdict, schedule
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, needs, no_room, seconds, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Numbers, Reason, ReasonCode
@@ -31,12 +32,16 @@ def easy(configuration: Configuration, parameters: Parameters) -> Decision | Inf
 
 def conservative(configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
     """Start all vjobs that delay none ahead of them."""
-    draft = settle(configuration, _stays, Effort(parameters.packed_vms))
+    draft = settle(configuration, _stays, Effort.within(parameters, checks=False))
     room = admit(draft, parameters)
     if isinstance(room, Infeasible):
         return room
     profile = Profile.of(room.members, room, remaining_s)
-    for vjob in draft.others:
+    may_start = len(draft.others) if parameters.explains else _last_that_fits(draft.others, room)
+    for number, vjob in enumerate(draft.others):
+        if number >= may_start:  # whatever is reserved for it keeps nobody out
+            draft.stays_out(vjob, no_room(vjob, room, "free beside those that run"))
+            continue
         if draft.effort.is_spent:
             words = "is not considered in this cycle, which has tried as many packings as it may"
             draft.stays_out(vjob, Reason(ReasonCode.POSTPONED, words))
@@ -44,9 +49,21 @@ def conservative(configuration: Configuration, parameters: Parameters) -> Decisi
         begin_s = profile.begin_s(vjob, remaining_s(vjob))
         if begin_s is None:
             draft.runs(vjob, fits(vjob, how="which fit as long as it may run beside those ahead of it"))
+            if not parameters.explains:
+                may_start = _last_that_fits(draft.others[:may_start], room)
         else:
             draft.stays_out(vjob, _later(vjob, begin_s, room, profile.fits_now))
     return draft.decision("conservative", room.placement)
+
+
+def _last_that_fits(vjobs: Sequence[VJob], room: NodeRoom) -> int:
+    """The number of vjobs up to the last one that fits now: none behind it starts, whatever is reserved for others."""
+    running = room.names
+    for number in reversed(range(len(vjobs))):
+        if vjobs[number].name not in running and room.add(vjobs[number]):
+            room.discard(vjobs[number])
+            return number + 1
+    return 0
 
 
 def _later(vjob: VJob, begin_s: float, room: NodeRoom, fits_now: bool) -> Reason:
@@ -74,25 +91,31 @@ def _stays(vjob: VJob) -> Reason | None:
 
 
 def _start(name: str, configuration: Configuration, parameters: Parameters, backfill: bool) -> Decision | Infeasible:
-    draft = settle(configuration, _stays, Effort(parameters.packed_vms))
+    draft = settle(configuration, _stays, Effort.within(parameters, checks=False))
     room = admit(draft, parameters)
     if isinstance(room, Infeasible):
         return room
     result = schedule(draft.others, list(room.members), room, remaining_s, backfill)
     for vjob, verdict in result.verdicts:
-        _record(draft, vjob, verdict, room, result)
+        _record(draft, vjob, verdict, room, result.reservation, parameters)
     return draft.decision(name, room.placement)
 
 
-def _record(draft: Draft, vjob: VJob, verdict: Verdict, room: NodeRoom, result: Pass[VJob]) -> None:
-    head = result.reservation
+def _record(
+    draft: Draft,
+    vjob: VJob,
+    verdict: Verdict,
+    room: NodeRoom,
+    head: Reservation[VJob] | None,
+    parameters: Parameters,
+) -> None:
     match verdict:
         case Verdict.STARTS:
             draft.runs(vjob, fits(vjob))
         case Verdict.ENDS_IN_TIME | Verdict.FITS_EXTRA if head is not None:
             draft.runs(vjob, backfilled(vjob, verdict, head))
         case Verdict.HEAD if head is not None:
-            draft.stays_out(vjob, reserved(head, room))
+            draft.stays_out(vjob, reserved(head, room, parameters))
         case Verdict.BEHIND if head is not None:
             words = f"waits behind {head.head.name}, which needs {needs(head.head)} and does not fit yet"
             draft.stays_out(vjob, Reason(ReasonCode.BEHIND_HEAD, words, {"head": head.head.name}))
@@ -114,9 +137,11 @@ def backfilled(vjob: VJob, verdict: Verdict, head: Reservation[VJob]) -> Reason:
     return Reason(ReasonCode.BACKFILLED, f"does not delay the head of the queue: {words}", _numbers(head))
 
 
-def reserved(head: Reservation[VJob], room: NodeRoom) -> Reason:
+def reserved(head: Reservation[VJob], room: NodeRoom, parameters: Parameters) -> Reason:
     """The reason: it is the head of the queue, and waits for its reservation."""
     lack = no_room(head.head, room, "free beside those that run")
+    if not parameters.explains:
+        return lack
     if head.shadow_s == math.inf:
         if head.later is None:
             return Reason(lack.code, f"{lack.sentence}; it does not fit on the empty nodes either", lack.numbers)

@@ -19,14 +19,12 @@ from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item, items_of, items_of_one
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
 from rmsplugin.packing.ruled_program import Wish, solve
-from rmsplugin.packing.search import Search
+from rmsplugin.packing.ruled_sums import RuledSums
 
 #: Up to so many pairs of a VM and a node all are placed anew, if they cannot stay where they are.
 _MOST_PAIRS = 20_000
 #: Up to so many an integer program is asked, where placing one after the other finds nothing.
 _FEW_PAIRS = 500
-#: It takes milliseconds; and it depends on no clock.
-_SEARCH = Search(deterministic_limit=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,12 @@ def is_barred_now(vjob: VJob) -> bool:
 class Ruling:
     """Tells of sets of vjobs whether they can run together by the rules. What it has placed is kept for the next."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._configuration = configuration
+    def __init__(self, configuration: Configuration, budget: Budget | None = None) -> None:
+        """``budget``: of all integer programs together; None: none is asked."""
+        self._configuration, self._budget = configuration, budget
         self._position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
         self._without: dict[str, VJob] = {}
+        self._sums = RuledSums(configuration.nodes, configuration.joint, configuration.homes)
         self._fit = self._empty(())  # who will be there besides differs from one question to the next
         self._placed: dict[str, dict[str, str]] = {}  # by vjob, the nodes of its VMs
         self._known: dict[str, VJob] = {}  # the vjobs that are placed
@@ -75,6 +75,8 @@ class Ruling:
         wanted = {vjob.name: vjob for vjob in members}
         if self._around_those_there(wanted):
             return True
+        if self._sums.refuse(vm for vjob in wanted.values() for vm in vjob.vms):
+            return False
         kept = self._placed.keys() - self._staying
         for name in kept:  # they came one by one, each where there was room then
             self._give_back(name)
@@ -130,17 +132,36 @@ class Ruling:
         fit, homes = self._empty(vjobs), self._configuration.homes
         ordered = sorted(vjobs, key=lambda vjob: not self._homes(vjob))
         self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
-        if all(not isinstance(fit.place(items_of_one(vjob), homes), Obstacle) for vjob in ordered):
-            return True
-        return self._by_program(items_of(vjobs))
+        hosts: dict[str, str] = {}
+        for vjob in ordered:
+            found = fit.place(items_of_one(vjob), homes)
+            if isinstance(found, Obstacle):
+                return self._adopted(vjobs, self._by_program(items_of(vjobs)))
+            hosts |= found
+        return self._adopted(vjobs, hosts)
 
-    def _by_program(self, items: list[Item]) -> bool:
-        """Whether a solver finds a place for all of these: if they are very few."""
-        whole = self._configuration
-        if len(items) * len(whole.nodes) > _FEW_PAIRS:
+    def _adopted(self, vjobs: list[VJob], hosts: Mapping[str, str] | None) -> bool:
+        """Whether there is a place for all of them; it is kept: the next question may have one vjob more."""
+        if hosts is None:
             return False
-        found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), Budget(_SEARCH))
-        return found is not None and found.hosts is not None
+        self._fit, homes = self._empty(()), self._configuration.homes
+        self._placed, self._known, self._staying = {}, {}, set()
+        for vjob in vjobs:
+            places = {vm.name: hosts[vm.name] for vm in vjob.vms}
+            for vm in vjob.vms:
+                self._fit.take(vm, places[vm.name])
+            self._placed[vjob.name], self._known[vjob.name] = places, vjob
+            if all(homes.get(vm) == node for vm, node in places.items()):
+                self._staying.add(vjob.name)
+        return True
+
+    def _by_program(self, items: list[Item]) -> Mapping[str, str] | None:
+        """A place for all of these that a solver finds: if they are very few."""
+        whole = self._configuration
+        if self._budget is None or self._budget.exhausted or len(items) * len(whole.nodes) > _FEW_PAIRS:
+            return None
+        found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), self._budget)
+        return None if found is None else found.hosts
 
 
 class Packed(Protocol):

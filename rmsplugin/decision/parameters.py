@@ -156,6 +156,7 @@ class Parameters:
     #: clusters of thousands of VMs that are turned upside down reach it. Vjobs left to start then start in the next
     #: cycles.
     packed_vms: int = 1_000_000
+    explains: bool = True  # a start is also reserved where that does nothing but tell a vjob when it starts
     rounds: int = 8  # the most times that the mixed policy applies its own decision, until nothing changes
 
     def __post_init__(self) -> None:

@@ -16,11 +16,13 @@ from itertools import groupby, takewhile
 from typing import Any, Protocol, TypeVar
 
 from rmsplugin.decision.later import LaterRoom, Ruling
+from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Reason
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Node, NodeState, VJob
 from rmsplugin.model.resources import NOTHING, Resources
 from rmsplugin.model.rules import Rules, unadmitted
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.first_fit import FirstFit
 from rmsplugin.packing.search import Search
 
@@ -65,6 +67,13 @@ class Effort:
     left: float = math.inf  # the number of VMs that may be placed on trial
     checks: int = 0  # the number of times that a solver may be started, where First Fit and best fit fail
     search: Search = field(default_factory=Search)  # the rest of the limits of all such checks
+    reserving: Budget | None = None  # of the programs that reservations ask about rules; None: they ask none
+
+    @classmethod
+    def within(cls, parameters: Parameters, *, checks: bool = True) -> Effort:
+        """The trials of one decision; ``checks``: whether its policy checks exactly, where that is allowed."""
+        reserving = Budget(parameters.search_of_one_check) if parameters.exact_checks else None
+        return cls(parameters.packed_vms, parameters.exact_checks if checks else 0, parameters.search, reserving)
 
     @property
     def is_spent(self) -> bool:
@@ -113,7 +122,7 @@ class Site:
     @cached_property
     def ruling(self) -> Ruling | None:
         """Tells which vjobs can run together by rules about VMs beside each other; None: there are none."""
-        return Ruling(self.configuration) if self.configuration.joint else None
+        return Ruling(self.configuration, self.effort.reserving) if self.configuration.joint else None
 
     @cached_property
     def position(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ def in_rounds(configuration: Configuration, parameters: Parameters, once: Once) 
     before: Mapping[str, VJobState] = original
     reasons: dict[str, Reason] = {}
     current = configuration
-    effort = Effort(parameters.packed_vms, parameters.exact_checks, parameters.search)
+    effort = Effort.within(parameters)
     for _ in range(parameters.rounds):
         decision = once(current, effort, True)
         if isinstance(decision, Infeasible):

@@ -29,6 +29,7 @@ from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item, items_of_one
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
 from rmsplugin.packing.ruled_program import Wish, nodes_without, solve
+from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
 
 #: The most decisions, one after the other. Those that find no place after the last one stay out, and none fills in.
@@ -263,13 +264,16 @@ class _Trial:
 
     def _by_program(self) -> dict[str, str] | None:
         """A place for all at once, if a solver finds one."""
-        if self._search is None:
+        configuration = self._configuration
+        sums = RuledSums(configuration.nodes, configuration.joint, self._homes)
+        if self._search is None or sums.refuse(item.vm for vjob in self._vjobs for item in self._items(vjob)):
             return None
         fixed = {vm: node for places in self._pinned.values() for vm, node in places.items()}
         items = [item for vjob in self._vjobs if vjob.name not in self._pinned for item in self._items(vjob)]
-        configuration, search = self._configuration, Budget(self._search)
         nodes = nodes_without(configuration.nodes, fixed, configuration.vm_by_name)
-        found = solve(items, nodes, configuration.joint, self._homes, fixed, Wish(hint=self._present()), search)
+        found = solve(
+            items, nodes, configuration.joint, self._homes, fixed, Wish(hint=self._present()), Budget(self._search)
+        )
         return None if found is None or found.hosts is None else {**fixed, **found.hosts}
 
 

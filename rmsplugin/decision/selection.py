@@ -26,7 +26,9 @@ class Selection:
     def __init__(self, configuration: Configuration, parameters: Parameters) -> None:
         """Begin with the vjobs that must run; their VMs have their place."""
         self._configuration = configuration
-        self._draft = settle(configuration, lambda vjob: unless_exempt(vjob, parameters), Effort(parameters.packed_vms))
+        self._draft = settle(
+            configuration, lambda vjob: unless_exempt(vjob, parameters), Effort.within(parameters, checks=False)
+        )
         self._room = admit(self._draft, parameters)
         self._left = {vjob.name for vjob in self._draft.others}  # not added, and not refused, so far
 

@@ -42,7 +42,7 @@ def v_reconfiguration(configuration: Configuration, parameters: Parameters) -> D
 
 
 def _shared(name: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:
-    effort = Effort(parameters.packed_vms, parameters.exact_checks, parameters.search)
+    effort = Effort.within(parameters)
     draft, kept = keep_or_await(configuration, parameters, effort, at_any_price=True)
     if isinstance(kept, Infeasible):
         return kept

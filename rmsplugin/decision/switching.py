@@ -136,9 +136,9 @@ class Round:
 
     def _become_head(self, vjob: VJob, refusal: Reason) -> Reason:
         self.reservation = reserve(vjob, self.room.members, self.room, lambda member: self._gone_s(member, vjob))
-        shadow_s = self.reservation.shadow_s
-        if shadow_s == math.inf:
+        if not self.parameters.explains or self.reservation.shadow_s == math.inf:
             return refusal
+        shadow_s = self.reservation.shadow_s
         code = ReasonCode.RESERVED if refusal.code is ReasonCode.NO_ROOM else refusal.code
         words = f"{refusal.sentence}; {starts_within(shadow_s)}"
         return Reason(code, words, {**refusal.numbers, "shadow_s": shadow_s})

@@ -25,10 +25,12 @@ class Answer:
     Attributes:
         counts: where the VMs go; None if no place for all was found.
         units: the deterministic units that the search took.
+        bound: what no answer costs less than; None if there can be no answer, or if nobody asks.
     """
 
     counts: Counts | None
     units: float
+    bound: int | None = None
 
 
 class Answers:

@@ -1,14 +1,16 @@
-"""Ruled program: an integer program with a variable for each VM and node, which knows all rules.
+"""Ruled program: an integer program that knows all rules: how many VMs of each kind are on each node.
 
-It is for few VMs and nodes: the packing in classes of equal VMs cannot tell which VM is where.
+VMs are of one kind if no rule tells them apart, either. So most vjobs with a rule of their own are a kind by
+themselves: it is for few VMs and nodes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
+from functools import cached_property, singledispatchmethod
 
 from ortools.sat.python import cp_model
 
@@ -16,8 +18,10 @@ from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread
 from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.rules import admit
-from rmsplugin.packing.budget import Budget
+from rmsplugin.packing import remembered
+from rmsplugin.packing.budget import CP_SAT_UNIT, Budget
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.repair import named
 
 #: The most pairs of a VM and a node in one program.
 MOST_PAIRS = 20_000
@@ -85,77 +89,115 @@ def solve(
     up = [node for node in nodes if node.state is NodeState.UP and node.capacity.holds(NOTHING)]
     if not is_small(items, up):
         return None
-    program = _Program(items, up, homes, fixed)
-    for rule in rules:
-        program.obey(rule)
-    return program.answer(wish, budget, share)
+    return _Program(kinds_of(items, up, rules, homes, wish), up, rules, homes, fixed).answer(wish, budget, share)
+
+
+def kinds_of(
+    items: Sequence[Item], nodes: Sequence[Node], rules: Sequence[Joint], homes: Mapping[str, str], wish: Wish
+) -> list[list[Item]]:
+    """The VMs, those together that no rule and no cost tells apart: they can change places."""
+    found: dict[Hashable, list[Item]] = {}
+    for item in items:
+        vm = item.vm
+        parts = tuple(part for rule in rules if (part := _part_in(rule, vm.name, homes)) is not None)
+        cost = tuple(wish.cost.get((vm.name, node.name), 0) for node in nodes) if wish.cost else ()
+        key = (vm.demand.centi_cpus, vm.demand.memory_mib, item.rules, parts, cost)
+        found.setdefault(key, []).append(item)
+    return list(found.values())
+
+
+def _part_in(rule: Joint, vm: str, homes: Mapping[str, str]) -> Hashable | None:
+    """The part of a VM in a rule; None if it is no other than that of most VMs."""
+    match rule:
+        case Online():
+            return None  # all VMs have the same one
+        case Lonely():
+            return (id(rule), vm in rule.vms) if vm in rule.vms or vm in rule.friends else None
+        case Split():
+            return None if vm not in rule.group_of else (id(rule), rule.group_of[vm])
+        case Root():
+            return (id(rule), homes.get(vm)) if vm in rule.vms else None
+        case _:
+            return id(rule) if rule.concerns(vm) else None
 
 
 class _Program:
+    """The program: a variable for each kind of VMs and node."""
+
     def __init__(
-        self, items: Sequence[Item], nodes: Sequence[Node], homes: Mapping[str, str], fixed: Mapping[str, str]
+        self,
+        kinds: Sequence[Sequence[Item]],
+        nodes: Sequence[Node],
+        rules: Iterable[Joint],
+        homes: Mapping[str, str],
+        fixed: Mapping[str, str],
     ) -> None:
         self._model = cp_model.CpModel()
-        self._items, self._nodes, self._homes = items, nodes, homes
+        self._kinds, self._nodes, self._homes, self._fixed = kinds, nodes, homes, fixed
         self._names = [node.name for node in nodes]
         self._there = {
-            (item.vm.name, node.name): self._model.new_bool_var("")
-            for item in items
+            (kind, node.name): self._model.new_int_var(0, len(items), "")
+            for kind, items in enumerate(kinds)
             for node in nodes
-            if admit(item.rules, node.name)
+            if admit(items[0].rules, node.name)
         }
-        self._fixed = fixed
         self._hosting: dict[str, cp_model.IntVar] = {}
-        for item in items:
-            self._model.add_exactly_one(self._of(item.vm.name).values())
+        for kind, items in enumerate(kinds):
+            here = [self._there[kind, node] for node in self._names if (kind, node) in self._there]
+            self._model.add(_sum(here) == len(items))
+        demands = [items[0].vm.demand for items in kinds]
         for node in nodes:
-            for amounts, most in (
-                ([item.vm.demand.centi_cpus for item in items], node.capacity.centi_cpus),
-                ([item.vm.demand.memory_mib for item in items], node.capacity.memory_mib),
-            ):
-                self._at_most(node.name, amounts, most)
+            self._at_most(node.name, [demand.centi_cpus for demand in demands], node.capacity.centi_cpus)
+            self._at_most(node.name, [demand.memory_mib for demand in demands], node.capacity.memory_mib)
+        for rule in rules:
+            self.obey(rule)
 
     def _at_most(self, node: str, amounts: Sequence[int], most: int) -> None:
-        here = [
-            (self._there.get((item.vm.name, node)), amount) for item, amount in zip(self._items, amounts, strict=True)
-        ]
+        here = [(self._there.get((kind, node)), amount) for kind, amount in enumerate(amounts)]
         some = [(variable, amount) for variable, amount in here if variable is not None and amount]
         self._model.add(cp_model.LinearExpr.weighted_sum([v for v, _ in some], [a for _, a in some]) <= most)
 
-    def _of(self, vm: str) -> dict[str, cp_model.IntVar]:
-        found = {node: self._there.get((vm, node)) for node in self._names}
-        return {node: variable for node, variable in found.items() if variable is not None}
+    def _of(self, vms: Collection[str]) -> list[int]:
+        """The kinds of these VMs: all VMs of a kind are among them, or none."""
+        return [kind for kind, items in enumerate(self._kinds) if items[0].vm.name in vms]
 
-    def _on(self, vms: Iterable[str], node: str) -> list[cp_model.LiteralT]:
-        """Whether each of these VMs is on a node, for those that can be there."""
-        found: list[cp_model.LiteralT] = []
-        for vm in sorted(vms):
-            if self._fixed.get(vm) == node:
-                found.append(self._model.new_constant(1))
-            elif (vm, node) in self._there:
-                found.append(self._there[vm, node])
-        return found
+    def _on(self, kinds: Iterable[int], node: str) -> list[tuple[cp_model.IntVar, int]]:
+        """The number of VMs of each of these kinds on a node, for those that can be there, and the most it can be."""
+        found = ((self._there.get((kind, node)), len(self._kinds[kind])) for kind in kinds)
+        return [(variable, most) for variable, most in found if variable is not None]
 
-    def _all(self) -> list[str]:
-        return [*(item.vm.name for item in self._items), *self._fixed]
+    def _staying(self, vms: Collection[str], node: str) -> int:
+        """The number of these VMs that stay on a node."""
+        return sum(where == node and vm in vms for vm, where in self._fixed.items())
 
+    @cached_property
+    def _all(self) -> frozenset[str]:
+        return frozenset((*(item.vm.name for items in self._kinds for item in items), *self._fixed))
+
+    @cached_property
     def _places(self) -> list[str]:
         """The nodes that take VMs, and those where VMs stay."""
         return list(dict.fromkeys([*self._names, *self._fixed.values()]))
+
+    def _implies(self, kinds: Iterable[int], vms: Collection[str], node: str, fact: cp_model.IntVar) -> None:
+        """If a VM of these kinds, or one of these that stay, is on a node, the fact is true."""
+        for variable, most in self._on(kinds, node):
+            self._model.add(variable <= most * fact)
+        if self._staying(vms, node):
+            self._model.add(fact == 1)
 
     def _hosts(self, node: str) -> cp_model.IntVar:
         """Whether a node hosts any VM."""
         if node not in self._hosting:
             found = self._hosting[node] = self._model.new_bool_var("")
-            for each in self._on(self._all(), node):
-                self._model.add_implication(each, found)
+            self._implies(range(len(self._kinds)), self._all, node, found)
         return self._hosting[node]
 
-    def _bar(self, vms: Iterable[str], nodes: Iterable[str]) -> None:
-        for vm in vms:
+    def _bar(self, kinds: Iterable[int], nodes: Iterable[str]) -> None:
+        for kind in kinds:
             for node in nodes:
-                if (vm, node) in self._there:
-                    self._model.add(self._there[vm, node] == 0)
+                if (kind, node) in self._there:
+                    self._model.add(self._there[kind, node] == 0)
 
     @singledispatchmethod
     def obey(self, rule: Joint) -> None:
@@ -164,72 +206,127 @@ class _Program:
 
     @obey.register
     def _spread(self, rule: Spread) -> None:
-        for node in self._places():
-            self._model.add_at_most_one(self._on(rule.vms, node))
+        kinds = self._of(rule.vms)
+        for node in self._places:
+            there = [variable for variable, _ in self._on(kinds, node)]
+            self._model.add(_sum(there) + self._staying(rule.vms, node) <= 1)
 
     @obey.register
     def _gather(self, rule: Gather) -> None:
-        somewhere = {node: self._model.new_bool_var("") for node in self._places()}
+        somewhere = {node: self._model.new_bool_var("") for node in self._places}
         self._model.add_at_most_one(somewhere.values())
+        kinds = self._of(rule.vms)
         for node, there in somewhere.items():
-            for each in self._on(rule.vms, node):
-                self._model.add_implication(each, there)
+            self._implies(kinds, rule.vms, node, there)
 
     @obey.register
     def _lonely(self, rule: Lonely) -> None:
-        self._apart([rule.vms, frozenset(self._all()) - rule.vms - rule.friends])
+        self._apart([rule.vms, self._all - rule.vms - rule.friends])
 
     @obey.register
     def _split(self, rule: Split) -> None:
-        self._apart(rule.groups)
+        self._apart([group & self._all for group in rule.groups if not group.isdisjoint(self._all)])
 
     def _apart(self, groups: Sequence[frozenset[str]]) -> None:
-        for node in self._places():
+        kinds = [self._of(group) for group in groups]
+        for node in self._places:
             whose = [self._model.new_bool_var("") for _ in groups]
             self._model.add_at_most_one(whose)
-            for group, its in zip(groups, whose, strict=True):
-                for each in self._on(group, node):
-                    self._model.add_implication(each, its)
+            for group, its, here in zip(groups, kinds, whose, strict=True):
+                self._implies(its, group, node, here)
 
     @obey.register
     def _root(self, rule: Root) -> None:
-        for vm in rule.vms & self._homes.keys():
-            self._bar([vm], [node for node in self._names if node != self._homes[vm]])
+        for kind in self._of(rule.vms & self._homes.keys()):
+            home = self._homes[self._kinds[kind][0].vm.name]
+            self._bar([kind], [node for node in self._names if node != home])
 
     @obey.register
     def _capacity(self, rule: Capacity) -> None:
-        there = [each for node in sorted(rule.nodes) for each in self._on(rule.vms, node)]
-        self._model.add(cp_model.LinearExpr.sum(there) <= rule.most)
+        kinds, nodes = self._of(rule.vms), sorted(rule.nodes)
+        there = [variable for node in nodes for variable, _ in self._on(kinds, node)]
+        self._model.add(_sum(there) + sum(self._staying(rule.vms, node) for node in nodes) <= rule.most)
 
     @obey.register
     def _online(self, rule: Online) -> None:
-        self._model.add(cp_model.LinearExpr.sum([self._hosts(node) for node in sorted(rule.nodes)]) <= rule.most)
+        self._model.add(_sum([self._hosts(node) for node in sorted(rule.nodes)]) <= rule.most)
 
     @obey.register
     def _part(self, rule: Part) -> None:
-        self._bar(rule.vms, [node for node in self._names if not rule.rule.admits(node)])
+        self._bar(self._of(rule.vms), [node for node in self._names if not rule.rule.admits(node)])
 
     def answer(self, wish: Wish, budget: Budget, share: float) -> Answer:
         """The best answer within the limits."""
         terms: list[cp_model.IntVar] = []
         prices: list[int] = []
-        for pair, variable in self._there.items():
-            if wish.cost.get(pair):
+        for (kind, node), variable in self._there.items():
+            items = self._kinds[kind]
+            price = wish.cost.get((items[0].vm.name, node))
+            if price:
                 terms.append(variable)
-                prices.append(wish.cost[pair])
+                prices.append(price)
             if wish.hint:
-                self._model.add_hint(variable, wish.hint.get(pair[0]) == pair[1])
+                self._model.add_hint(variable, sum(wish.hint.get(item.vm.name) == node for item in items))
         if wish.a_node:
-            hosting = [self._hosts(node) for node in self._places()]
+            hosting = [self._hosts(node) for node in self._places]
             terms += hosting
             prices += [wish.a_node] * len(hosting)
         if terms:
             self._model.minimize(cp_model.LinearExpr.weighted_sum(terms, prices))
+        # The text of the program has no names: an equal one has the same answer, whichever VMs and nodes these are.
+        text = hashlib.sha256(str(self._model.proto).encode()).digest()
+        answer = self._remembered(text, budget, share)
+        if answer is None:
+            answer = self._solve(text, budget, share, bool(terms))
+        else:
+            budget.charge_run(answer.units, 0.0)
+        return Answer(None if answer.counts is None else self._named(answer.counts, wish.hint), answer.bound)
+
+    def _remembered(self, text: bytes, budget: Budget, share: float) -> remembered.Answer | None:
+        """The answer that a run would give; None if it is not known."""
+        limits, known = budget.determines(share), remembered.answers()
+        proven = known.find((replace(limits, deterministic_limit=None), text))
+        within = math.inf if limits.deterministic_limit is None else limits.deterministic_limit
+        if proven is not None and proven.units <= within:  # a run with less time might not get there
+            return proven
+        return known.find((limits, text))
+
+    def _solve(self, text: bytes, budget: Budget, share: float, is_priced: bool) -> remembered.Answer:
+        """The answer of the solver; it is kept if another run would give it again."""
+        limits = budget.determines(share)
         solver, status = budget.solve(self._model, share)
+        answer = self._read(solver, status, is_priced)
+        if status in (cp_model.OPTIMAL, cp_model.INFEASIBLE):
+            remembered.answers().keep((replace(limits, deterministic_limit=None), text), answer)
+        elif budget.is_repeatable:
+            remembered.answers().keep((limits, text), answer)
+        return answer
+
+    def _read(self, solver: cp_model.CpSolver, status: cp_model.CpSolverStatus, is_priced: bool) -> remembered.Answer:
+        """The answer, by the positions of VMs and nodes."""
+        units = CP_SAT_UNIT * solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
-            return Answer(None, None)
+            return remembered.Answer(None, units)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(None, 0)
-        bound = math.ceil(solver.best_objective_bound - 1e-6) if terms else 0
-        hosts = {vm: node for (vm, node), variable in self._there.items() if solver.value(variable)}
-        return Answer(hosts, bound)
+            return remembered.Answer(None, units, 0)
+        bound = math.ceil(solver.best_objective_bound - 1e-6) if is_priced else 0
+        nodes = {name: at for at, name in enumerate(self._names)}
+        counts = {(kind, nodes[node]): solver.value(variable) for (kind, node), variable in self._there.items()}
+        return remembered.Answer({at: count for at, count in counts.items() if count}, units, bound)
+
+    def _named(self, counts: remembered.Counts, hint: Mapping[str, str]) -> dict[str, str]:
+        """The node of each VM: first those stay that can, then others are where the caller has them, or would."""
+        nodes = {name: at for at, name in enumerate(self._names)}
+        found: dict[str, str] = {}
+        for kind, items in enumerate(self._kinds):
+            hosted = {node: count for (of, node), count in counts.items() if of == kind}
+            vms = [item.vm.name for item in items]
+            wanted = {vm: nodes.get(self._homes.get(vm) or hint.get(vm, "")) for vm in vms}
+            here = [(vm, node) for vm, node in wanted.items() if node is not None]
+            coming = [vm for vm, node in wanted.items() if node is None]
+            found |= {vm: self._names[node] for vm, node in named(here, coming, hosted).items()}
+        return found
+
+
+def _sum(variables: Sequence[cp_model.IntVar]) -> cp_model.LinearExpr:
+    return cp_model.LinearExpr.sum(variables)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 from unit.queues import Queue, nodes, running, states
 from unit.replayed import REFERENCES, by_id, counting, needs_data, on_nodes, reference, replay, trace
 
 from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.room import NodeRoom, Room
+from rmsplugin.model.elements import VJob
 
 
 @needs_data
@@ -118,3 +121,25 @@ def test_numbers_of_reasons_are_finite() -> None:
         queue = Queue(*nodes(3)).add("a", "n1", "n2", time_limit_s=limit).add("head", vms=3).add("c", time_limit_s=9)
         for reason in queue.decide("easy").reasons.values():
             assert all(isinstance(value, str) or math.isfinite(value) for value in reason.numbers.values())
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "easy-preempt", "mixed", "conservative"])
+@pytest.mark.parametrize("explains", [True, False])
+def test_no_start_is_reserved_that_keeps_nobody_out_unless_somebody_reads_of_it(
+    policy: str, explains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing behind the head fits now."""
+    asked: list[str] = []
+    later = NodeRoom.later
+
+    def counted(self: NodeRoom, items: Iterable[VJob], newest: VJob | None = None) -> Room[VJob] | None:
+        asked.append("" if newest is None else newest.name)
+        return later(self, items, newest)
+
+    monkeypatch.setattr(NodeRoom, "later", counted)
+    queue = Queue(*nodes(2)).add("a", "n1", "n2", time_limit_s=100, preemptible=False)
+    queue.add("head", vms=2, preemptible=False).add("b", preemptible=False)
+    decision = queue.decide(policy, explains=explains)
+    assert states(decision) == {"a": "running", "head": "waiting", "b": "waiting"}
+    assert ("head" in asked) == (explains and policy != "conservative")
+    assert ("shadow_s" in decision.reasons["head"].numbers) == explains

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 from unit.queues import Queue, nodes, states
 
+from rmsplugin.decision import later
+from rmsplugin.decision.later import Ruling
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Root, Spread
+from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.ruled_sums import RuledSums
+from rmsplugin.packing.search import Search
 
 RESERVING = ("easy", "easy-preempt", "mixed", "conservative")
 
@@ -109,3 +114,35 @@ def test_no_start_is_promised_as_if_others_made_way_for_a_rule(policy: str) -> N
     found = decide(policy, queue, at_most(2, "first-0", "head-0", "head-1", "low-0"))
     assert states(found)["low"] == "running"
     assert found.reasons["head"].numbers["shadow_s"] == 900
+
+
+@pytest.mark.parametrize(("checks", "programs"), [(0, 0), (10, 1)])
+def test_a_reservation_asks_a_program_only_where_a_decision_may_check(
+    checks: int, programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three VMs on two nodes, of which no two may be together: First Fit finds nothing, at any time."""
+    asked: list[int] = []
+    monkeypatch.setattr(later, "solve", lambda items, *_: asked.append(len(items)))
+    monkeypatch.setattr(RuledSums, "refuse", lambda self, vms: False)
+    queue = Queue(*nodes(2, cpus=4)).add("a", "n1", time_limit_s=1000, preemptible=False)
+    queue.add("b", vms=3, time_limit_s=500, preemptible=False)
+    source = queue.configuration
+    vjobs = given_rules(source.vjobs, [(Spread(frozenset({"b-0", "b-1", "b-2"})), ("b-0", "b-1", "b-2"))])
+    ruled = Configuration(source.nodes, tuple(vjobs), source.locations)
+    parameters = Parameters(exact_checks=checks)
+    decide_by_rules("easy", ruled, parameters)
+    assert bool(asked) == bool(programs)
+
+
+def test_a_reservation_asks_no_program_once_its_limit_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(later, "solve", lambda items, *_: asked.append(len(items)))
+    monkeypatch.setattr(RuledSums, "refuse", lambda self, vms: False)
+    source = Queue(*nodes(2, cpus=4)).add("b", vms=3).configuration
+    vjobs = given_rules(source.vjobs, [(Spread(frozenset({"b-0", "b-1", "b-2"})), ("b-0", "b-1", "b-2"))])
+    ruled = Configuration(source.nodes, tuple(vjobs), source.locations)
+    spent = Budget(Search(deterministic_limit=1.0))
+    spent.charge_run(1.0, 0.0)
+    for budget, programs in ((spent, 0), (Budget(Search(deterministic_limit=1.0)), 1)):
+        assert not Ruling(ruled, budget).allows(ruled.vjobs)
+        assert len(asked) == programs

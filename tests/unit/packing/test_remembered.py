@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node
+from rmsplugin.model.joint import Gather, Joint, Split, Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
-from rmsplugin.packing import remembered
+from rmsplugin.packing import remembered, ruled_program
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.net import Net
 from rmsplugin.packing.remembered import Answer, Answers
 from rmsplugin.packing.repair import Repair, Repaired
+from rmsplugin.packing.ruled_program import Wish, solve
 from rmsplugin.packing.search import Search
 
 SEARCH = Search(deterministic_limit=1.0)
@@ -150,3 +153,62 @@ def test_the_answers_that_were_asked_for_last_are_kept() -> None:
     assert answers.find("a") is none
     answers.keep("c", none)
     assert [answers.find(each) for each in "abc"] == [none, None, none]
+
+
+def ruled(
+    vms: str = "ab",
+    nodes: str = "12",
+    rule: Callable[[frozenset[str]], Joint] = Spread,
+    limit: float = 1.0,
+    cpus: int = 1,
+    strangers: str = "",
+) -> ruled_program.Answer | None:
+    """The answer to VMs of a CPU on nodes of two, by a rule about them and ``strangers``, who do not come."""
+    items = [Item(VM(name, Resources(cpus, 0))) for name in vms]
+    cluster = [Node(name, Resources(2, 0)) for name in nodes]
+    about = rule(frozenset((*vms, *strangers)))
+    return solve(items, cluster, [about], {}, {}, Wish(a_node=1), Budget(Search(deterministic_limit=limit)))
+
+
+def each_in_a_group(vms: frozenset[str]) -> Split:
+    return Split(tuple(frozenset(vm) for vm in sorted(vms)))
+
+
+@pytest.mark.parametrize("rule", [Spread, Gather, each_in_a_group])
+def test_a_program_of_rules_is_not_solved_again_for_other_names(
+    runs: list[float], rule: Callable[[frozenset[str]], Joint]
+) -> None:
+    found = ruled(rule=rule)
+    assert len(runs) == 1 and found is not None and found.hosts is not None
+    others = {"a": "x", "b": "y", "1": "8", "2": "9"}
+    again = ruled("xy", "89", rule, strangers="z")
+    assert again == (type(found)({others[vm]: others[node] for vm, node in found.hosts.items()}, found.bound))
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("otherwise", [{"vms": "abc"}, {"nodes": "123"}, {"rule": Gather}, {"cpus": 2}], ids=str)
+def test_another_program_of_rules_is_another_question(runs: list[float], otherwise: dict[str, object]) -> None:
+    ruled()
+    asked = ruled(**otherwise)  # type: ignore[arg-type]
+    assert len(runs) == 2
+    remembered.answers.cache_clear()
+    assert ruled(**otherwise) == asked  # type: ignore[arg-type]
+
+
+def test_a_proven_answer_of_rules_holds_for_any_limit_that_it_needed_no_more_of(runs: list[float]) -> None:
+    impossible = ruled("abc")
+    assert impossible is not None and impossible.bound is None
+    assert ruled("abc", limit=2.0) == impossible
+    assert len(runs) == 1
+
+
+def test_a_remembered_answer_of_rules_takes_what_it_took_of_the_limit() -> None:
+    remembered.answers.cache_clear()
+    left = []
+    for _ in range(2):
+        budget = Budget(Search(deterministic_limit=1.0))
+        items = [Item(VM(f"v{i}", Resources(1, i))) for i in range(9)]
+        nodes = [Node(f"n{i}", Resources(2, 12)) for i in range(6)]
+        solve(items, nodes, [Spread(frozenset(f"v{i}" for i in range(6)))], {}, {}, Wish(a_node=1), budget)
+        left.append(budget.left)
+    assert left[0] == left[1] < 1.0

@@ -1,0 +1,110 @@
+"""Ruled sums: whether sums alone show that VMs have no place together by rules about VMs beside each other.
+
+They prove that there is none; they never prove that there is one. So what is refused needs no search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.joint import Capacity, Joint, Lonely, Online, Split, Spread
+
+#: VMs by name, each with its demand as in ``Amount``.
+Demands = Mapping[str, tuple[int, int]]
+
+
+class Amount(NamedTuple):
+    """Hundredths of a CPU, and MiB."""
+
+    centi_cpus: int
+    memory_mib: int
+
+    @classmethod
+    def of(cls, amounts: Iterable[tuple[int, int]]) -> Amount:
+        """The sum."""
+        pairs = list(amounts)
+        return cls(sum(cpus for cpus, _ in pairs), sum(memory_mib for _, memory_mib in pairs))
+
+
+class RuledSums:
+    """The sums of one cluster, and of its rules."""
+
+    def __init__(self, nodes: Iterable[Node], rules: Sequence[Joint], homes: Mapping[str, str]) -> None:
+        """``homes``: the node of each VM that has memory at present."""
+        self._up = [node for node in nodes if node.state is NodeState.UP]
+        self._names = frozenset(node.name for node in self._up)
+        self._rules, self._homes = rules, homes
+        self._capacity_beside: dict[int, Amount] = {}
+
+    def refuse(self, vms: Iterable[VM]) -> bool:
+        """Whether these VMs have no place together.
+
+        VMs that are where they are may break rules, and nodes: they stay. So a rule that they break by themselves
+        proves nothing, nor does any where one of them is on a node that takes no VMs, or that is overloaded.
+        """
+        demands = {vm.name: (vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms}
+        present = {name: demand for name, demand in demands.items() if name in self._homes}
+        if not self._is_sound(present):
+            return False
+        return any(self._exceed(rule, demands) and not self._exceed(rule, present) for rule in self._rules)
+
+    def _is_sound(self, present: Demands) -> bool:
+        """Whether those that are there are on nodes that take VMs, and that have room for them."""
+        left = {node.name: [node.capacity.centi_cpus, node.capacity.memory_mib] for node in self._up}
+        for name, (centi_cpus, memory_mib) in present.items():
+            here = left.get(self._homes[name])
+            if here is None:
+                return False
+            here[0] -= centi_cpus
+            here[1] -= memory_mib
+        return all(cpus >= 0 and memory_mib >= 0 for cpus, memory_mib in left.values())
+
+    def _exceed(self, rule: Joint, demands: Demands) -> bool:
+        """Whether VMs need more than a rule leaves them."""
+        match rule:
+            case Spread():
+                return len(rule.vms & demands.keys()) > len(self._up)
+            case Capacity():
+                return self._names <= rule.nodes and len(rule.vms & demands.keys()) > rule.most
+            case Online():
+                most, needed = self._most_beside(rule), Amount.of(demands.values())
+                return needed.centi_cpus > most.centi_cpus or needed.memory_mib > most.memory_mib
+            case Lonely():
+                strangers = demands.keys() - rule.vms - rule.friends
+                return self._least_nodes((rule.vms, strangers), demands) > len(self._up)
+            case Split():
+                return self._least_nodes(rule.groups, demands) > len(self._up)
+            case _:
+                return False
+
+    def _most_beside(self, rule: Online) -> Amount:
+        """All that VMs can have on the largest nodes that may host them."""
+        if id(rule) not in self._capacity_beside:
+            here = [node.capacity for node in self._up if node.name in rule.nodes]
+            beside = [node.capacity for node in self._up if node.name not in rule.nodes]
+            cpus = sorted((size.centi_cpus for size in here), reverse=True)[: rule.most]
+            memory_mib = sorted((size.memory_mib for size in here), reverse=True)[: rule.most]
+            others = Amount.of((size.centi_cpus, size.memory_mib) for size in beside)
+            self._capacity_beside[id(rule)] = Amount(others[0] + sum(cpus), others[1] + sum(memory_mib))
+        return self._capacity_beside[id(rule)]
+
+    def _least_nodes(self, groups: Iterable[Collection[str]], demands: Demands) -> int:
+        """The fewest nodes for groups of which no two share one."""
+        found = 0
+        for group in groups:
+            needed = Amount.of(demands[vm] for vm in group if vm in demands)
+            parts = zip(needed, self._largest, strict=True)
+            found += max(math.ceil(amount / size) if size else int(amount > 0) for amount, size in parts)
+        return found
+
+    @cached_property
+    def _largest(self) -> Amount:
+        """The most CPUs, and the most memory, of a node."""
+        sizes = [node.capacity for node in self._up]
+        return Amount(
+            max((size.centi_cpus for size in sizes), default=0), max((size.memory_mib for size in sizes), default=0)
+        )
