@@ -393,6 +393,7 @@ class Cycle:
             later = self._later(seen, ours, self._first_sight.known)
             ahead = self._ahead(seen, queue, later, found.after)
             powers = self.powering.planned(seen, self._demand(seen, ahead, found.after))
+            found = found.with_rules(ahead.barred)
             return replace(found, powers=(*powers, *self._goes_off_then(found)))
 
     def _goes_off_then(self, found: Found) -> Iterator[PlannedPower]:

@@ -318,6 +318,10 @@ def test_no_node_is_borrowed_for_a_vjob_that_could_not_start_there(elastic: Worl
     assert reason(elastic, second).startswith("needs 2 CPUs and 384 MiB in 1 VM; 2 nodes with room for ")
     assert "rule site: capacity: at most 1 of" in reason(elastic, second)
     assert elastic.cycle.deciding.told[str(second)].code == "rule"
+    proposal = elastic.cycle.preview().prepared.proposal
+    assert proposal is not None
+    ahead = proposal.decision.reasons[str(second)]
+    assert (ahead.code, ahead.sentence) == ("rule", reason(elastic, second))
 
 
 def test_a_node_is_borrowed_for_a_vjob_that_has_to_be_alone(elastic: World) -> None:

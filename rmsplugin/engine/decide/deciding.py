@@ -21,7 +21,7 @@ from rmsplugin.engine.decide.parameters import proposal_parameters
 from rmsplugin.engine.decide.planned_power import PlannedPower
 from rmsplugin.engine.decide.quiet_hours import QuietHours, Window
 from rmsplugin.engine.decide.relief import Relief
-from rmsplugin.engine.decide.telling import Telling, Told
+from rmsplugin.engine.decide.telling import Telling, Told, with_rule
 from rmsplugin.engine.execute.switch import StaleError, Switch
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import Plan, PlanState
@@ -95,6 +95,19 @@ class Found:
         if proposal is None:
             return self.assessment.configuration
         return proposal.decided_about(self.source).with_locations(proposal.target)
+
+    def with_rules(self, barred: Mapping[str, str]) -> Found:
+        """The same, in which those are told their rule whom only rules keep off nodes that could be borrowed.
+
+        Args:
+            barred: by display id, the rule in a sentence.
+        """
+        proposal = self.prepared.proposal
+        if proposal is None or not barred:
+            return self
+        told = {name: with_rule(reason, barred.get(name)) for name, reason in proposal.decision.reasons.items()}
+        decision = replace(proposal.decision, reasons=told)
+        return replace(self, prepared=replace(self.prepared, proposal=replace(proposal, decision=decision)))
 
 
 class Deciding:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.result import Decision, Reason, ReasonCode
 from rmsplugin.engine.assess.assess import Assessment
 from rmsplugin.engine.assess.queue import Waiting
 from rmsplugin.engine.context.clock import Clock
@@ -101,9 +101,8 @@ class Telling:
             if decision is not None and name in decision.states and not reason:
                 if decision.states[name] is VJobState.RUNNING:
                     continue
-                reason, code = decision.reasons[name].sentence, decision.reasons[name].code
-                if code is ReasonCode.NO_ROOM and name in self._barred:
-                    reason, code = self._barred[name], ReasonCode.RULE
+                decided = with_rule(decision.reasons[name], self._barred.get(name))
+                reason, code = decided.sentence, decided.code
             report.waiting += 1
             report.waits[code] += 1
             newest[name] = Told(str(code), reason)
@@ -133,6 +132,13 @@ class Telling:
         if reasons:
             self._ledger.tell_reasons(reasons)
             self._ledger.read_ahead()
+
+
+def with_rule(reason: Reason, barred: str | None) -> Reason:
+    """The reason of a vjob that waits: the rule, if only rules keep it off nodes that could be borrowed."""
+    if barred is None or reason.code is not ReasonCode.NO_ROOM:
+        return reason
+    return Reason(ReasonCode.RULE, barred, reason.numbers)
 
 
 def differ_in_amounts(one: str, other: str) -> bool:
