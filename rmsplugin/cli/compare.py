@@ -18,6 +18,7 @@ from rmsplugin.cli.simulate.misuse import refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
 from rmsplugin.model.policy_names import COUNTING
+from rmsplugin.model.wording import counted
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input, Simulated
@@ -104,13 +105,14 @@ def add_command(commands: options.Commands) -> None:
         "replay a trace of jobs under several policies, and show them side by side",
         _compare,
         """
-        The same as simulate, for each policy; simulate --help has the workload, the policies and the rules. A table has
-        a line for each policy: makespan, utilisation, mean and 95th percentile of wait and completion, mean bounded
-        slowdown, and how often VMs were suspended, resumed and migrated. --csv and --json have all percentiles. Each
-        policy is replayed in a process of its own, as many at a time as there are CPUs. --html writes a page like that
-        of `rmsplugin report`, of at most 50,000 jobs: completions under all policies, job by job and as distributions;
-        nodes, context switches and the jobs' own times are those of the last policy in the list. With --energy the
-        table and --csv also have kilowatt-hours, and the mean completion with all nodes on.
+        The same as simulate, for each policy; simulate --help has the workload, the policies and the rules. A table
+        has a line for each policy: makespan, utilisation, mean and 95th percentile of wait and completion, mean
+        bounded slowdown, and how often VMs were suspended, resumed and migrated. --csv and --json have all
+        percentiles. Each policy is replayed in a process of its own, as many at a time as there are CPUs. --html
+        writes a page like that of `rmsplugin report`, of at most 50,000 jobs: completions under all policies, job by
+        job and as distributions; nodes, context switches and the jobs' own times are those of the last policy in the
+        list. With --rules all policies obey the same placement rules. With --energy the table and --csv also have
+        kilowatt-hours, and the mean completion with all nodes on.
 
         examples:
           rmsplugin compare --workload kth.swf --nodes 100 --cpus-per-node 1 --memory-per-node 4096
@@ -179,6 +181,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         fields = _FIELDS if arguments.energy is None else (*_FIELDS, *_ENERGY_FIELDS)
         for line in plain_table(fields).lines(rows):
             print(printable(line))
+        if rules := told.number_of_rules(given):
+            print(f"VMs obey {counted(rules, 'placement rule')}.")
     return 0
 
 
@@ -196,7 +200,7 @@ def _side_by_side(arguments: argparse.Namespace, given: Input, show: Show) -> Se
 
     from rmsplugin.cli.simulate.simulated import simulate
 
-    slow = [policy for policy in arguments.policies if policy not in COUNTING or arguments.energy is not None]
+    slow = [policy for policy in arguments.policies if policy not in COUNTING or not given.on_processors]
     processes = min(arguments.processes or len(os.sched_getaffinity(0)), len(slow))
     found: dict[str, Simulated] = {}
     if processes > 1:

@@ -255,6 +255,7 @@ class SimulationShown(TypedDict):
     Attributes:
         policy: the policy.
         platform: what runs the jobs.
+        rules: the number of placement rules that VMs obey.
         cluster: the cluster that was simulated.
         context_switches: actions on VMs by kind, and what they cost.
         trace: what was read.
@@ -263,6 +264,7 @@ class SimulationShown(TypedDict):
 
     policy: str
     platform: str
+    rules: int
     cluster: dict[str, Any]
     context_switches: dict[str, Any]
     trace: dict[str, Any]

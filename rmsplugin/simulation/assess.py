@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rmsplugin.assessment.facts import Members, NodeFacts, VJobFacts, VMFacts
 from rmsplugin.assessment.promises import PROMISED, Promise, promises
@@ -14,6 +15,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.observed_memory import shared_demand
+from rmsplugin.simulation.ruled import SiteRules, ruled
 from rmsplugin.simulation.vjob import SimulatedVJob
 
 #: States in which a vjob gives back the resources that its VMs hold.
@@ -31,9 +33,11 @@ _HOLDS_STILL = (VJobState.PAUSED, VJobState.UNPAUSING)
 class Assessor:
     """Assesses one cluster again and again; parts that have not changed are reused."""
 
-    def __init__(self, nodes: Sequence[NodeFacts], can: Capabilities = EVERYTHING) -> None:
-        """``can``: what the platform of these nodes can do with VMs."""
-        self._nodes, self._can = nodes, can
+    def __init__(
+        self, nodes: Sequence[NodeFacts], can: Capabilities = EVERYTHING, rules: SiteRules | None = None
+    ) -> None:
+        """``can``: what the platform of these nodes can do with VMs; ``rules``: about their places; None: no rules."""
+        self._nodes, self._can, self._rules = nodes, can, rules
         self._names = frozenset(node.name for node in nodes)
         self._vms: dict[SimulatedVJob, Members] = {}
 
@@ -55,18 +59,22 @@ class Assessor:
             steps: the steps of context switches under way that have not ended.
             now: the time, in seconds.
         """
-        promised = promises(steps)
+        promised, queue = promises(steps), list(queue)
         found = []
         for vjob in queue:
             if vjob.state is VJobState.WAITING and vjob.rests(OperationKind.START, now):
                 continue
             found.append(self._facts(vjob, promised, now))
-        return settled(self._nodes, found)
+        sorted_out = settled(self._nodes, found)
+        if self._rules is None:
+            return sorted_out
+        by_rules = ruled(self._rules, sorted_out.configuration, {vjob.name: vjob for vjob in queue})
+        return replace(sorted_out, configuration=by_rules)
 
     def _facts(self, vjob: SimulatedVJob, promised: Mapping[str, Promise], now: float) -> VJobFacts:
         promise = promised.get(vjob.name)
         runs = vjob.state is VJobState.RUNNING
-        nodes = self._names
+        nodes = self._names if self._rules is None else self._rules.open_nodes(vjob.job)
         if runs and (vjob.rests(OperationKind.MIGRATE, now) or not vjob.job.preemptible):
             nodes = frozenset(vjob.hosts.values())
         ran_s = vjob.run_s + (now - vjob.since_s if runs else 0.0)
@@ -98,7 +106,8 @@ def _vm(vjob: SimulatedVJob, index: int, promise: Promise | None) -> VMFacts:
     if vjob.memory is not None:
         demand = shared_demand(demand.cpus, vjob.memory.demanded_mib)
     if (host or image) and vjob.observed is not None:
-        demand = Resources(vjob.observed.cpus(index), demand.memory_mib)
+        # What an overbooked VM uses beyond its part is not booked.
+        demand = Resources(min(vjob.requested.cpus, vjob.observed.cpus(index)), demand.memory_mib)
     here = paused_on if vjob.state in _HOLDS_STILL else running_on
     location = here(host) if host else sleeping_on(image) if image else WAITING
     holds = frozenset({host, destination} - {""})

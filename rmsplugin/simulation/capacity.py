@@ -8,11 +8,15 @@ each node hosts a fixed number of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from rmsplugin.model.overbooking import overbooked
 from rmsplugin.workload.activity import Activity, Phase
 from rmsplugin.workload.faults import FaultCode, Faults
 from rmsplugin.workload.jobs import Job
+
+#: Stands for all partitions that are not named.
+EVERYWHERE = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Cluster:
         memory_per_node_mib: memory of each node; None where memory is not looked at.
         memory_per_vm_mib: memory of VMs for which the trace tells none; None: their CPUs' share of the node.
         cpus_per_vm: CPUs of each VM, at least 1, at most those of a node.
+        cpu_overbooking: by partition, CPUs of VMs for each CPU of a node, as ``overbooked`` has them; that of
+            ``EVERYWHERE`` holds for all others.
     """
 
     nodes: int
@@ -32,6 +38,7 @@ class Cluster:
     memory_per_node_mib: int | None = None
     memory_per_vm_mib: int | None = None
     cpus_per_vm: int = 1
+    cpu_overbooking: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def cpus(self) -> int:
@@ -49,7 +56,7 @@ class Cluster:
             return 0
         if job.memory_mib is not None:
             return job.memory_mib * (self.cpus_per_vm if job.cpus_per_vm is None else 1)
-        share_mib = self.memory_per_node_mib * self.cpus_per_vm // self.cpus_per_node
+        share_mib = int(self.memory_per_node_mib * self.booked_of(job) + 1e-6) // self.cpus_per_node
         return share_mib if self.memory_per_vm_mib is None else self.memory_per_vm_mib
 
     def vm_used_mib(self, job: Job) -> int:
@@ -67,6 +74,11 @@ class Cluster:
         """The number of CPUs of each VM of a job."""
         return job.cpus_per_vm or self.cpus_per_vm
 
+    def booked_of(self, job: Job) -> float:
+        """The CPUs that are booked for each VM of a job."""
+        ratio = self.cpu_overbooking.get(job.partition, self.cpu_overbooking.get(EVERYWHERE, 1.0))
+        return float(self.vcpus_of(job)) if ratio == 1 else overbooked(self.vcpus_of(job), ratio)
+
     def vm_cpus(self, job: Job) -> float:
         """The CPUs that each VM of a job uses: by the trace's average CPU time, else all that it requested."""
         if job.average_cpu_s is None or job.run_s <= 0:
@@ -77,9 +89,9 @@ class Cluster:
         """The activity of a job's VMs: as is known, by job id, else ``vm_cpus`` all the time."""
         return known.get(job.job_id) or (Phase(job.run_s, (self.vm_cpus(job),)),)
 
-    def room_for(self, vm_mib: int, vcpus: int) -> int:
-        """The number of VMs with so much memory and so many CPUs that the empty nodes host."""
-        by_cpus = self.cpus_per_node // vcpus
+    def room_for(self, vm_mib: int, cpus: float) -> int:
+        """The number of VMs with so much memory, and for which so many CPUs are booked, that the empty nodes host."""
+        by_cpus = 100 * self.cpus_per_node // round(100 * cpus)
         if self.memory_per_node_mib is None or not vm_mib:
             return self.nodes * by_cpus
         return self.nodes * min(by_cpus, self.memory_per_node_mib // vm_mib)
@@ -103,11 +115,16 @@ def fitting(jobs: Sequence[Job], cluster: Cluster, faults: Faults, most_mib: int
             message = f"a VM of job {job.job_id} needs {vm_mib} MiB, and a node has {node_mib}"
             faults.add(job.line, FaultCode.TOO_LARGE, message)
             continue
+        vcpus, booked = cluster.vcpus_of(job), cluster.booked_of(job)
+        if booked < vcpus > cluster.cpus_per_node:  # it would share CPUs with itself
+            message = f"a VM of job {job.job_id} has {vcpus} CPUs, and a node has {cluster.cpus_per_node}"
+            faults.add(job.line, FaultCode.TOO_LARGE, message)
+            continue
         taken_mib = vm_mib if most_mib is None else min(vm_mib, most_mib)
-        if cluster.vms_of(job) > (vms := planned.room_for(taken_mib, vcpus := cluster.vcpus_of(job))):
+        if cluster.vms_of(job) > (vms := planned.room_for(taken_mib, booked)):
             room = f"room for {vms} VMs with that much memory"
-            if vms == cluster.room_for(0, vcpus):
-                room = f"{cluster.cpus} processors" if vcpus == 1 else f"room for {vms} such VMs"
+            if vms == cluster.room_for(0, booked):
+                room = f"{cluster.cpus} processors" if booked == 1 else f"room for {vms} such VMs"
             message = f"job {job.job_id} needs {job.processors} processors, and the cluster has {room}"
             faults.add(job.line, FaultCode.TOO_LARGE, message)
         else:
@@ -119,8 +136,11 @@ def interchangeable(jobs: Sequence[Job], cluster: Cluster) -> int | None:
     """The number of VMs that the cluster hosts, of whichever jobs.
 
     None if the number depends on the jobs: if VMs have different numbers of CPUs, or if memory is short and VMs need
-    different amounts of it, for which processors cannot stand.
+    different amounts of it, for which processors cannot stand; or if CPUs are overbooked: the speed of VMs then depends
+    on their nodes.
     """
+    if cluster.cpu_overbooking:
+        return None
     amounts_mib = {cluster.vm_memory_mib(job) for job in jobs}
     vcpus = {cluster.vcpus_of(job) for job in jobs} or {cluster.cpus_per_vm}
     if len(vcpus) > 1:

@@ -31,8 +31,8 @@ class Deciding:
     def find(self, source: Configuration) -> Prepared | None:
         """The decision and its plan; None if nothing is to be done.
 
-        The planner is asked only where a state changes, or a node is overloaded: else no plan is cheaper than none.
-        On fewer nodes there may always be room.
+        The planner is asked only where a state changes, a node is overloaded or a rule is broken: else no plan is
+        cheaper than none. On fewer nodes there may always be room.
 
         Raises:
             OperationFailedError: a policy of a site errs; it would do so for ever.
@@ -82,4 +82,7 @@ def _without_waiting(source: Configuration, decision: Decision) -> tuple[Configu
 
 def _changes(source: Configuration, decision: Decision) -> bool:
     states = decision.states
-    return any(states[vjob.name] is not source.state(vjob) for vjob in source.vjobs) or bool(source.overloaded())
+    if any(states[vjob.name] is not source.state(vjob) for vjob in source.vjobs) or source.overloaded():
+        return True
+    held = set(source.homes.items())
+    return any(rule.broken(held, held) for rule in source.joint)

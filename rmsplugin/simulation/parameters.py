@@ -12,6 +12,7 @@ from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.simulation.hosts import Slowdown
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.observed_memory import MemoryParameters
+from rmsplugin.simulation.ruled import SiteRules
 from rmsplugin.workload.activity import Activity
 
 #: Policies that give each VM what it requested, whatever it uses, and whose decisions time alone does not change. They
@@ -35,6 +36,7 @@ class ReplayParameters:
         measured: the measured course of operations; where it has none, the durations that ``proposal`` expects.
         memory: how memory is observed; None: VMs take the memory requested for them.
         energy: the nodes' watts, and how they are switched off and on; None: all are on all the time.
+        rules: the placement rules; None: there are none. With them memory is not observed.
         known: whether ``activity`` is the demand that an engine has seen, so that it is not observed once more.
     """
 
@@ -50,3 +52,4 @@ class ReplayParameters:
     memory: MemoryParameters | None = None
     known: bool = False
     energy: EnergyParameters | None = None
+    rules: SiteRules | None = None

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 
-from rmsplugin.assessment.facts import NodeFacts, RoomUse, VMFacts
+from rmsplugin.assessment.facts import VMFacts
 from rmsplugin.energy.prediction import Need
+from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.operation import OperationKind
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
@@ -34,6 +35,8 @@ from rmsplugin.simulation.outcome import Outcome
 from rmsplugin.simulation.parameters import STATIC, ReplayParameters
 from rmsplugin.simulation.powering import Powering, wake
 from rmsplugin.simulation.relief import Relief
+from rmsplugin.simulation.ruled import lets
+from rmsplugin.simulation.runnable import node_facts
 from rmsplugin.simulation.still import Still, of_vjobs
 from rmsplugin.simulation.switches import Foreseen, Switches
 from rmsplugin.simulation.vjob import SimulatedVJob
@@ -75,6 +78,9 @@ def replay(
         parameters: the parameters of the replay.
         tell: called now and then with the number of jobs submitted so far.
         links: the jobs that wait for others before they are submitted; the outcome tells their submit times.
+
+    Raises:
+        OperationFailedError: a policy of a site errs, or starts no job by the placement rules.
     """
     return _Replay(jobs, cluster, parameters, links).run(tell)
 
@@ -107,7 +113,7 @@ class _Replay:
         self._switches = Switches(
             self._operations,
             self._live,
-            lambda vjob, to: self._hosts.have_room(to.values(), vjob.held_mib),
+            self._have_room,
             *([] if self._powering is None else [self._powering.are_on]),
         )
         self._memory: MemoryObserver | None = None
@@ -116,9 +122,9 @@ class _Replay:
         if parameters.memory is not None:
             self._observe(parameters.memory, dict.fromkeys(names, cluster.memory_per_node_mib))
             planned_mib = parameters.memory.planned_mib(cluster.memory_per_node_mib)
-        size = Resources(cluster.cpus_per_node, planned_mib)
-        can = parameters.proposal.capabilities
-        self._assessor = Assessor([NodeFacts(name, size, RoomUse.HELD) for name in names], can)
+        self._rules = parameters.rules
+        nodes = node_facts(cluster, planned_mib, self._rules)
+        self._assessor = Assessor(nodes, parameters.proposal.capabilities, self._rules)
         self._deciding = Deciding(parameters.proposal)
         self._static = parameters.proposal.policy in STATIC
         self._ranked = parameters.proposal.policy in _RANKED
@@ -139,6 +145,8 @@ class _Replay:
         instants = 0
         while len(self._vjobs) < len(self._jobs) or self._live:
             now = min(self._next_s, self._next_submission_s)
+            if self._rules is not None and now == math.inf:
+                raise OperationFailedError(self._stuck)
             assert now < math.inf, "jobs are left, and nothing will ever happen"
             self._happen(now)
             if (self._due or self._looks) and self._next_s > now:
@@ -158,6 +166,19 @@ class _Replay:
         emptied = 0 if self._emptier is None else self._emptier.emptied
         powered = None if self._powering is None else self._powering.told(emptied)
         return Outcome(policy, runs, switches, self._work.usage, found.decisions, dict(found.faults), notes, powered)
+
+    @property
+    def _stuck(self) -> str:
+        """That nothing will ever happen, and jobs are left, in a sentence."""
+        first, policy = next(iter(self._live)), self._parameters.proposal.policy
+        why = "".join(f"; {fault}" for fault in list(self._deciding.faults)[-1:])
+        return f"under {policy} job {first} never ends by the placement rules: take out rules, or add nodes{why}"
+
+    def _have_room(self, vjob: SimulatedVJob, to: Mapping[str, str]) -> bool:
+        """Whether a vjob's VMs have room where they come to, and may come there."""
+        if not self._hosts.have_room(to.values(), vjob.held_mib):
+            return False
+        return self._rules is None or not to or lets(self._rules, vjob, to, self._live.values())
 
     @property
     def _next_s(self) -> float:
@@ -228,6 +249,8 @@ class _Replay:
         decision = self._parameters.proposal.decision
         if not self._ranked or decision.slowdown.user_share < 1 or decision.pause_limit_s > 0:
             return None
+        if self._rules is not None:
+            return None  # who stands in whose way depends on where VMs are
         live = self._live.values()
         if self._memory is not None or any(vjob.observed is not None or not vjob.job.preemptible for vjob in live):
             return None  # room is held until a time for a vjob that may not be preempted
@@ -299,7 +322,7 @@ class _Replay:
     def _all_stays(self) -> bool:
         """Whether no policy changes anything: no vjob is ready, and VMs that are all alike fit as they do now."""
         live = self._live.values()
-        if self._parameters.proposal.objective == "nodes" or self._memory is not None:
+        if self._parameters.proposal.objective == "nodes" or self._memory is not None or self._rules is not None:
             return False
         if any(vjob.state in _READY or vjob.observed is not None for vjob in live):
             return False
@@ -316,6 +339,10 @@ class _Replay:
         parameters = self._parameters
         fails = parameters.failure_rate > 0 or parameters.measured.fails
         if fails or parameters.memory is not None or parameters.proposal.objective == "nodes":
+            return None
+        if self._cluster.cpu_overbooking:  # VMs of partitions may be booked otherwise
+            return None
+        if parameters.rules is not None:  # where VMs may be depends on whose they are
             return None
         if parameters.proposal.decision.pause_limit_s > 0:  # a paused vjob takes memory, and no CPUs
             return None
@@ -372,7 +399,7 @@ class _Replay:
         job = job if job.submit_s == submit_s else job._replace(submit_s=submit_s)
         cluster, vms = self._cluster, self._cluster.vms_of(job)
         vcpus = cluster.vcpus_of(job)
-        requested = Resources(vcpus, cluster.vm_memory_mib(job))
+        requested = Resources(cluster.booked_of(job), cluster.vm_memory_mib(job))
         activity = cluster.activity_of(job, self._parameters.activity)
         names = tuple(f"{job.job_id}-{index}" for index in range(vms))
         vjob = SimulatedVJob(len(self._vjobs), job, names, requested, activity, since_s=now)

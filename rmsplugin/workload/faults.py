@@ -28,6 +28,7 @@ class FaultCode(enum.StrEnum):
     TOO_LARGE = "too-large"  # for the cluster
     NOT_ENDED = "not-ended"  # the job is still there
     NEVER_RAN = "never-ran"  # the job ended before it ran
+    RULE = "rule"  # placement rules let it run nowhere
 
 
 #: The reason in a count: "17 lines: ...".
@@ -46,6 +47,7 @@ SUMMARIES = {
     FaultCode.TOO_LARGE: "larger than the cluster",
     FaultCode.NOT_ENDED: "not ended yet",
     FaultCode.NEVER_RAN: "ended before the job ran",
+    FaultCode.RULE: "kept from running by placement rules",
 }
 
 

@@ -14,6 +14,7 @@ from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
 from rmsplugin.cli.simulate.page_option import page_of
+from rmsplugin.input_file import shown_name
 
 if TYPE_CHECKING:
     from rmsplugin.cli.simulate.simulated import Input
@@ -48,6 +49,10 @@ def add_command(commands: options.Commands) -> None:
         most 50,000 jobs: the nodes over time with suspends, resumes and migrations, utilisation, context switches, all
         jobs; under policies that switch also completions beside those of fcfs and easy. Files are replaced as a whole,
         when all is computed.
+
+        --rules FILE has VMs obey placement rules, as the engine has them: sections [rule.NAME] of the settings, with
+        the nodes n1, n2, ... of the simulated cluster. Jobs that no node may run are left out. Such a replay looks at
+        nodes under each policy, and takes longer. docs/simulation/replays.md says what is refused.
 
         --energy FILE has idle nodes switched off where that saves energy, and tells kilowatt-hours, and what jobs wait
         for nodes that come on. docs/simulation/energy.md describes the file.
@@ -139,8 +144,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 def warn(arguments: argparse.Namespace, given: Input) -> None:
     """Name the lines of the trace, or the jobs of the ledger, that are not simulated, or not believed."""
-    from rmsplugin.cli.simulate.simulated import warnings
+    from rmsplugin.cli.simulate.simulated import idle_rules, warnings
 
     unlinked = [f"{given.name}: {given.unlinked}"] if given.unlinked else []
-    for line in [*warnings(given.name, given.workload), *unlinked]:
+    idle = [f"{shown_name(arguments.rules)}: {words}" for words in idle_rules(given)]
+    for line in [*warnings(given.name, given.workload), *unlinked, *idle]:
         print(printable(f"rmsplugin {arguments.command}: warning: {line}"), file=sys.stderr)

@@ -30,6 +30,8 @@ def refuse_misuse(arguments: argparse.Namespace, policies: tuple[str, ...]) -> N
         arguments.refuse("--memory-per-vm is looked at only with --memory-per-node")
     if arguments.energy is not None and arguments.memory_per_node is None:
         arguments.refuse("--energy needs --memory-per-node: it depends on which node each VM is on")
+    _refuse_rules(arguments)
+    _refuse_overbooking(arguments)
     _refuse_other_source(arguments)
     _refuse_memory(arguments, switching)
     _refuse_platform(arguments)
@@ -68,6 +70,30 @@ def _refuse_other_source(arguments: argparse.Namespace) -> None:
     for name in names:
         if getattr(arguments, name):
             arguments.refuse(f"--{name.replace('_', '-')} goes with {other}, not with {source}")
+
+
+def _refuse_rules(arguments: argparse.Namespace) -> None:
+    """Refuse placement rules where the replay does not keep them."""
+    if arguments.rules is None:
+        return
+    if arguments.memory_per_node is None:
+        arguments.refuse("--rules needs --memory-per-node: rules are about the nodes of VMs, and not about processors")
+    if PLATFORMS[arguments.platform].can.only_pauses:
+        arguments.refuse(f"--rules is not for --platform {arguments.platform}: rules are about VMs, and it has none")
+    if arguments.memory == "observed":
+        arguments.refuse("--rules does not go with --memory observed: nodes that are short are relieved without rules")
+
+
+def _refuse_overbooking(arguments: argparse.Namespace) -> None:
+    """Refuse to overbook CPUs where it is not known how VMs share them."""
+    if not arguments.cpu_overbooking:
+        return
+    if arguments.memory_per_node is None:
+        arguments.refuse("--cpu-overbooking needs --memory-per-node: how fast VMs are depends on the nodes of others")
+    if PLATFORMS[arguments.platform].can.only_pauses:
+        arguments.refuse(f"--cpu-overbooking is not for --platform {arguments.platform}: Slurm books whole CPUs")
+    if arguments.measured:
+        arguments.refuse("--cpu-overbooking does not go with --measured: what was measured has its sharing in it")
 
 
 def _refuse_platform(arguments: argparse.Namespace) -> None:

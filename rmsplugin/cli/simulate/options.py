@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.simulate.platforms import PLATFORMS
+from rmsplugin.model.overbooking import MOST_OVERBOOKING
+from rmsplugin.simulation.capacity import EVERYWHERE
 
 if TYPE_CHECKING:
     pass
@@ -37,6 +39,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_cluster_options(parser)
     _add_switch_options(parser)
     _add_memory_options(parser)
+    parser.add_argument(
+        "--rules",
+        metavar="FILE",
+        help="the placement rules that VMs obey: sections [rule.NAME] of the settings, as TOML (default: none)",
+    )
     parser.add_argument(
         "--energy",
         metavar="FILE",
@@ -72,6 +79,14 @@ def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     )
     for name, metavar, words, required in amounts:
         parser.add_argument(name, metavar=metavar, type=options.positive_number, required=required, help=words)
+    parser.add_argument(
+        "--cpu-overbooking",
+        metavar="RATIO",
+        type=overbooking,
+        default={},
+        help="CPUs of VMs for each CPU of a node, as cpu_overbooking of a partition: 2 for all, or PARTITION=2,... for "
+        "some; VMs that use more CPUs than their node has share them, and take longer (default: 1)",
+    )
     parser.add_argument(
         "--activity",
         metavar="FILE",
@@ -206,6 +221,24 @@ def _add_ledger_options(parser: argparse.ArgumentParser) -> None:
         "at the times when it was seen; nothing slows them down, since that is in their times "
         "already (default: actions take what --durations says)",
     )
+
+
+def overbooking(text: str) -> dict[str, float]:
+    """Ratios by partition; a ratio alone is for all."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, named, number = part.rpartition("=")
+        name = name if named else EVERYWHERE
+        try:
+            ratio = float(number)
+        except ValueError:
+            ratio = math.nan
+        if not 1 <= ratio <= MOST_OVERBOOKING:
+            raise argparse.ArgumentTypeError(f"{part!r}: the ratio is not a number from 1 to {MOST_OVERBOOKING:g}")
+        if not name or name in found:
+            raise argparse.ArgumentTypeError(f"{part!r}: name each partition once, as PARTITION=RATIO")
+        found[name] = ratio
+    return {} if set(found.values()) == {1.0} else found
 
 
 def failure_rate(text: str) -> float:

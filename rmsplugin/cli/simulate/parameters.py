@@ -15,6 +15,7 @@ from rmsplugin.input_file import blocks, named
 from rmsplugin.model.policy_names import STATIC
 
 if TYPE_CHECKING:
+    from rmsplugin.packing.search import Search
     from rmsplugin.simulation.capacity import Cluster
     from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.observed_memory import MemoryParameters
@@ -44,6 +45,7 @@ def cluster_of(arguments: argparse.Namespace) -> Cluster:
         arguments.memory_per_node,
         arguments.memory_per_vm,
         arguments.cpus_per_vm or 1,
+        arguments.cpu_overbooking,
     )
 
 
@@ -63,21 +65,21 @@ def replay_parameters(
     """
     from rmsplugin.decision.parameters import Parameters, SlowdownParameters, SwitchDurations
     from rmsplugin.model.durations import DEFAULTS
-    from rmsplugin.packing.search import Search
     from rmsplugin.planning.order.transfers import Durations
     from rmsplugin.proposing.parameters import ProposalParameters
     from rmsplugin.simulation.hosts import NO_SLOWDOWN, Slowdown
     from rmsplugin.simulation.measured import Measured
     from rmsplugin.simulation.parameters import ReplayParameters
 
+    search = search_of(arguments)
     if policy in STATIC:  # as where processors are counted: everything takes no time, whenever it is
         at_once = Durations.from_values(dict.fromkeys(DEFAULTS, 0.0))
-        return ReplayParameters(ProposalParameters(policy, durations=at_once), cycle_s=0.0, activity=activity)
+        decision = Parameters(search=search.part(0.5), explains=False)
+        proposal = ProposalParameters(policy, decision=decision, search=search, durations=at_once)
+        return ReplayParameters(proposal, cycle_s=0.0, activity=activity)
     platform = PLATFORMS[arguments.platform]
     can = platform.can
     values = dict(platform.durations) if arguments.durations is None else _durations(arguments.durations)
-    limit = arguments.deterministic_limit
-    search = Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=limit)
     switch = SwitchDurations.from_values(values)
     decision = Parameters(
         search=search.part(0.5),
@@ -85,6 +87,7 @@ def replay_parameters(
         exempt_s=arguments.exempt,
         pause_limit_s=math.inf if can.only_pauses else arguments.pause_limit,
         slowdown=SlowdownParameters(user_share=arguments.user_share, user_share_s=arguments.user_share_s),
+        explains=False,  # nobody reads the reasons of a replay
     )
     durations = Durations.from_values(values)
     proposal = ProposalParameters(
@@ -108,6 +111,13 @@ def replay_parameters(
         memory=memory_of(arguments, values),
         known=measured is not None,
     )
+
+
+def search_of(arguments: argparse.Namespace) -> Search:
+    """The limit of each search; none looks at a clock."""
+    from rmsplugin.packing.search import Search
+
+    return Search(time_limit_s=math.inf, seed=arguments.seed, deterministic_limit=arguments.deterministic_limit)
 
 
 def _durations(path: str) -> dict[str, float]:

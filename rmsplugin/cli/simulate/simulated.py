@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared.bar import Show
 from rmsplugin.cli.simulate import trace_file
-from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters
+from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters, search_of
 from rmsplugin.energy.account import Account
 from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.parameters import EnergyParameters
@@ -19,7 +20,7 @@ from rmsplugin.input_file import Tell, shown_name
 from rmsplugin.latency import uncollected
 from rmsplugin.model.durations import DEFAULTS
 from rmsplugin.model.policy_names import COUNTING, STATIC
-from rmsplugin.simulation.capacity import Cluster, fitting, interchangeable
+from rmsplugin.simulation.capacity import EVERYWHERE, Cluster, fitting, interchangeable
 from rmsplugin.simulation.feedback import Links, linked_starts, links_of
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.metrics import Metrics, measure
@@ -27,6 +28,9 @@ from rmsplugin.simulation.outcome import Outcome, Powered, of_schedule
 from rmsplugin.simulation.short_way import queue_of, start_times
 from rmsplugin.workload.activity import Activity, cpu_s
 from rmsplugin.workload.jobs import Job, MemoryUnit, Workload
+
+if TYPE_CHECKING:
+    from rmsplugin.cli.simulate.rules_file import RulesOfFile
 
 #: So many lines that are not simulated are named on standard error.
 NAMED = 10
@@ -45,6 +49,7 @@ class Input:
         measured: how what is done to them goes; None: it takes what is expected.
         reading_s: how long reading took.
         energy: the watts of nodes, and how these are switched; None: all are on, and nothing is told of energy.
+        rules: the placement rules; None: there are none.
     """
 
     name: str
@@ -55,6 +60,12 @@ class Input:
     measured: Measured | None
     reading_s: float
     energy: EnergyParameters | None = None
+    rules: RulesOfFile | None = None
+
+    @property
+    def on_processors(self) -> bool:
+        """Whether it does not matter on which nodes jobs run."""
+        return self.energy is None and self.rules is None and not self.cluster.cpu_overbooking
 
     @property
     def midnight_s(self) -> float:
@@ -148,7 +159,34 @@ def read_input(arguments: argparse.Namespace, show: Show) -> Input:
     if activity:  # a job runs for as long as what it does takes
         jobs = [_lasting(job, activity.get(job.job_id)) for job in jobs]
     energy = None if arguments.energy is None else _energy_of(arguments.energy, cluster)
-    return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began, energy)
+    _require_partitions(cluster, jobs)
+    rules = None
+    if arguments.rules is not None:
+        rules, jobs = _ruled(arguments, cluster, jobs, workload)
+        if not jobs:
+            raise WorkloadError(f"{name}: has no job that can be simulated\n" + "\n".join(faulty_lines(name, workload)))
+    return Input(name, workload, cluster, jobs, activity, measured, time.perf_counter() - began, energy, rules)
+
+
+def _require_partitions(cluster: Cluster, jobs: Sequence[Job]) -> None:
+    """Refuse to overbook a partition that no job is in: a typo."""
+    there = {job.partition for job in jobs} | {EVERYWHERE}
+    if unknown := sorted(cluster.cpu_overbooking.keys() - there):
+        known = ", ".join(sorted(there - {EVERYWHERE, ""})) or "none"
+        raise WorkloadError(f"--cpu-overbooking: no job is in partition {unknown[0]}; the jobs' partitions are {known}")
+
+
+def _ruled(
+    arguments: argparse.Namespace, cluster: Cluster, jobs: Sequence[Job], workload: Workload
+) -> tuple[RulesOfFile, list[Job]]:
+    """The placement rules, and the jobs that they let run."""
+    from rmsplugin.cli.simulate.rules_file import read_rules
+    from rmsplugin.decision.parameters import Parameters
+    from rmsplugin.simulation.runnable import runnable
+
+    rules = read_rules(arguments.rules, cluster, jobs)
+    parameters = Parameters(search=search_of(arguments).part(0.5))
+    return rules, runnable(jobs, cluster, rules, workload.faults, parameters)
 
 
 def _energy_of(path: str, cluster: Cluster) -> EnergyParameters:
@@ -190,7 +228,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
     def tell(submitted: int) -> None:
         show(doing, submitted / len(jobs))
 
-    vms = interchangeable(jobs, cluster) if policy in COUNTING and given.energy is None else None
+    vms = interchangeable(jobs, cluster) if policy in COUNTING and given.on_processors else None
     if vms is not None:
         equal = all(cluster.vcpus_of(job) == 1 for job in jobs)
         sized = jobs if equal else [job._replace(processors=cluster.vms_of(job)) for job in jobs]
@@ -206,7 +244,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
 
     with uncollected():
         parameters = replay_parameters(arguments, policy, given.activity, given.measured)
-        outcome = replay(jobs, cluster, replace(parameters, energy=given.energy), tell, given.links)
+        outcome = replay(jobs, cluster, replace(parameters, energy=given.energy, rules=given.rules), tell, given.links)
     energy = None if given.energy is None else _energized(arguments, given, outcome, show)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]
@@ -258,6 +296,14 @@ def warnings(file: str, workload: Workload) -> list[str]:
     if workload.disbelieved:
         found.append(f"{file}: {disbelieved(workload)}")
     return found
+
+
+def idle_rules(given: Input) -> list[str]:
+    """The placement rules that are about VMs, and select none of them, each in a sentence."""
+    if given.rules is None:
+        return []
+    selecting = {name for job in given.workload.jobs for name in given.rules.selecting(job)}
+    return [f"[rule.{name}] selects no job" for name in given.rules.names if name not in selecting]
 
 
 def disbelieved(workload: Workload) -> str:

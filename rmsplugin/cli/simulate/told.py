@@ -12,6 +12,7 @@ from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
 from rmsplugin.cli.simulate import energy_told
 from rmsplugin.cli.simulate.simulated import Input, Simulated
 from rmsplugin.model.wording import counted
+from rmsplugin.simulation.capacity import EVERYWHERE
 from rmsplugin.simulation.metrics import Distribution
 from rmsplugin.simulation.outcome import NoteRun, Outcome, events_of
 
@@ -57,11 +58,24 @@ def measured(simulated: Simulated) -> dict[str, Any]:
     return {
         "policy": simulated.policy,
         "platform": simulated.platform,
+        "rules": number_of_rules(simulated.input),
         "cluster": asdict(simulated.input.cluster),
         **asdict(simulated.metrics),
         "context_switches": switches(simulated),
         **energy_told.document(simulated),
     }
+
+
+def number_of_rules(given: Input) -> int:
+    """The number of placement rules that VMs obey."""
+    return 0 if given.rules is None else len(given.rules.names)
+
+
+def _overbooked(given: Input) -> str:
+    """By how much CPUs are overbooked, for a sentence."""
+    ratios = given.cluster.cpu_overbooking.items()
+    each = [f"{ratio:g}" if name == EVERYWHERE else f"{ratio:g} in partition {name}" for name, ratio in sorted(ratios)]
+    return f" with CPUs overbooked by {' and '.join(each)}" if each else ""
 
 
 def switches(simulated: Simulated) -> dict[str, Any]:
@@ -104,13 +118,19 @@ def csv_text(simulated: Simulated) -> str:
             for run in simulated.outcome.jobs
         ]
         return "\n".join([f"{CSV_TITLES},{SWITCH_TITLES}", *rows, ""])
+    ends = _ends(simulated)
     rows = [
-        f"{job_id},{submit_s},{start_s},{start_s + run_s},{processors},{estimate_s}"
-        for (job_id, submit_s, run_s, processors, estimate_s, *_), start_s in zip(
-            simulated.input.jobs, simulated.started, strict=True
-        )
+        f"{job.job_id},{job.submit_s},{start_s},{end_s:.15g},{job.processors},{job.estimate_s}"
+        for job, start_s, end_s in zip(simulated.input.jobs, simulated.started, ends, strict=True)
     ]
     return "\n".join([CSV_TITLES, *rows, ""])
+
+
+def _ends(simulated: Simulated) -> list[float]:
+    """The end of each job; later than its run time says if its VMs shared CPUs."""
+    if simulated.replayed is not None:
+        return [run.end_s for run in simulated.replayed.jobs]
+    return [start_s + job.run_s for job, start_s in zip(simulated.input.jobs, simulated.started, strict=True)]
 
 
 def events_text(simulated: Simulated) -> str:
@@ -134,7 +154,9 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     metrics, cluster, workload = simulated.metrics, simulated.input.cluster, simulated.input.workload
     cpus = counted(cluster.cpus_per_node, "CPU")
     memory = "" if cluster.memory_per_node_mib is None else f" and {cluster.memory_per_node_mib} MiB"
-    where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}"
+    rules, overbooked = number_of_rules(simulated.input), _overbooked(simulated.input)
+    ruled = f" {'and' if overbooked else 'with'} {counted(rules, 'placement rule')}" if rules else ""
+    where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}{overbooked}{ruled}"
     yield (
         f"{counted(metrics.jobs, 'job')} under {simulated.policy} on {where}: "
         f"makespan {duration(metrics.makespan_s)}, utilisation {100 * metrics.utilisation:.1f} %, "

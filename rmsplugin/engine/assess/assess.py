@@ -296,7 +296,7 @@ class _Assessor:
         )
 
     def _closing(self, vjob: VJobRow) -> tuple[str, ...]:
-        return closing_rules(self._settings, traits_of(self._seen, vjob))
+        return closing_rules(self._settings.rule, traits_of(self._seen, vjob))
 
     def _placed(self, vjob: VJobRow, vms: Sequence[VMRow], promise: Promise | None, *, ended: bool) -> Placed:
         observed, ending = self._capacities.observed(self._seen, vjob, vms), is_ending(vjob, self._seen.taken)
@@ -310,7 +310,7 @@ class _Assessor:
             return frozenset(here)
         allowed = allowed_hosts(self._settings, self._seen, vjob)
         if self._settings.rule:  # what a rule closes is left, if there is room elsewhere
-            here = [*open_nodes(self._settings, frozenset(here), self._closing(vjob))]
+            here = [*open_nodes(self._settings.rule, frozenset(here), self._closing(vjob))]
         rest = self._resting.get("migrate")
         nodes = without(self._seen, allowed, rest) if rest else allowed
         return (

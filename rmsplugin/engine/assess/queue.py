@@ -101,7 +101,7 @@ def in_order(seen: Observation, waiting: Sequence[Waiting]) -> tuple[list[Waitin
 
 def allowed_hosts(settings: Settings, seen: Observation, vjob: VJobRow) -> frozenset[str]:
     """The VM hosts of a vjob's partition that its job's -C, -w and -x, and the site's rules, allow."""
-    closing = closing_rules(settings, traits_of(seen, vjob)) if settings.rule else ()
+    closing = closing_rules(settings.rule, traits_of(seen, vjob)) if settings.rule else ()
     return _allowed(settings, seen, vjob.partition, vjob.geometry, closing).nodes
 
 
@@ -111,7 +111,7 @@ def objection(settings: Settings, seen: Observation, waiting: Waiting) -> str:
 
 
 def _allowed_waiting(settings: Settings, seen: Observation, waiting: Waiting) -> Allowed:
-    closing = closing_rules(settings, traits_of_job(waiting.job, waiting.geometry)) if settings.rule else ()
+    closing = closing_rules(settings.rule, traits_of_job(waiting.job, waiting.geometry)) if settings.rule else ()
     return _allowed(settings, seen, waiting.job.partition, waiting.geometry, closing)
 
 
@@ -128,7 +128,7 @@ def _allowed(
         nodes = confined_to(allowing(constraints.allowed(known))) or frozenset()
         why = "" if nodes else constraints.objection(known)
         if closing:
-            before, nodes = len(nodes), open_nodes(settings, nodes, closing)
+            before, nodes = len(nodes), open_nodes(settings.rule, nodes, closing)
             why = why if nodes or why else _closed(before, closing)
         if cpus:
             nodes = wide_enough(settings, seen, nodes, cpus)

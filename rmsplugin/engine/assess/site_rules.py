@@ -60,15 +60,15 @@ def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
     return Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset(), vjob.geometry.wishes)
 
 
-def closing_rules(settings: Settings, traits: Traits) -> tuple[str, ...]:
+def closing_rules(rules: Mapping[str, PlacementRule], traits: Traits) -> tuple[str, ...]:
     """The names of the fences and bans that select a vjob."""
-    return tuple(name for name, rule in settings.rule.items() if rule.kind in _CLOSING and rule.selects(traits))
+    return tuple(name for name, rule in rules.items() if rule.kind in _CLOSING and rule.selects(traits))
 
 
-def open_nodes(settings: Settings, nodes: frozenset[str], closing: Iterable[str]) -> frozenset[str]:
-    """The nodes that these fences and bans leave."""
+def open_nodes(rules: Mapping[str, PlacementRule], nodes: frozenset[str], closing: Iterable[str]) -> frozenset[str]:
+    """The nodes that the fences and bans of these names leave."""
     for name in closing:
-        rule = settings.rule[name]
+        rule = rules[name]
         nodes = nodes & rule.hosts if rule.kind == "fence" else nodes - rule.hosts
     return nodes
 
