@@ -9,7 +9,7 @@ decision proved itself, each elsewhere only if a rule bars it from there; and, f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rmsplugin.model.action import ActionKind, migrate, resume
@@ -209,8 +209,19 @@ def _by_program(ruled: _Ruled, search: Search) -> Answer | None:
     if not is_small(items, nodes):
         return None
     cost = {(item.vm.name, node.name): _own_cost(ruled, item.vm, node.name) for item in items for node in nodes}
-    wish = Wish(cost, _A_NODE if ruled.fewest else 0, ruled.sample)
-    return solve(items, nodes, source.joint, source.homes, stay, wish, Budget(search))
+    if ruled.fewest:
+        wish = Wish(cost, _A_NODE, ruled.sample)
+        return solve(items, nodes, source.joint, source.homes, stay, wish, Budget(search))
+    # Of equal costs those are better where fewer VMs come to where others still are: these would have to leave first.
+    scale, taken = len(items) + 1, set(source.homes.values())
+    finer = {
+        (vm, node): scale * price + (node in taken and source.homes.get(vm) != node)
+        for (vm, node), price in cost.items()
+    }
+    found = solve(items, nodes, source.joint, source.homes, stay, Wish(finer, hint=ruled.sample), Budget(search))
+    if found is None or found.bound is None:
+        return found
+    return replace(found, bound=max(0, -((len(items) - found.bound) // scale)))
 
 
 def _own_cost(ruled: _Ruled, vm: VM, node: str) -> int:

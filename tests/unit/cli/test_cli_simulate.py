@@ -139,6 +139,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert found.pop("utilisation") == pytest.approx((300 + 40 + 40) / (4 * 120))
     assert found == {
         "policy": "easy",
+        "rules": 0,
         "platform": "libvirt",
         "cluster": {
             "nodes": 2,
@@ -146,6 +147,7 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
             "memory_per_node_mib": None,
             "memory_per_vm_mib": None,
             "cpus_per_vm": 1,
+            "cpu_overbooking": {},
         },
         "jobs": 3,
         "makespan_s": 120,
