@@ -137,14 +137,15 @@ install_packages() {
         return
     fi
     check_root
-    # shellcheck disable=SC2086 # words, not one word
-    set -- $missing
     trap allow_service_starts EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
     forbid_service_starts
     quietly "reading the lists of Debian packages" apt-get -q -o DPkg::Lock::Timeout=300 update ||
         give_up "apt-get update failed (see above): is the network up, are /etc/apt/sources.list* right?"
+    # Only now apt says which CRIU there is.
+    # shellcheck disable=SC2046 # words, not one word
+    set -- $(missing_packages)
     quietly "installing $# Debian packages" env DEBIAN_FRONTEND=noninteractive \
         apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" ||
         give_up "the Debian packages could not be installed (see above)"
