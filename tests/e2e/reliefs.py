@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,6 @@ class Way:
         if self.state(GIVER) == "suspending":
             return SUSPENDING
         return WISHED if self.place().get("relieves") else ""
-
-    def is_at(self, instant: str) -> str:
-        """How far it is, if it is there, or beyond: between two looks it may have gone past it. Else empty."""
-        far = self.far()
-        return far if far and INSTANTS.index(far) >= INSTANTS.index(instant) else ""
 
     def is_over(self) -> bool:
         """Whether it runs in one group, and is on its way no more."""
@@ -185,6 +180,22 @@ class Journal:
 
     def _lines(self) -> list[str]:
         return [line for name, acts in self._acts.items() for line in acts.lines(self._turns(name))]
+
+    def wait_at(self, site: Site, way: Way, instant: str, explain: Callable[[], object]) -> str:
+        """Wait until a vjob is there, or beyond: between two looks it may go past it. Returns how far it is.
+
+        Ledgers are read at each instant: the giver's one loses all that it has of a vjob that it has packed.
+        """
+        seen = {""}
+
+        def there() -> str:
+            far = way.far()
+            if far not in seen:
+                seen.add(far)
+                self.read()
+            return far if far and INSTANTS.index(far) >= INSTANTS.index(instant) else ""
+
+        return site.wait(f"it to be {instant}", there, 180, explain, every_s=0.1)
 
     def _turns(self, name: str) -> dict[int, tuple[str, float]]:
         return turns({host: (self._logs / f"{host}.log").read_text() for host in CONTROLLERS}, name)

@@ -77,10 +77,7 @@ def test_a_vjob_that_makes_room_is_one_groups_and_counts_on(
             who, leader(cluster)
         )
         lost = {name: each["epoch"] for name, each in before.items() if each["host"] == host and who != "ensemble"}
-        far = cluster.wait(
-            f"it to be {at}", lambda: way_of_it.is_at(at), 180, lambda: explained(cluster, managers), every_s=0.1
-        )
-        journal.read()
+        far = journal.wait_at(cluster, way_of_it, at, lambda: explained(cluster, managers))
         began = time.time()
         with under(cluster, None if who == "ensemble" else managers[host], way, host):
             if who != "ensemble":
