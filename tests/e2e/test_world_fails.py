@@ -284,6 +284,33 @@ def test_a_front_is_not_drained_when_slurmctld_forgets_that_it_has_started_a_vjo
     nothing_left(cluster, [job])
 
 
+@pytest.mark.long
+def test_a_script_whose_end_slurmctld_forgets_is_not_run_again(cluster: Cluster) -> None:
+    """It is killed before it saves the end, and finds a job that runs. Slurm would let it begin anew, after a while."""
+    wait_rooms(cluster)
+    wait_associations_saved(cluster)
+    script = "#!/bin/sh\necho begun >> begun\nwhile [ ! -e the-end ]; do sleep 0.5; done\necho all\nexit 3\n"
+    job = cluster.sbatch(script, "--mem=96")
+    cluster.wait("the script", lambda: (cluster.home("alice") / "begun").exists(), 180, lambda: cluster.describe(job))
+    states = [cluster.host_path("head", f"/var/spool/slurm/ctld/job_state{end}") for end in ("", ".old")]
+    cluster.ok("scontrol", "update", f"JobId={job}", "JobName=it-runs")
+    cluster.wait_saved("it-runs")
+    saved = states[0].read_bytes()
+    (cluster.home("alice") / "the-end").touch()
+    nothing_left(cluster, [job])
+    cluster.wait_job(job, "FAILED")
+    cluster.kill("head", "slurmctld")
+    for state in states:
+        state.write_bytes(saved)
+    cluster.start("head", "slurmctld")
+    cluster.wait("the engine to tell it", lambda: "end-told" in cluster.events(job), 90)
+    cluster.wait_job(job, "FAILED")
+    found = cluster.job(job)
+    assert (found["ExitCode"], found["Restarts"], found["Reason"]) == ("3:0", "0", "NonZeroExitCode")
+    assert (cluster.home("alice") / "begun").read_text() == "begun\n"
+    assert cluster.lines(job) == ["all"]
+
+
 def test_slurmctld_is_restarted_in_a_context_switch_while_slurmdbd_is_down(cluster: Cluster) -> None:
     wait_rooms(cluster)
     wait_associations_saved(cluster)

@@ -8,6 +8,7 @@ from scenarios.world import World
 
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.reconcile.requeues import Requeue, RequeuedBy, record_requeue
+from rmsplugin.errors import UnavailableError
 from rmsplugin.model.vjob import VJobState
 
 S, K = VJobState, OperationKind
@@ -27,9 +28,9 @@ def boots(world: World) -> int:
     return sum(1 for call in world.hypervisor.calls if call[0] == "boot")
 
 
-def delivers_its_end(world: World, job: int) -> None:
+def delivers_its_end(world: World, job: int, exit_code: int = 0) -> None:
     """The wrapper tells how the script ended."""
-    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=0)
+    world.context.ledger.update_vjob(job, finished=True, finished_at=world.context.clock.now(), exit_code=exit_code)
 
 
 @pytest.mark.parametrize("delivered", [False, True], ids=["nobody saw its end", "its end was delivered"])
@@ -338,3 +339,49 @@ def test_vjob_whose_start_slurmctld_forgets_in_that_start_waits_until_its_first_
     assert (world.rms.job(job).state, world.rms.job(job).restarts, boots(world)) == ("RUNNING", 0, 1)
     assert front_is_sound(world)
     assert len(world.events("start-forgotten")) == 1
+
+
+@pytest.mark.parametrize(("exit_code", "detail"), [(0, "COMPLETED"), (3, "FAILED")])
+def test_script_whose_end_slurmctld_has_forgotten_is_not_run_again(world: World, exit_code: int, detail: str) -> None:
+    job = world.running()
+    delivers_its_end(world, job, exit_code)
+    world.rms.finish(job, detail)
+    world.until(job, S.TERMINATED)
+    world.rms.forget_end(job)
+    assert world.rms.job(job).state == "RUNNING"
+    ticks(world, 10)
+    found = world.rms.job(job)
+    assert (found.state, found.detail, found.restarts, boots(world)) == ("ENDED", detail, 0, 1)
+    (told,) = world.events("end-told")
+    assert f"with exit code {exit_code}" in told
+
+
+def test_script_that_ended_and_is_requeued_by_hand_is_run_again(world: World) -> None:
+    job = world.running()
+    delivers_its_end(world, job)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    world.rms.forget_end(job)
+    world.rms.requeue_by_admin(job)
+    world.until(job, S.RUNNING)
+    assert (world.rms.job(job).restarts, boots(world)) == (1, 2)
+    assert not world.events("end-told")
+
+
+def test_end_that_cannot_be_told_is_told_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = world.running()
+    delivers_its_end(world, job)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    world.rms.forget_end(job)
+    tell_end, tried = world.rms.tell_end, []
+
+    def fails_once(*end: int) -> None:
+        tried.append(end)
+        if len(tried) == 1:
+            raise UnavailableError("slurmctld does not answer")
+        tell_end(*end)
+
+    monkeypatch.setattr(world.rms, "tell_end", fails_once)
+    ticks(world, 40)
+    assert (tried, world.rms.job(job).detail, boots(world)) == ([(job, 0, 0)] * 2, "COMPLETED", 1)

@@ -392,6 +392,16 @@ class Rms(Protocol):
         """Cancel the job; without effect if it has ended."""
         ...
 
+    def tell_end(self, job_id: int, exit_code: int, signal: int) -> None:
+        """End a running job as its script has ended, which the RMS has forgotten; without effect if it has ended.
+
+        Args:
+            job_id: of the job; on its nodes nothing of it may be left but what an end removes.
+            exit_code: of its script, 0 to 255.
+            signal: the signal that has ended the script; 0: none.
+        """
+        ...
+
     def comment(self, job_id: int, text: str) -> None:
         """Put a text beside the job for its user, in the place of the one that is there (Slurm: AdminComment)."""
         ...

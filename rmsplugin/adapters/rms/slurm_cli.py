@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 
 from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.rms import slurm_records, slurm_request, slurm_scripts, slurm_text
@@ -29,6 +31,8 @@ from rmsplugin.adapters.rms.slurm_text import JobRow
 from rmsplugin.defaults import ROOM_MARK
 from rmsplugin.errors import NotFoundError, RefusedError, RmspluginError
 from rmsplugin.model.vjob import Geometry
+
+_END_PROGRAM = str(Path(__file__).with_name("slurm_end.py"))
 
 _STARTED = (JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED)
 
@@ -80,6 +84,8 @@ class SlurmCli:
         self._gate_reservation = gate_reservation
         #: The directory of slurmctld's state, as the last snapshot found it.
         self._state_dir = ""
+        #: The directories of Slurm's plugins and library, likewise.
+        self._plugin_dir = ""
 
     @property
     def gate(self) -> str:
@@ -126,6 +132,7 @@ class SlurmCli:
     ) -> RmsSnapshot:
         """A snapshot of what Slurm has told."""
         self._state_dir = configuration.get("StateSaveLocation", "")
+        self._plugin_dir = configuration.get("PluginDir", "")
         return RmsSnapshot(
             jobs=jobs,
             nodes=slurm_records.nodes(site),
@@ -336,6 +343,19 @@ class SlurmCli:
         row = self._row(job_id)
         if row.job.state is not JobState.ENDED:
             self._act("scancel", row.target)
+
+    def tell_end(self, job_id: int, exit_code: int, signal: int) -> None:
+        """See ``Rms.tell_end``."""
+        row = self._row(job_id)
+        if row.job.state is JobState.ENDED:
+            return
+        if row.job.state is not JobState.RUNNING:
+            raise RefusedError(f"job {job_id} is {row.job.detail}, not running")
+        if not self._plugin_dir:
+            told = slurm_records.configuration(self._run("scontrol", "show", "config"))
+            self._plugin_dir = told.get("PluginDir", "")
+        status = signal or exit_code << 8  # as wait(2) has it
+        self._act(sys.executable, "-I", _END_PROGRAM, self._plugin_dir, str(job_id), str(status))
 
     # -- rooms ---------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class HandedSlurm:
         self.resume = own.resume
         self.requeue = own.requeue
         self.cancel = own.cancel
+        self.tell_end = own.tell_end
         self.comment = own.comment
         self.request_room = own.request_room
         self.extend_room = own.extend_room

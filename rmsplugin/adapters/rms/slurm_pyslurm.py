@@ -66,6 +66,7 @@ class SlurmPyslurm:
         self.resume = commands.resume
         self.requeue = commands.requeue
         self.cancel = commands.cancel
+        self.tell_end = commands.tell_end
         self.comment = commands.comment
         self.request_room = commands.request_room
         self.extend_room = commands.extend_room

@@ -68,6 +68,11 @@ class VJobRow:
         """Whether the engine resumes it, once it sleeps, when its turn comes."""
         return self.resumes or self.preferred is VJobState.RUNNING
 
+    @property
+    def said_end(self) -> str:
+        """How its script has ended."""
+        return f"by signal {self.exit_signal}" if self.exit_signal else f"with exit code {self.exit_code}"
+
     def cpus_of(self, index: int) -> int:
         """The CPUs that a VM is to have: those that are booked for it, or fewer if it was resized."""
         booked = self.geometry.cpus_of(index)

@@ -292,13 +292,16 @@ class Following:
 
     def _follow_rms(self, seen: Observation, vjob: VJobRow, job: RmsJob | None, directive: Directive) -> None:
         job_id = vjob.job_id
-        if directive.what in (RmsAct.GATE, RmsAct.REQUEUE):
+        if directive.what in (RmsAct.GATE, RmsAct.REQUEUE, RmsAct.TELL_END):
             self._changed.add(job_id)
         if directive.what is RmsAct.GATE:
             self._rms.close_gate(job_id)
         elif directive.what is RmsAct.REQUEUE:
             self._rms.requeue(job_id)
             self._ledger.event("requeue", directive.reason, vjob=vjob.display_id)
+        elif directive.what is RmsAct.TELL_END:
+            self._rms.tell_end(job_id, vjob.exit_code or 0, vjob.exit_signal)
+            self._ledger.event("end-told", directive.reason, vjob=vjob.display_id)
         elif directive.what is RmsAct.FORGET and self._ledger.set_aside.of_vjob(job_id):
             self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # its VMs are removed, too
         elif directive.what is RmsAct.FORGET:

@@ -25,6 +25,7 @@ class RmsAct(enum.StrEnum):
     REQUEUE = "requeue"
     FORGET = "forget"  # nothing of the vjob exists anywhere: terminated
     RENEW = "renew"  # an ended job came back to the queue: waiting again
+    TELL_END = "tell-end"  # the RMS has forgotten that the job has ended, and how
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,19 @@ def _places(where: Mapping[str, str]) -> str:
     return ", ".join(f"{name} on {node}" for name, node in sorted(where.items()))
 
 
+def _is_end_forgotten(vjob: VJobRow, job: RmsJob) -> bool:
+    """Whether the run that the RMS has as running is the one whose script has ended.
+
+    A new run has one more requeue. A script of which no end was delivered proves nothing.
+    """
+    is_that_run = (vjob.seen_restarts, vjob.seen_submitted) == (job.restarts, job.submit_time)
+    told = vjob.finished and vjob.exit_code is not None
+    return told and is_that_run and vjob.restarts == job.restarts and job.state is JobState.RUNNING
+
+
 def _waiting(vjob: VJobRow, job: RmsJob, where: Mapping[str, str]) -> Directive | None:
+    if vjob.state is VJobState.TERMINATED and _is_end_forgotten(vjob, job):
+        return Directive(RmsAct.TELL_END, f"slurmctld has forgotten its end, which was {vjob.said_end}")
     if vjob.state is VJobState.TERMINATED:
         return Directive(RmsAct.RENEW, "its job is in the queue again")
     if job.state is JobState.PENDING:

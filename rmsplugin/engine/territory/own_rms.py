@@ -25,6 +25,7 @@ _ACTS = frozenset(
         "resume",
         "requeue",
         "cancel",
+        "tell_end",
         "comment",
         "extend_room",
         "batch_script",

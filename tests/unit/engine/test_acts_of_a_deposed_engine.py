@@ -73,6 +73,7 @@ ACTS = {
         "resume",
         "requeue",
         "cancel",
+        "tell_end",
         "comment",
     }
     | {"request_room", "extend_room", "power_down", "power_up", "repair_node"},

@@ -58,6 +58,10 @@ OPENED = replace(PENDING, reason="Priority", gated=False)
 SUSPENDED = replace(JOB, state=JobState.SUSPENDED, detail="SUSPENDED")
 CANCELLED = replace(JOB, state=JobState.ENDED, detail="CANCELLED")
 COMPLETING = replace(CANCELLED, completing=True)
+#: Its script has ended with exit code 3, in the run that Slurm counts as the first.
+OVER = replace(
+    VJOB, state=VJobState.TERMINATED, finished=True, exit_code=3, seen_restarts=0, seen_submitted=JOB.submit_time
+)
 S = VJobState
 K = OperationKind
 
@@ -97,6 +101,21 @@ CASES = [
     ("waiting behind the gate: nothing", replace(VJOB, state=S.WAITING), [], PENDING, [], None),
     ("started by another hand", replace(VJOB, state=S.WAITING), [], JOB, [], RmsAct.REQUEUE),
     ("ended and requeued", replace(VJOB, state=S.TERMINATED), [], PENDING, [], RmsAct.RENEW),
+    ("its end is forgotten", OVER, [], JOB, [], RmsAct.TELL_END),
+    ("it ended by a signal, which is forgotten", replace(OVER, exit_signal=9), [], JOB, [], RmsAct.TELL_END),
+    ("nobody saw how it ended", replace(OVER, exit_code=None), [], JOB, [], RmsAct.RENEW),
+    ("its script has not ended", replace(OVER, finished=False), [], JOB, [], RmsAct.RENEW),
+    ("ended, requeued, and runs again", OVER, [], replace(JOB, restarts=1), [], RmsAct.RENEW),
+    (
+        "the run that ended was not the last",
+        replace(OVER, seen_restarts=1),
+        [],
+        replace(JOB, restarts=1),
+        [],
+        RmsAct.RENEW,
+    ),
+    ("ended, and another job has its id", OVER, [], replace(JOB, submit_time=2), [], RmsAct.RENEW),
+    ("ended, and suspended", OVER, [], SUSPENDED, [], RmsAct.RENEW),
     ("ended: nothing", replace(VJOB, state=S.TERMINATED), [], CANCELLED, [], None),
 ]
 

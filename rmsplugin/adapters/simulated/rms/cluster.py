@@ -228,6 +228,15 @@ class SimulatedCluster:
             each.state, each.detail, each.gated, each.since = JobState.PENDING, "PENDING", True, now
             each.cores, each.booked = {}, {}
 
+    def forget_end(self, job_id: int) -> None:
+        """Kill slurmctld before it has saved the end of a job, and start it at once."""
+        with self._lock:
+            each = self._find(job_id)
+            self.begin_again()
+            self._recorded.pop(job_id, None)
+            each.state, each.detail, each.since, each.booked = JobState.RUNNING, "RUNNING", self._clock(), each.cores
+            each.ended = each.completing_until = 0.0
+
     def prolog_ended(self, job_id: int) -> None:
         """End PrologSlurmctld: the wrapper starts."""
         with self._lock:
