@@ -15,6 +15,8 @@ import time
 
 #: The most seconds between the look at the clock and the alarm, by which that may come late.
 _LATE_S = 0.01
+#: To the alarm, where the command should have ended before it was begun.
+_AT_ONCE_S = 1e-6
 
 
 def _become(command: list[str], begin_by: float, end_by: float) -> None:
@@ -26,7 +28,7 @@ def _become(command: list[str], begin_by: float, end_by: float) -> None:
         looked = _now()
         if looked >= begin_by:
             os.kill(os.getpid(), signal.SIGVTALRM)
-        signal.setitimer(signal.ITIMER_REAL, end_by - looked)
+        signal.setitimer(signal.ITIMER_REAL, max(end_by - looked, _AT_ONCE_S))  # none, or less, would set no alarm
         if _now() - looked < _LATE_S:
             break
     try:

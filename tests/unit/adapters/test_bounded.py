@@ -93,6 +93,10 @@ def test_a_command_that_was_begun_in_time_has_its_time_after_the_permit_has_ende
     assert steady_s() > until
 
 
+def test_a_command_whose_end_is_over_before_it_begins_ends_at_once() -> None:
+    assert start(LONG_S, -1.0, "sleep", "600").wait(PATIENCE_S) == -ENDED
+
+
 @pytest.mark.parametrize("blocked", [(), (ENDED,)], ids=["", "where its signal is blocked"])
 def test_a_command_ends_by_itself_when_nobody_ends_it(blocked: tuple[signal.Signals, ...]) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
