@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import isclose
 from typing import Any
 
 from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
@@ -120,7 +121,7 @@ def csv_text(simulated: Simulated) -> str:
         return "\n".join([f"{CSV_TITLES},{SWITCH_TITLES}", *rows, ""])
     ends = _ends(simulated)
     rows = [
-        f"{job.job_id},{job.submit_s},{start_s},{end_s:.15g},{job.processors},{job.estimate_s}"
+        f"{job.job_id},{job.submit_s},{start_s},{end_s},{job.processors},{job.estimate_s}"
         for job, start_s, end_s in zip(simulated.input.jobs, simulated.started, ends, strict=True)
     ]
     return "\n".join([CSV_TITLES, *rows, ""])
@@ -128,9 +129,12 @@ def csv_text(simulated: Simulated) -> str:
 
 def _ends(simulated: Simulated) -> list[float]:
     """The end of each job; later than its run time says if its VMs shared CPUs."""
-    if simulated.replayed is not None:
-        return [run.end_s for run in simulated.replayed.jobs]
-    return [start_s + job.run_s for job, start_s in zip(simulated.input.jobs, simulated.started, strict=True)]
+    at_full_speed = [start_s + job.run_s for job, start_s in zip(simulated.input.jobs, simulated.started, strict=True)]
+    if simulated.replayed is None:
+        return at_full_speed
+    # A replay sums up times: what differs by a rounding only is told as the trace has it.
+    replayed = [float(f"{run.end_s:.15g}") for run in simulated.replayed.jobs]
+    return [full if isclose(full, end) else end for full, end in zip(at_full_speed, replayed, strict=True)]
 
 
 def events_text(simulated: Simulated) -> str:
