@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.joint import Capacity, Joint, Lonely, Online, Split, Spread
+from rmsplugin.packing.ruled_fit import obeys
 
 #: VMs by name, each with its demand as in ``Amount``.
 Demands = Mapping[str, tuple[int, int]]
@@ -43,14 +44,15 @@ class RuledSums:
     def refuse(self, vms: Iterable[VM]) -> bool:
         """Whether these VMs have no place together.
 
-        VMs that are where they are may break rules, and nodes: they stay. So a rule that they break by themselves
-        proves nothing, nor does any where one of them is on a node that takes no VMs, or that is overloaded.
+        VMs that are where they are may break rules, and nodes: they stay. So a rule that their places break proves
+        nothing, nor does any where one of them is on a node that takes no VMs, or that is overloaded.
         """
         demands = {vm.name: (vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms}
         present = {name: demand for name, demand in demands.items() if name in self._homes}
         if not self._is_sound(present):
             return False
-        return any(self._exceed(rule, demands) and not self._exceed(rule, present) for rule in self._rules)
+        places = {name: self._homes[name] for name in present}
+        return any(self._exceed(rule, demands) and obeys([rule], self._homes, places) for rule in self._rules)
 
     def _is_sound(self, present: Demands) -> bool:
         """Whether those that are there are on nodes that take VMs, and that have room for them."""

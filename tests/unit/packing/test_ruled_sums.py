@@ -58,6 +58,24 @@ def test_those_who_break_a_rule_where_they_are_prove_nothing_about_others() -> N
     assert refuses(rule, 4, homes={"v0": "n1", "v1": "n2"})
 
 
+@pytest.mark.parametrize(
+    ("rule", "vms", "homes"),
+    [
+        (Spread(named(0, 1, 2, 3)), 4, {"v0": "n1", "v1": "n1"}),
+        (Online(frozenset({"n1", "n2"}), 1), 5, {"v0": "n1", "v1": "n2"}),
+        (Lonely(named(0)), 6, {"v0": "n1", "v1": "n1"}),
+        (Split((named(0), named(1, 2, 3, 4, 5))), 6, {"v0": "n1", "v1": "n1"}),
+    ],
+    ids=lambda each: str(each) if isinstance(each, Joint) else "",
+)
+def test_places_that_break_a_rule_prove_nothing_though_they_need_no_more_than_it_leaves(
+    rule: Joint, vms: int, homes: dict[str, str]
+) -> None:
+    assert not refuses(rule, len(homes), homes=homes)
+    assert not refuses(rule, vms, homes=homes)
+    assert refuses(rule, vms)
+
+
 @pytest.mark.parametrize("homes", [{"v0": "n4"}, {"v0": "n1", "v1": "n1", "v2": "n1"}], ids=["draining", "overloaded"])
 def test_vms_on_nodes_that_take_none_or_are_overloaded_prove_nothing(homes: dict[str, str]) -> None:
     assert not refuses(Online(NAMES, 1), 4, nodes=4, homes=homes, n4=NodeState.DRAINING)
