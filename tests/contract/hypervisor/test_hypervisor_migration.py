@@ -167,6 +167,24 @@ def test_a_migrated_vm_stands_still_until_nothing_of_it_is_left_where_it_was(
     assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
 
 
+@pytest.mark.needs("migrate")
+@only_libvirt
+def test_a_vm_that_ends_as_soon_as_it_runs_on_its_new_node_has_been_migrated(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(world, LibvirtWorld)
+    boot(world)
+    nodes, find = world.hypervisor._nodes, world.hypervisor._nodes.find
+
+    def end_there(node: str, name: str) -> VMPower | None:
+        found = find(node, name)
+        return VMPower.ENDING if node == B and found is VMPower.RUNNING else found
+
+    monkeypatch.setattr(nodes, "find", end_there)
+    world.hypervisor.migrate(VM, A, B, timeout_s=60)
+    assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+
+
 # VMs that write.
 
 
@@ -177,7 +195,9 @@ def test_migration_of_a_vm_that_writes_faster_than_can_be_sent(world: World, con
     with world.writing(A, vm.name, converge) as enough_s:
         if converge != "abort":
             world.hypervisor.migrate(vm.name, A, B, timeout_s=20 * enough_s)
-            assert (power(world, A, vm.name), power(world, B, vm.name)) == (None, VMPower.RUNNING)
+            # An old QEMU may have damaged an emulated guest, which ends itself then: docs/decisions/0036.
+            assert power(world, B, vm.name) in (VMPower.RUNNING, VMPower.ENDING)
+            assert power(world, A, vm.name) is None
             return
         with at_most(enough_s + SLACK_S), pytest.raises(TimedOutError):
             world.hypervisor.migrate(vm.name, A, B, timeout_s=enough_s)

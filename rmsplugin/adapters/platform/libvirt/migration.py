@@ -93,7 +93,8 @@ class Migrations:
             raise
         if flags & HELD and before is VMPower.RUNNING:
             self._vms.unpause(destination, name, self._nodes.call_timeout_s)
-        if self._nodes.find(destination, name) is not before or self._nodes.find(source, name) is not None:
+        arrived = (before, VMPower.ENDING)  # a guest may end as soon as it runs there
+        if self._nodes.find(destination, name) not in arrived or self._nodes.find(source, name) is not None:
             raise OperationFailedError(
                 f"{name} was migrated from {source} to {destination}, but the hosts do not show that"
             )
