@@ -109,9 +109,25 @@ def is_known(name: str) -> bool:
     return any(DIRECTORY.glob(f"{name}.*"))
 
 
+def note_end(name: str) -> None:
+    """Note that the VM is being ended: from now on none of its processes goes on, however long they take to end."""
+    (make_directory() / f"{name}.ending").touch(mode=0o600)
+
+
+def note_ended(name: str) -> None:
+    """Note that none of its processes is left."""
+    with suppress(FileNotFoundError):
+        (DIRECTORY / f"{name}.ending").unlink()
+
+
+def is_ending(name: str) -> bool:
+    """Whether the end of the VM has begun, and nobody has seen it."""
+    return (DIRECTORY / f"{name}.ending").exists()
+
+
 def forget(name: str) -> None:
     """Drop what is known of a VM that is not here; within an act with it, which ends thereby for others."""
-    for kind in ("vm", "stop", "act"):
+    for kind in ("vm", "stop", "ending", "act"):
         with suppress(FileNotFoundError):
             (DIRECTORY / f"{name}.{kind}").unlink()
 

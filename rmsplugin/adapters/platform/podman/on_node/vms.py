@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class ContainersOnNode:
     def boot(self, vm: WantedVM, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(vm.name, "start", call.deadline, call.still):
-            if _is_here(vm.name):
+            if _is_here_to_stay(vm.name, call.deadline):
                 return
             container.require_allowed(vm, call.settings)
             with _nothing_left(vm.name):
@@ -79,6 +79,7 @@ class ContainersOnNode:
     def save(self, name: str, path: Path, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "save", call.deadline, call.still):
+            _require_here(name, call.deadline)
             with Checkpoint(name, path, call.settings.bridge).made(call):
                 call.still()
             # It stands still, off the bridge: nobody hears of its end.
@@ -87,6 +88,7 @@ class ContainersOnNode:
     def checkpoint(self, name: str, path: Path, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "save", call.deadline, call.still):
+            _require_here(name, call.deadline)
             checkpoint = Checkpoint(name, path, call.settings.bridge)
             with checkpoint.made(call):
                 pass
@@ -95,7 +97,7 @@ class ContainersOnNode:
     def restore(self, vm: WantedVM, path: Path, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(vm.name, "start", call.deadline, call.still):
-            if _is_here(vm.name):
+            if _is_here_to_stay(vm.name, call.deadline):
                 return
             if not path.exists():
                 raise NotFoundError(f"there is no {path}")
@@ -116,14 +118,14 @@ class ContainersOnNode:
     def pause(self, name: str, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "change", call.deadline, call.still):
-            _require_here(name)
+            _require_here(name, call.deadline)
             if not container.freeze(name, _left(call.deadline)):
                 raise TimedOutError(f"the processes of {name} did not stand still in time")
 
     def unpause(self, name: str, call: Call) -> None:
         """See ``VMs``."""
         with acts.act(name, "change", call.deadline, call.still):
-            _require_here(name)
+            _require_here(name, call.deadline)
             with call.turn():
                 container.thaw(name, call.settings.bridge)
 
@@ -146,6 +148,9 @@ def forget(name: str) -> None:
 
 def _seen(name: str) -> dict[str, Any]:
     kind = acts.under_way(name)
+    if acts.is_ending(name):
+        _go_on_ending(name)
+        return {"power": "ending", "uuid": acts.uuid_of(name), "job_running": kind == "save"}
     power = "incoming" if kind == "start" or _is_being_made(name) else "running"
     if power == "running" and kind != "save" and Group(name).is_frozen():
         power = "paused"
@@ -170,16 +175,36 @@ def _is_here(name: str) -> bool:
     return bool(Group(name).processes())
 
 
-def _require_here(name: str) -> None:
-    if not _is_here(name):
+def _is_here_to_stay(name: str, deadline: float) -> bool:
+    """Whether the VM is here; within an act with it. One that is being ended is ended first. Raises TimedOutError."""
+    if acts.is_ending(name):
+        _end(name, _left(deadline))
+    return _is_here(name)
+
+
+def _require_here(name: str, deadline: float) -> None:
+    if not _is_here_to_stay(name, deadline):
         raise NotFoundError(f"{name} is not on this node")
 
 
 def _end(name: str, timeout_s: float) -> None:
-    """End the VM, and remove what is left of it. Raises TimedOutError."""
+    """End the VM, and remove what is left of it. Raises TimedOutError: its processes will end, and have not yet.
+
+    A process that waits for storage ends when the storage answers. Until then it must not be taken for one that goes
+    on: the state that was saved of it is all that there will be.
+    """
+    acts.note_end(name)
     if not Group(name).kill(timeout_s):
-        raise TimedOutError(f"the processes of {name} did not end in time")
+        raise TimedOutError(f"the processes of {name} did not end in time: they end when their storage answers")
+    acts.note_ended(name)
     container.remove(name)
+
+
+def _go_on_ending(name: str) -> None:
+    """Signal the processes once more: whoever has begun to end the VM may have been ended before it had done so."""
+    with suppress(TimedOutError), acts.act(name, "change", time.monotonic(), lambda: None):
+        if acts.is_ending(name):
+            _end(name, 0.0)
 
 
 @contextmanager
