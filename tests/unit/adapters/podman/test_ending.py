@@ -56,6 +56,9 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
             node.frozen = True
             yield
 
+        def require_on_disk(self) -> None:
+            pass
+
     class Seen:
         def __init__(self, name: str) -> None:
             self.processes, self.kill = node.processes_left, node.kill

@@ -42,10 +42,11 @@ class Checkpoint:
         if not Group(name).processes():
             raise NotFoundError(f"{name} is not on this node")
         self._stood_still = Group(name).is_frozen()
+        self._file = -1  # open from before podman writes until all is done: later ones are told of no earlier failure
 
     @contextmanager
     def made(self, call: Call) -> Iterator[None]:
-        """Make it; within the context it is whole, and the VM stands still.
+        """Make it; within the context it is whole, and the VM stands still. Whether it is on disk is to be asked.
 
         Raises:
             NoSpaceError, OperationFailedError, TimedOutError: there is none, and the VM is as it was; so it is if an
@@ -57,6 +58,9 @@ class Checkpoint:
                 raise OperationFailedError(f"the processes of {self._name} did not stand still: some wait for storage")
             self._require_none_stopped()
             criu.write_settings(self._name)
+            self._file = os.open(
+                self._path, os.O_RDONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
             with criu.explained(self._name):
                 self._export(call)
             state_file.add(self._path, self._name, image)
@@ -66,6 +70,26 @@ class Checkpoint:
                 self._path.unlink()
             self.go_on()
             raise
+        finally:
+            self._close()
+
+    def require_on_disk(self) -> None:
+        """Have the whole file on disk; within the context of ``made``.
+
+        Podman's writes succeed in memory. A server of files that is full, or a disk that fails, says so later, once,
+        and to a file that is open then: podman does not ask.
+
+        Raises:
+            OSError: the file is not on disk, and never will be.
+            OperationFailedError: podman has made another file.
+        """
+        if not os.path.samestat(os.fstat(self._file), self._path.stat()):
+            raise OperationFailedError(f"podman has put another file in the place of {self._path}")
+        os.fsync(self._file)
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
 
     def go_on(self) -> None:
         """Have the VM do what it did before."""

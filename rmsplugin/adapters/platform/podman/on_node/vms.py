@@ -80,7 +80,9 @@ class ContainersOnNode:
         """See ``VMs``."""
         with acts.act(name, "save", call.deadline, call.still):
             _require_here(name, call.deadline)
-            with Checkpoint(name, path, call.settings.bridge).made(call):
+            checkpoint = Checkpoint(name, path, call.settings.bridge)
+            with checkpoint.made(call):
+                checkpoint.require_on_disk()
                 call.still()
             # It stands still, off the bridge: nobody hears of its end.
             _end(name, _CLEARING_S)
@@ -91,8 +93,8 @@ class ContainersOnNode:
             _require_here(name, call.deadline)
             checkpoint = Checkpoint(name, path, call.settings.bridge)
             with checkpoint.made(call):
-                pass
-            checkpoint.go_on()
+                checkpoint.go_on()
+                checkpoint.require_on_disk()
 
     def restore(self, vm: WantedVM, path: Path, call: Call) -> None:
         """See ``VMs``."""
