@@ -13,6 +13,7 @@ def assign_groups(
     managers: Iterable[str],
     owners: Mapping[str, str],
     kept: Mapping[str, str] | None = None,
+    closed: Collection[str] = (),
 ) -> dict[str, str]:
     """Give each group to a manager, so that no single group's move would make loads more even.
 
@@ -25,6 +26,8 @@ def assign_groups(
         managers: those that are there.
         owners: by group, the manager that has it now; groups and managers that are gone may be among them.
         kept: by group, the manager that an operator wants to have it; one that is gone counts for nothing.
+        closed: managers that keep what they have, and get nothing more but what an operator wants them to have; if all
+            are, none is.
 
     Returns:
         By group, its manager. Empty if there is none.
@@ -34,13 +37,14 @@ def assign_groups(
         return {}
     fixed = {group: manager for group, manager in (kept or {}).items() if group in sizes and manager in present}
     found = {group: owner for group, owner in owners.items() if group in sizes and owner in present} | fixed
+    taking = [manager for manager in present if manager not in closed] or present
     loads = dict.fromkeys(present, 0)
     for group, owner in found.items():
         loads[owner] += sizes[group]
     for group in sorted(sizes.keys() - found.keys(), key=lambda group: (-sizes[group], group)):
-        found[group] = min(present, key=lambda manager: (loads[manager], manager))
+        found[group] = min(taking, key=lambda manager: (loads[manager], manager))
         loads[found[group]] += sizes[group]
-    while move := _best_move(sizes, found, loads, fixed.keys()):
+    while move := _best_move(sizes, found, loads, fixed.keys(), taking):
         group, target = move
         loads[found[group]] -= sizes[group]
         loads[target] += sizes[group]
@@ -49,14 +53,19 @@ def assign_groups(
 
 
 def _best_move(
-    sizes: Mapping[str, int], found: Mapping[str, str], loads: Mapping[str, int], fixed: Collection[str]
+    sizes: Mapping[str, int],
+    found: Mapping[str, str],
+    loads: Mapping[str, int],
+    fixed: Collection[str],
+    taking: Collection[str],
 ) -> tuple[str, str] | None:
     """The move after which the larger of the two loads is the least, of the most loaded managers' moves; None if none.
 
     A move makes loads more even if the gap between both is larger than the group: then the sum of their squares falls,
-    and so moves come to an end. The groups ``fixed`` do not move.
+    and so moves come to an end. The groups ``fixed`` do not move, and none
+    moves but to the managers ``taking``.
     """
-    lightest = min(loads, key=lambda manager: (loads[manager], manager))
+    lightest = min(taking, key=lambda manager: (loads[manager], manager))
     best: tuple[int, str] | None = None
     for group, owner in found.items():
         gap = loads[owner] - loads[lightest]

@@ -24,8 +24,8 @@ import sdnotify
 from rmsplugin import __version__
 from rmsplugin.adapters.absent import Absent
 from rmsplugin.adapters.coordination.assignments import Assignments
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.tree import Tree
+from rmsplugin.adapters.coordination.words_of_managers import DEAF, WordsOfManagers
 from rmsplugin.adapters.guests.base import Guests
 from rmsplugin.adapters.guests.keys import generate_keypair, public_of
 from rmsplugin.adapters.guests.ssh import SshGuests
@@ -325,7 +325,7 @@ class Daemon:
         context = self.context
         if opened.tree is None or context.territory is None:
             return []
-        managers = DeafManagers(opened.tree, self._settings.site_path)
+        managers = WordsOfManagers(opened.tree, self._settings.site_path, DEAF)
         entries = DeafEntries(managers, context.hearing, context.clock.now)
         return [Periodic("deaf managers", entries.note_deaf, TEST_PERIOD_S)]
 

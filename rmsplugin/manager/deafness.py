@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
+from rmsplugin.adapters.coordination.words_of_managers import WordsOfManagers
 from rmsplugin.engine.context.hearing import TEST_LATE_S, TEST_PERIOD_S, Hearing
 from rmsplugin.errors import RmspluginError
 
@@ -23,7 +23,7 @@ class Deafness:
     """What this manager, and others, say of their hearing. One thread tells; all threads may ask."""
 
     def __init__(
-        self, hearing: Hearing, managers: DeafManagers, name: str, clock: Callable[[], float] = time.monotonic
+        self, hearing: Hearing, managers: WordsOfManagers, name: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Have said nothing yet.
 
@@ -43,7 +43,11 @@ class Deafness:
 
     def hears(self) -> bool:
         """Whether this manager hears, as far as its last test says."""
-        return not self._hearing.why(self._clock(), TEST_PERIOD_S + TEST_LATE_S)
+        return not self.why()
+
+    def why(self) -> str:
+        """What keeps this manager from hearing, as far as its last test says; empty: it hears."""
+        return self._hearing.why(self._clock(), TEST_PERIOD_S + TEST_LATE_S)
 
     def tell(self) -> None:
         """Say whether this manager hears, and learn which do not; called again and again. Never raises."""

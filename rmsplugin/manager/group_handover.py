@@ -16,6 +16,7 @@ from rmsplugin.engine.serve.asked import Asked
 from rmsplugin.engine.serve.doors import HostNames
 from rmsplugin.engine.serve.rights import Rights, user_name
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, UnreachableError
+from rmsplugin.manager.fitness import Fitness
 from rmsplugin.manager.handing import Hands
 from rmsplugin.manager.site import Site
 
@@ -29,7 +30,15 @@ _NOTHING = "nothing was done"
 class GroupHandover:
     """Takes orders about groups; in one event loop."""
 
-    def __init__(self, site: Site, hands: Hands, rights: Rights, names: HostNames, trusted: Collection[str]) -> None:
+    def __init__(
+        self,
+        site: Site,
+        hands: Hands,
+        rights: Rights,
+        names: HostNames,
+        trusted: Collection[str],
+        fitness: Fitness,
+    ) -> None:
         """Take none yet.
 
         Args:
@@ -38,12 +47,16 @@ class GroupHandover:
             rights: who is an operator.
             names: addresses of hosts.
             trusted: hosts whose operators count as such.
+            fitness: which managers can do the work of one.
         """
+        self._fitness = fitness
         self._site, self._hands, self._rights = site, hands, rights
         self._names, self._trusted = names, tuple(trusted)
 
     async def hand_over(self, asked: Asked) -> dict[str, Any]:
         """Have a group go to the manager that the request names, or to the one with the fewest hosts of the others.
+
+        No group is given to a manager that is unfit while another one is fit.
 
         Raises:
             ForbiddenError: the caller is no operator, or on no controller.
@@ -96,13 +109,27 @@ class GroupHandover:
         owner, loads = self._site.assignments[group].manager, self._loads()
         by_load = sorted(members.values(), key=lambda member: (loads[member.name], member.name))
         if not to:
-            return next(each for each in by_load if each.name != owner)
+            others = [each for each in by_load if each.name != owner]
+            able = [each for each in others if each.name not in self._fitness.doubted()]
+            if not able:
+                self._require_fit(others[0])
+            return (able or others)[0]
         named = [each for each in by_load if _short(_host(each)) == _short(to)]
         if not named:
             there = ", ".join(sorted({_host(each) for each in members.values()}))
             raise NotFoundError(f"no manager is on {to}: {_NOTHING}. Those that there are: {there}")
         # Where it is already, it stays: an operator may want no more than that.
-        return next((each for each in named if each.name == owner), named[0])
+        chosen = next((each for each in named if each.name == owner), named[0])
+        self._require_fit(chosen)
+        return chosen
+
+    def _require_fit(self, chosen: Member) -> None:
+        """Raise RefusedError for a manager that says that it is unfit, while another one says that it is fit."""
+        why = self._fitness.unfit().get(chosen.name)
+        if why and chosen.name in self._fitness.doubted():
+            raise RefusedError(
+                f"the manager on {_host(chosen)} is unfit: {why}; {_NOTHING}. Mend that first, or name another host"
+            )
 
     def _loads(self) -> dict[str, int]:
         loads = dict.fromkeys(self._site.members, 0)

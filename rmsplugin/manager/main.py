@@ -17,12 +17,12 @@ import sdnotify
 from rmsplugin import __version__
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.candidates import Candidate
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.coordination.local import Local
 from rmsplugin.adapters.coordination.members import Member, Members
 from rmsplugin.adapters.coordination.servers import ServerFact, ask_servers
+from rmsplugin.adapters.coordination.words_of_managers import DEAF, FITNESS, WordsOfManagers
 from rmsplugin.adapters.coordination.zookeeper import ZooKeeperTree
 from rmsplugin.adapters.lease.clocked import ClockedLease, steady_s
 from rmsplugin.adapters.lease.factory import ASKS_A_SESSION
@@ -49,6 +49,7 @@ from rmsplugin.manager.child import command
 from rmsplugin.manager.children import Children
 from rmsplugin.manager.deafness import Deafness
 from rmsplugin.manager.entry import Entry
+from rmsplugin.manager.fitness import TELL_S, TEST_S, Fitness, patience_s, require_fit
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Handed, Hands
 from rmsplugin.manager.handing_down import HandingDown
@@ -121,6 +122,17 @@ class Manager:
         # What a leader does is to write texts: those of one that has lost are read by nobody (EpochFiles), and what it
         # writes to the ensemble names the version that it replaces, and tells only who starts an engine.
         candidate = Candidate(own.name, place, cluster.session_s, 0.0, said, late_is_harmless=True)
+        commands = self._commands = self._open_slurm()
+        hearing = Hearing()
+        # Its doors are looked at by the engines that it starts.
+        ears = Ears(hearing, time.monotonic, (), by_munge=bool(settings.engine.listen))
+        deafness = Deafness(hearing, WordsOfManagers(self._tree, cluster.path, DEAF), own.name)
+        fitness = Fitness(
+            partial(require_fit, deafness.why, commands.require_answer),
+            WordsOfManagers(self._tree, cluster.path, FITNESS),
+            own.name,
+            patience_s(settings.slurm.command_timeout_s),
+        )
         elected = Elected(self._tree, f"{cluster.path}/site", candidate, steady_s, own_session=False)
         self._site = Site(
             own.name,
@@ -128,6 +140,8 @@ class Manager:
             ClockedLease(elected),
             Assignments(self._tree, f"{cluster.path}/assigned"),
             lambda: next(iter(elected.members()), ""),
+            passed_over=fitness.passed_over,
+            doubted=fitness.doubted,
         )
         files = EpochFiles(cluster.shared_dir / SITE_DIR, GIVEN)
         self._placed = Placed(files)
@@ -140,25 +154,27 @@ class Manager:
         self._uids = rights.engine_uids
         self._engine_uid = max(self._uids)
         self._hands = Hands(settings, self._site, self._socket_of, self._engine_uid, why_ended=self._children.why_ended)
-        commands = self._open_slurm()
         self._readings = Readings(commands.read)
         watched = (*settings.slurm.partitions, *settings.hosts_partitions)
         tell = partial(commands.pulse, watched)
         self._look = LeadersLook(
             self._readings, self._read, tell, lambda: self._site.lease.epoch, settings.engine.cycle_s
         )
-        self._commands = commands
         self._leader = self._make_leader(files, commands)
-        hearing = Hearing()
-        # Its doors are looked at by the engines that it starts.
-        ears = Ears(hearing, time.monotonic, (), by_munge=bool(settings.engine.listen))
-        deafness = Deafness(hearing, DeafManagers(self._tree, cluster.path), own.name)
         status = OwnStatus(
-            said, self._site, self._placed, self._leader, self._children, lambda: self._servers, lambda: deafness.deaf
+            said,
+            self._site,
+            self._placed,
+            self._leader,
+            self._children,
+            lambda: self._servers,
+            lambda: deafness.deaf,
+            fitness.unfit,
         )
         self._turns = Turns("entry")
         names = HostNames()
-        handover = GroupHandover(self._site, self._hands, rights, names, settings.engine.trusted_hosts)
+        trusted = settings.engine.trusted_hosts
+        handover = GroupHandover(self._site, self._hands, rights, names, trusted, fitness)
         self._pulse = SharedPulse(self._site, self._hands, tell, settings.engine.cycle_s)
         handing_down = HandingDown(self._site, self._readings, self._hands)
         entry = Entry(
@@ -188,6 +204,8 @@ class Manager:
             Periodic("ensemble", self._see_servers, LOOK_S),
             Periodic("hearing", ears.test_hearing, TEST_PERIOD_S),
             Periodic("deafness", deafness.tell, _TELL_S),
+            Periodic("fitness-test", fitness.test, TEST_S),
+            Periodic("fitness", fitness.tell, TELL_S),
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 #: The most tries to write where an operator wants a group, while others write.
 _TRIES = 5
+#: A manager that is passed over leads if nobody else has for so long, in seconds.
+_UNLED_S = 10.0
 #: By name, the hosts of each group.
 Groups = Mapping[str, tuple[str, ...]]
 
@@ -38,6 +40,10 @@ class Site:
         assignments: Assignments,
         lead: Callable[[], str] = lambda: "",
         time_of_day: Callable[[], float] = time.time,
+        *,
+        passed_over: Callable[[], Collection[str]] = frozenset,
+        doubted: Callable[[], Collection[str]] = frozenset,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Know nothing yet.
 
@@ -48,6 +54,9 @@ class Site:
             assignments: which manager has which group.
             lead: tells the name of the manager that leads; raises UnavailableError.
             time_of_day: the host's clock.
+            passed_over: tells the managers that neither lead nor have groups now (``Fitness``).
+            doubted: tells those that get no more groups now.
+            clock: seconds that pass.
         """
         self.name, self.lease = name, lease
         self._members, self._store = members, assignments
@@ -57,6 +66,9 @@ class Site:
         self.problem = ""  # why nothing new is known; empty: all is as it was read last
         self.leader, self.leader_since = "", 0.0  # the manager that leads, and since when it was seen to
         self._lead, self._time_of_day = lead, time_of_day
+        self._passed_over, self._doubted, self._clock = passed_over, doubted, clock
+        self._led_at = clock()  # when some manager was seen to lead last
+        self._is_needed = False  # it leads though it is passed over, for nobody else did
         self._said = ""
         self._lock = threading.Lock()
         self._left = False
@@ -100,7 +112,8 @@ class Site:
     def _take_turn(self) -> None:
         try:
             self._members.stay()
-            self._campaign()
+            if self._is_to_lead():
+                self._campaign()
             self._see_leader()
             # Read in this order: a manager that a group is to go to is there before somebody writes so.
             assignments: Mapping[str, Assignment] = self._store.all()
@@ -126,6 +139,26 @@ class Site:
         leader = self.name if self.lease.held() else self._lead()
         if leader != self.leader:
             self.leader, self.leader_since = leader, self._time_of_day()
+        if leader:
+            self._led_at = self._clock()
+
+    def _is_to_lead(self) -> bool:
+        """Whether this manager is to lead, or to wait for that. One that is passed over lets others lead, if they do.
+
+        If nobody else leads for a while, it leads until it is passed over no more: it never gives the lead up twice.
+        """
+        is_passed_over = self.name in self._passed_over()
+        if not is_passed_over:
+            self._is_needed = False
+        elif not self._is_needed and self._clock() - self._led_at >= _UNLED_S:
+            self._is_needed = True
+            log.warning("nobody else leads: this manager does, though it is unfit")
+        if self._is_needed or not is_passed_over:
+            return True
+        if self.lease.held():
+            log.warning("this manager is unfit, and another one is not: it gives the lead up")
+        self.lease.release(at_rest=True)
+        return False
 
     def _campaign(self) -> None:
         led = self.lease.held()
@@ -149,7 +182,8 @@ class Site:
         owners = {name: each.manager for name, each in before.items()}
         kept = {name: each.kept for name, each in before.items() if each.kept in members}
         sizes = {name: max(1, len(hosts)) for name, hosts in groups.items()}
-        managers = assign_groups(sizes, members, owners, kept)
+        able = members.keys() - self._passed_over() or members.keys()
+        managers = assign_groups(sizes, able, owners, kept, closed=self._doubted())
         found = dict(before)
         for name in sorted(before.keys() - groups.keys()):
             if not self.lease.held():

@@ -34,6 +34,7 @@ class OwnStatus:
         children: Children,
         servers: Callable[[], Sequence[ServerFact]],
         deaf: Callable[[], Mapping[str, str]] = dict,
+        unfit: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Say nothing yet.
 
@@ -45,7 +46,9 @@ class OwnStatus:
             children: the engines that it runs.
             servers: those of the ensemble, as they were seen last.
             deaf: by manager, why it cannot hear.
+            unfit: by manager, why it can neither lead nor have groups.
         """
+        self._unfit = unfit
         self._about, self._site, self._placed = about, site, placed
         self._leader, self._children, self._servers, self._deaf = leader, children, servers, deaf
         self._started = time.time()
@@ -97,6 +100,11 @@ class OwnStatus:
             yield (
                 f"the manager {name} {CANNOT_HEAR}: {why}. Clients ask another one; until it can, and for "
                 "engine.orphan_s after that, no wrapper counts as silent"
+            )
+        for name, why in sorted(self._unfit().items()):
+            yield (
+                f"the manager {name} is unfit: {why}. If another one is fit, that one leads, and has its groups, until "
+                "this is mended; see munge, the network and slurm.bin_dir on that host"
             )
         yield from degraded_ensemble(self._servers())
         if len(site.members) < 2:

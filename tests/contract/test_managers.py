@@ -6,65 +6,13 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from contract.coordinations import VirtualClock
+from contract.managers_in_time import GROUPS, SESSION_S, Managers
 from examples import few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmsplugin.adapters.coordination.assignments import Assignment, Assignments
-from rmsplugin.adapters.coordination.candidates import Candidate
-from rmsplugin.adapters.coordination.elected import Elected
-from rmsplugin.adapters.coordination.members import Member, Members
-from rmsplugin.adapters.lease.clocked import ClockedLease
-from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble, SimulatedTree
+from rmsplugin.adapters.coordination.assignments import Assignment
 from rmsplugin.errors import NotFoundError, UnavailableError
-from rmsplugin.manager.site import Site
-
-SESSION_S = 4.0
-GROUPS = {f"g{number}": (f"n{number}",) for number in range(4)}
-
-
-class Managers:
-    """Managers that take turns each half second, each with a session of its own."""
-
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.ensemble = SimulatedEnsemble(self.clock)
-        self.sites: dict[str, Site] = {}
-        self.trees: dict[str, SimulatedTree] = {}
-
-    def join(self, name: str) -> Site:
-        tree = self.trees[name] = self.ensemble.open(SESSION_S)
-        candidate = Candidate(name, "shared", SESSION_S, 0.0)
-        elected = Elected(tree, "/r/site", candidate, self.clock, own_session=False)
-        members = Members(tree, "/r/managers", Member(name, {"url": f"http://{name}:6"}))
-        site = Site(name, members, ClockedLease(elected, self.clock), Assignments(tree, "/r/assigned"))
-        self.sites[name] = site
-        return site
-
-    def kill(self, name: str) -> None:
-        """It is heard of no more; the service notices by itself."""
-        del self.sites[name]
-
-    def turns(self, seconds: float) -> None:
-        end = self.clock.now + seconds
-        while self.clock.now < end:
-            self.clock.now += 0.5
-            for name in self.sites:
-                if not self.trees[name].cut:
-                    self.trees[name].live()
-            self.ensemble.pass_time()
-            for site in list(self.sites.values()):
-                site.turn()
-                if site.lease.held():
-                    site.set_groups(GROUPS)
-
-    def leader(self) -> Site:
-        (found,) = [site for site in self.sites.values() if site.lease.held()]
-        return found
-
-    def owners(self) -> dict[str, str]:
-        return {name: each.manager for name, each in self.leader().assignments.items()}
 
 
 @pytest.fixture

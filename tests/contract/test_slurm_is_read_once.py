@@ -106,7 +106,15 @@ class Site:
             settings = write_settings(place, cluster, listen=address, more=more)
             # The commands are shells here, and the machine may be busy.
             settings.write_text(settings.read_text().replace("command_timeout_s = 0.5", "command_timeout_s = 30"))
-            self.managers[name] = MungedManager(name, settings, self._munged.socket, old=old)
+            (place / "munge.sock").symlink_to(self._munged.socket)
+            self.managers[name] = MungedManager(name, settings, str(place / "munge.sock"), old=old)
+
+    def has_munge(self, name: str, *, there: bool) -> None:
+        """Have munge of a manager's host end, or be there again."""
+        own = self._directory / name / "munge.sock"
+        own.unlink(missing_ok=True)
+        if there:
+            own.symlink_to(self._munged.socket)
 
     def status(self, place: str) -> dict[str, object]:
         try:
@@ -221,3 +229,26 @@ def test_engines_read_slurm_themselves_beside_a_leader_of_a_release_that_hands_n
     wait_until(lambda: site.window().readings[engine] > 1, "its engine reads Slurm itself")
     wait_until(lambda: "of a release that hands nothing down" in site.own_reading("two"), "its engine says why")
     wait_until(lambda: engine in site.slurm.staying(), "a squeue of its own stays")
+
+
+@pytest.mark.long
+def test_a_manager_whose_host_has_lost_munge_leads_no_more_and_its_groups_go_on_elsewhere(site: Site) -> None:
+    site.start("one")
+    wait_until(lambda: site.groups_at("one") == GROUPS.keys(), "one manager has all groups")
+    site.start("two")
+    wait_until(lambda: bool(site.groups_at("two")), "the other one has a group")
+    wait_until(lambda: site.leader() == "one", "one squeue stays for all")
+    site.has_munge("one", there=False)
+    began = time.monotonic()
+    wait_until(lambda: site.leader() == "two", "the other one leads")
+    wait_until(lambda: site.groups_at("two") == GROUPS.keys(), "and has all groups")
+    print(f"the other one has all groups {time.monotonic() - began:.1f} s after munge has ended")
+    wait_until(lambda: not site.managers["one"].engines(), "this one has none")
+    cluster = site.status("two/engine.sock")["cluster"]
+    assert isinstance(cluster, dict)
+    assert "is unfit: it cannot hear: munged does not answer" in " ".join(cluster["degraded"])
+    wait_until(lambda: site.has_read(site.one_reads()), "it reads Slurm for all")
+    site.has_munge("one", there=True)
+    wait_until(lambda: bool(site.groups_at("one")), "this one has a group again")
+    assert site.leader() == "two", "the lead stays"
+    assert not [manager.said() for manager in site.managers.values() if "Traceback" in manager.said()]

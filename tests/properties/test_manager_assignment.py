@@ -63,6 +63,21 @@ def test_a_group_is_where_an_operator_wants_it_and_the_others_even_loads_as_far_
     assert assign_groups(given_sizes, there, before, fixed) == found, "who is gone, and what is gone, counts nothing"
 
 
+@given(sizes, managers, owners, kept_at, managers)
+@settings(max_examples=few(300), deadline=None)
+def test_a_manager_that_is_closed_keeps_what_it_has_and_gets_no_more_but_by_order(
+    given_sizes: dict[str, int], there: set[str], before: dict[str, str], kept: dict[str, str], closed: set[str]
+) -> None:
+    found = assign_groups(given_sizes, there, before, kept, closed)
+    assert found.keys() == (given_sizes.keys() if there else set())
+    if there <= closed:
+        assert found == assign_groups(given_sizes, there, before, kept)
+        return
+    for group, manager in found.items():
+        assert manager not in closed or manager in (before.get(group), kept.get(group))
+    assert assign_groups(given_sizes, there, found, kept, closed) == found, "to ask again moves nothing"
+
+
 @given(sizes, managers, owners, st.data())
 @settings(max_examples=few(300), deadline=None)
 def test_groups_that_are_kept_where_they_are_move_nothing_and_one_that_is_let_go_leaves_no_trace(

@@ -20,11 +20,11 @@ from scenarios.two_groups import HOSTS, GroupEngine, Site
 
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.candidates import Candidate
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
 from rmsplugin.adapters.coordination.elected import Elected
 from rmsplugin.adapters.coordination.epoch_files import EpochFiles
 from rmsplugin.adapters.coordination.members import Member, Members
 from rmsplugin.adapters.coordination.turns import Seen
+from rmsplugin.adapters.coordination.words_of_managers import DEAF, FITNESS, WordsOfManagers
 from rmsplugin.adapters.lease.clocked import ClockedLease
 from rmsplugin.adapters.platform.base import VMPower
 from rmsplugin.adapters.rms.base import JobState
@@ -39,6 +39,7 @@ from rmsplugin.groups.giving import Heard
 from rmsplugin.groups.told import heard
 from rmsplugin.manager import site as manager_site
 from rmsplugin.manager.deafness import Deafness
+from rmsplugin.manager.fitness import Fitness, require_fit
 from rmsplugin.manager.leader import Leader
 from rmsplugin.manager.queue import SlurmQueue
 from rmsplugin.manager.watching import GroupTurns
@@ -55,6 +56,8 @@ STEP_S, AGAIN_S = 0.5, 9.0
 _LENGTHS_S = (1.0, 3.0, 5.0, 8.0, 20.0)
 #: For how long munge of a manager's host stands still; and a wrapper whose sign was lost speaks again within so long.
 _DEAF_S, _LOST_S = (20.0, 60.0, 200.0), 20.0
+#: One that is deaf for so long, by the clock of managers, neither leads nor has groups.
+_UNFIT_S = 1.0
 #: Where a leader is stopped: while it asks engines, before and after it writes, within a request to the ensemble.
 _PLACES = ("hear", "before write", "after write", "early", "late")
 #: A group of a manager that died has to act again within that.
@@ -116,11 +119,16 @@ class Manager:
         self.day, self.name = day, f"{name} {day.count()}"
         self.dead_at: float | None = None
         self.stopped = False
+        self.passed_over = 0  # in how many of its turns it was
         self.halts: dict[str, float] = {}  # by place, for how long it is stopped there next
         self.tree = day.ensemble.open(SESSION_S)
         candidate = Candidate(self.name, "the shared directory", SESSION_S, 0.0, late_is_harmless=True)
         elected = Elected(self.tree, "/rmsplugin/site", candidate, day.now, own_session=False)
         self.elected, self.lease = elected, ClockedLease(elected, day.now)
+        world = day.site.world
+        deaf, fit = (WordsOfManagers(self.tree, "/rmsplugin", thing) for thing in (DEAF, FITNESS))
+        self.deafness = Deafness(Hearing(), deaf, self.name, lambda: world.time)
+        self.fitness = Fitness(partial(require_fit, self.deafness.why, bool), fit, self.name, _UNFIT_S, day.now)
         self.site = manager_site.Site(
             self.name,
             Members(self.tree, "/rmsplugin/managers", Member(self.name)),
@@ -128,11 +136,12 @@ class Manager:
             Assignments(self.tree, "/rmsplugin/assigned"),
             lambda: next(iter(elected.members()), ""),
             day.now,
+            passed_over=self.fitness.passed_over,
+            doubted=self.fitness.doubted,
+            clock=day.now,
         )
         self.watched = GroupTurns(self.tree, folder_of, day.now)
         self.seats: dict[str, Seat] = {}
-        world = day.site.world
-        self.deafness = Deafness(Hearing(), DeafManagers(self.tree, "/rmsplugin"), self.name, lambda: world.time)
         self.leader = Leader(
             self.lease,
             world.rms,
@@ -158,6 +167,9 @@ class Manager:
         if not self.acts:
             return
         self.deafness.tell()
+        self.fitness.test()
+        self.fitness.tell()
+        self.passed_over += self.name in self.fitness.passed_over()
         self.watched.note_turns(self.site.assignments)
         for group in self.site.own - self.seats.keys():
             self.seats[group] = Seat(self, group)
@@ -289,7 +301,7 @@ class ManagedDay:
             self._leads[group] = seat
             self.site.engines[group].start_engine()
         engine = self.site.engines[group]
-        managers = DeafManagers(seat.tree, "/rmsplugin")
+        managers = WordsOfManagers(seat.tree, "/rmsplugin", DEAF)
         engine.alive(DeafEntries(managers, engine.context.hearing, engine.context.clock.now).note_deaf)
         engine.tick()
         territory = self.site.engines[group].territory

@@ -180,6 +180,10 @@ class SlurmCli:
         """Have no squeue stay until somebody asks for ``pulse``."""
         self._queue.end()
 
+    def require_answer(self) -> None:
+        """Raise UnavailableError, or as Slurm refuses, unless Slurm answers this host. It is asked for very little."""
+        self._run("scontrol", "-o", "show", "reservation")
+
     def job(self, job_id: int) -> RmsJob:
         """See ``Rms.job``."""
         row = self._row(job_id)

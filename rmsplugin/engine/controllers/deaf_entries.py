@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
+from rmsplugin.adapters.coordination.words_of_managers import WordsOfManagers
 from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.errors import RmspluginError
 
@@ -12,7 +12,7 @@ from rmsplugin.errors import RmspluginError
 class DeafEntries:
     """Takes other managers' deafness for the engine's own. One thread looks."""
 
-    def __init__(self, managers: DeafManagers, hearing: Hearing, clock: Callable[[], float]) -> None:
+    def __init__(self, managers: WordsOfManagers, hearing: Hearing, clock: Callable[[], float]) -> None:
         """Have seen nothing yet; ``clock``: the engine's, as of ``hearing``."""
         self._managers, self._hearing, self._clock = managers, hearing, clock
 

@@ -89,7 +89,9 @@ class Managed:
         self.kept: list[tuple[str, str, str]] = []  # where operators want groups
         self.site.keep_at = lambda *wish: self.kept.append(wish)
         names = HostNames()
-        handover = GroupHandover(self.site, hands, Rights(frozenset({0, ME}), frozenset()), names, trusted)  # type: ignore[arg-type]
+        rights = Rights(frozenset({0, ME}), frozenset())
+        fit = SimpleNamespace(unfit=dict, doubted=frozenset)
+        handover = GroupHandover(self.site, hands, rights, names, trusted, fit)  # type: ignore[arg-type]
         self._shared = Readings(self._read)
         self._pulse = SharedPulse(self.site, hands, lambda: f"{name}'s jobs", 1e9)  # type: ignore[arg-type]
         self.entry = Entry(

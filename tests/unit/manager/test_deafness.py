@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.coordination.deaf_managers import DeafManagers
+from rmsplugin.adapters.coordination.words_of_managers import DEAF, WordsOfManagers
 from rmsplugin.adapters.simulated.ensemble import SimulatedEnsemble
 from rmsplugin.engine.context.hearing import Hearing
 from rmsplugin.engine.controllers.deaf_entries import DeafEntries
@@ -19,7 +19,7 @@ class Site:
         self.now = 1000.0
         self.ensemble = SimulatedEnsemble(lambda: self.now)
         self.trees = {name: self.ensemble.open(4.0) for name in ("c1:7", "c2:7", "engine")}
-        self.managers = {name: DeafManagers(tree, "/site") for name, tree in self.trees.items()}
+        self.managers = {name: WordsOfManagers(tree, "/site", DEAF) for name, tree in self.trees.items()}
         self.heard = {name: Hearing() for name in self.trees}
         clock = lambda: self.now  # noqa: E731
         self.c1, self.c2 = (Deafness(self.heard[each], self.managers[each], each, clock) for each in ("c1:7", "c2:7"))
@@ -74,7 +74,7 @@ def test_a_new_reason_is_said_too_and_the_end_of_the_session_takes_it_back() -> 
 
 def test_what_a_manager_of_this_name_has_said_before_is_taken_back() -> None:
     site = Site()
-    DeafManagers(site.trees["c2:7"], "/site").say("c1:7", MUNGE)
+    WordsOfManagers(site.trees["c2:7"], "/site", DEAF).say("c1:7", MUNGE)
     site.tell()
     site.tell()
     assert site.c2.deaf == {}
@@ -85,12 +85,12 @@ def test_an_ensemble_that_does_not_answer_changes_nothing() -> None:
     site.c2.note(MUNGE)
     site.tell()
 
-    class Silent(DeafManagers):
+    class Silent(WordsOfManagers):
         def all(self) -> dict[str, str]:
             raise UnavailableError("no quorum")
 
     before = site.heard["engine"].deaf_until(site.now)
-    silent = Silent(site.trees["engine"], "/site")
+    silent = Silent(site.trees["engine"], "/site", DEAF)
     DeafEntries(silent, site.heard["engine"], lambda: site.now + 1).note_deaf()
     assert site.heard["engine"].deaf_until(site.now) == before
     gone = Deafness(Hearing(), silent, "c1:7", lambda: site.now)

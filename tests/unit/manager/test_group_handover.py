@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from rmsplugin.engine.serve.doors import LOCAL, HostNames, Origin
 from rmsplugin.engine.serve.parsing import BadRequestError, Body, Query
 from rmsplugin.engine.serve.rights import Rights
 from rmsplugin.errors import ForbiddenError, NotFoundError, RefusedError, RmspluginError
+from rmsplugin.manager.fitness import Fitness
 from rmsplugin.manager.group_handover import GroupHandover
 from rmsplugin.manager.handing import Hands
 
@@ -50,8 +51,27 @@ def site() -> Site:
     return Site()
 
 
-def order(site: Site, *, uid: int = ROOT, origin: Origin = LOCAL, silent: str = "", **body: object) -> dict[str, Any]:
-    """The answer to an order; ``silent``: what is wrong with all other managers."""
+def order(
+    site: Site,
+    *,
+    uid: int = ROOT,
+    origin: Origin = LOCAL,
+    silent: str = "",
+    unfit: Mapping[str, str] | None = None,
+    recovers: str = "",
+    **body: object,
+) -> dict[str, Any]:
+    """The answer to an order.
+
+    Args:
+        site: the managers.
+        uid: who orders.
+        origin: from where.
+        silent: what is wrong with all other managers.
+        unfit: by manager, why it is unfit.
+        recovers: one that is not fit again yet.
+        body: the words of the order.
+    """
     hands = SimpleNamespace()
 
     async def require_manager(chosen: Member) -> None:
@@ -67,6 +87,7 @@ def order(site: Site, *, uid: int = ROOT, origin: Origin = LOCAL, silent: str = 
         Rights(frozenset({ROOT}), frozenset()),
         HostNames(),
         ("10.9.9.9",),
+        cast(Fitness, SimpleNamespace(unfit=lambda: unfit or {}, doubted=lambda: {*(unfit or {}), recovers} - {""})),
     )
     data = json.dumps(body).encode()
     asked = Asked(uid, {}, Query.parse("/v1/handover", ()), Body.parse(data, ("to", "group")), origin, data=data)
@@ -128,6 +149,19 @@ def test_a_manager_alone_hands_nothing_over_and_without_a_group_it_says_how(site
     site.members = {site.name: member("c1")}
     assert refused(site, RefusedError, group="a").startswith("no other manager is there: nothing was done. Start one")
     assert order(site, group="a", to="any")["group"] == "a", "that needs no other one"
+
+
+def test_a_group_is_not_given_to_a_manager_that_is_unfit(site: Site) -> None:
+    why = {"c3:6830": "it cannot read Slurm: munged does not answer"}
+    assert refused(site, RefusedError, group="a", to="c3", unfit=why) == (
+        f"the manager on c3 is unfit: {why['c3:6830']}; nothing was done. Mend that first, or name another host"
+    )
+    assert order(site, group="a", unfit=why)["to"] == "c2.site", "though that one has more hosts"
+    assert order(site, group="a", recovers="c3:6830")["to"] == "c2.site"
+    assert order(site, group="a", to="c3", recovers="c3:6830")["to"] == "c3", "an operator may know that it is mended"
+    site.kept.clear()
+    both = {**why, "c2.site:6830": "it cannot hear: munged does not answer"}
+    assert refused(site, RefusedError, group="a", unfit=both).startswith("the manager on c3 is unfit: ")
 
 
 def test_a_manager_that_is_not_ready_is_refused_with_the_reason(site: Site) -> None:

@@ -31,7 +31,9 @@ def told(replies: dict[str, Any], errors: dict[str, Any], *, children: Any = Non
     servers = [ServerFact("z1:2181"), ServerFact("z2:2181", "no answer in time"), ServerFact("z3:2181")]
     leader = SimpleNamespace(problems=("nothing is given",))
     deaf = {"c2:6830": "munged does not answer"}
-    status = OwnStatus(ABOUT, site, placed, leader, running, lambda: servers, lambda: deaf)  # type: ignore[arg-type]
+    unfit = {"c2:6830": "it cannot read Slurm: no route to host"}
+    parts: tuple[Any, ...] = (site, placed, leader, running, lambda: servers, lambda: deaf, lambda: unfit)
+    status = OwnStatus(ABOUT, *parts)
     return status.tell(replies, errors)
 
 
@@ -51,6 +53,7 @@ def test_what_is_not_as_it_should_be_is_said() -> None:
     degraded = told({}, {}, children=children, **{"c2:6830": other})["cluster"]["degraded"]
     assert any(each.startswith("1 of 3 servers of the ensemble do not serve: z2:2181") for each in degraded)
     assert any(each.startswith("the manager c2:6830 cannot hear: munged does not answer. ") for each in degraded)
+    assert any(each.startswith("the manager c2:6830 is unfit: it cannot read Slurm: no route") for each in degraded)
     assert "the settings of c2 differ from those of this host" in degraded
     assert "the engine of group a on this host ended with status 2, 3 times in a row: it is: damaged" in degraded
     alone = told({}, {})["cluster"]

@@ -1,6 +1,6 @@
-"""Deaf managers: session nodes of managers that cannot hear, each with the reason.
+"""Words of managers: session nodes in which each manager says one thing of itself to all, such as that it cannot hear.
 
-A manager hands signs of life on to the engines of other hosts' groups, too. So these have to know when it hears none.
+They are nodes of their own, and not those of ``members``: whoever wants to know one thing reads no more than that.
 """
 
 from __future__ import annotations
@@ -9,17 +9,26 @@ from contextlib import suppress
 
 from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tree, make_folder
 
+#: Below the site's path: why each manager that cannot hear cannot; and whether each can do the work of a manager.
+DEAF, FITNESS = "deaf", "fitness"
 
-class DeafManagers:
-    """The managers that say that they cannot hear."""
 
-    def __init__(self, tree: Tree, site: str) -> None:
-        """``site``: the path of all that the ensemble has of the site."""
-        self._tree, self._folder = tree, f"{site}/deaf"
+class WordsOfManagers:
+    """What managers say of one thing."""
 
-    def say(self, name: str, why: str) -> None:
+    def __init__(self, tree: Tree, site: str, thing: str) -> None:
+        """Say nothing yet.
+
+        Args:
+            tree: a session.
+            site: the path of all that the ensemble has of the site.
+            thing: the folder of the words.
+        """
+        self._tree, self._folder = tree, f"{site}/{thing}"
+
+    def say(self, name: str, word: str) -> None:
         """Have this manager say so; its session's end takes it back. Raises UnavailableError."""
-        path, data = f"{self._folder}/{name}", why.encode()
+        path, data = f"{self._folder}/{name}", word.encode()
         try:
             if self._tree.read(path).data != data:
                 self._tree.write(path, data)
@@ -33,7 +42,7 @@ class DeafManagers:
         self._tree.remove(f"{self._folder}/{name}")
 
     def all(self) -> dict[str, str]:
-        """By name, why each of them cannot hear. Raises UnavailableError."""
+        """By name, the word of each manager that says one. Raises UnavailableError."""
         found = {}
         try:
             for name in sorted(self._tree.children(self._folder)):
