@@ -28,4 +28,6 @@ def repack(site: Site, vjobs: Iterable[VJob], search: Search) -> NodeRoom | None
     if not isinstance(found, Fits):
         return None
     packed = {vjob.name: {vm.name: found.assignment[vm.name] for vm in vjob.vms} for vjob in free}
+    if any(len(set(packed[name].values())) < len(packed[name]) for name in packed.keys() & site.configuration.apart):
+        return None  # the search does not know which VMs need nodes of their own
     return site.with_pinned({**in_place, **packed}).pack(members)

@@ -75,7 +75,12 @@ def _later(vjob: VJob, begin_s: float, room: NodeRoom, fits_now: bool) -> Reason
         return Reason(ReasonCode.RESERVED, words, {} if begin_s == math.inf else {"shadow_s": begin_s})
     if begin_s == math.inf:
         return lack
-    return Reason(ReasonCode.RESERVED, f"{lack.sentence}; {when}", {**lack.numbers, "shadow_s": begin_s})
+    return Reason(_reserved_code(lack), f"{lack.sentence}; {when}", {**lack.numbers, "shadow_s": begin_s})
+
+
+def _reserved_code(lack: Reason) -> ReasonCode:
+    """The code of a vjob with a reservation; one that a rule keeps out till then has that of the rule."""
+    return lack.code if lack.code is ReasonCode.RULE else ReasonCode.RESERVED
 
 
 def remaining_s(vjob: VJob) -> float:
@@ -149,7 +154,7 @@ def reserved(head: Reservation[VJob], room: NodeRoom, parameters: Parameters) ->
             lack.code, f"{lack.sentence}; too many of them have no time limit to reserve a start", lack.numbers
         )
     words = f"{lack.sentence}; {starts_within(head.shadow_s)}"
-    return Reason(ReasonCode.RESERVED, words, {**lack.numbers, "shadow_s": head.shadow_s})
+    return Reason(_reserved_code(lack), words, {**lack.numbers, "shadow_s": head.shadow_s})
 
 
 def would_delay(vjob: VJob, head: Reservation[VJob]) -> Reason:

@@ -43,7 +43,8 @@ class LeastLoaded:
         Returns:
             Node by VM name; None if one of the VMs finds no node, and then nothing is taken.
         """
-        alike = (tuple(sorted(_demands(vjob))), vjob.own_rules, vjob.name if vjob.anchored else "")
+        apart = vjob.name in self._site.configuration.apart
+        alike = (tuple(sorted(_demands(vjob))), vjob.own_rules, apart, vjob.name if vjob.anchored else "")
         if alike in self._refused:
             return None
         before = self._vms.copy(), self._cpus.copy(), self._memory.copy()
@@ -57,6 +58,8 @@ class LeastLoaded:
                 self._refused.add(alike)
                 return None
             placed[vm.name] = self._names[at]
+            if apart:
+                allowed = allowed & (np.arange(len(self._names)) != at)
         return placed
 
     def replace(self, vjob: VJob, vm: VM, here: str, origin: str) -> str:

@@ -54,7 +54,8 @@ def near(site: Site, vjobs: Iterable[VJob], search: Search | None = None, worth_
     locations, whole = site.configuration.locations, (VJobState.RUNNING, VJobState.SLEEPING)
     there = [vjob for vjob in free if site.configuration.state(vjob) in whole]
     current = {vm.name: locations[vm.name].node for vjob in there for vm in vjob.vms}
-    repair = Repair(items_of(free), nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
+    items = items_of(free, site.configuration.apart)
+    repair = Repair(items, nodes_left(site, site.pinned), {vm: node for vm, node in current.items() if node})
     found = repair.by_best_fit()
     if found is None or found.moved_mib > worth_mib:
         search = search or effort.next_check()

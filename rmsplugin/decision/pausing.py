@@ -260,7 +260,7 @@ class _Rooms:
         return self.configuration.locations[vm.name].node or ""
 
     def _repair(self, left: Sequence[Node]) -> Repair:
-        return Repair(items_of(self._loose), left, self._current)
+        return Repair(items_of(self._loose, self.configuration.apart), left, self._current)
 
     def _has_room(self, left: Sequence[Node]) -> bool:
         """Whether the policy's own sample fits into the resources left on nodes."""

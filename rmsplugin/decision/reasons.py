@@ -80,7 +80,8 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 
     Of many that wait most are alike: the reason of one is kept in the room for the others, until a vjob comes.
     """
-    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.own_rules, room.site.effort.is_spent)
+    apart = vjob.name in room.site.configuration.apart
+    alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.own_rules, apart, room.site.effort.is_spent)
     if alike not in room.refusals:
         room.refusals[alike] = _no_room(vjob, room, where)
     return room.refusals[alike]
@@ -95,12 +96,13 @@ def unless_preemptible(vjob: VJob) -> Reason | None:
 
 def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
     demand, free = vjob.demand, room.free_for(vjob)
-    sentence = f"needs {needs(vjob)}; {free} are {where}"
+    code, sentence = ReasonCode.NO_ROOM, f"needs {needs(vjob)}; {free} are {where}"
     if (obstacle := in_the_way(vjob.rules, room.site.up)) is not None:
         sentence = f"needs {needs(vjob)}; {obstacle}"
     elif free.holds(demand):
-        largest = room.largest_free_for(vjob)
-        sentence += f", but in pieces: no node has more than {largest} free"
+        sentence += f", but in pieces: no node has more than {room.largest_free_for(vjob)} free"
+    if free.holds(demand) and room.only_apart(vjob):
+        code, sentence = ReasonCode.RULE, f"needs {needs(vjob)}; {_too_few_nodes(vjob, room)}"
     if room.site.effort.is_spent:
         sentence += "; more packings would take longer than a cycle may"
     numbers = {
@@ -110,7 +112,14 @@ def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
         "free_cpus": free.cpus,
         "free_memory_mib": free.memory_mib,
     }
-    return Reason(ReasonCode.NO_ROOM, sentence, numbers)
+    return Reason(code, sentence, numbers)
+
+
+def _too_few_nodes(vjob: VJob, room: NodeRoom) -> str:
+    """That a rule has a vjob's VMs on nodes of their own, and the number of nodes with room for one."""
+    number, title = room.nodes_for_one_of(vjob), room.site.configuration.apart[vjob.name].title
+    has = "has" if number == 1 else "have"
+    return f"{counted(number, 'node')} {has} room for one of its VMs, but {title} has each on a node of its own"
 
 
 def sentence(configuration: Configuration, states: Mapping[str, VJobState], reasons: Mapping[str, Reason]) -> str:

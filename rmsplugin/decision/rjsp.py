@@ -17,7 +17,7 @@ from rmsplugin.decision.near import loose, near
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, no_room, unless_preemptible
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
-from rmsplugin.decision.room import NodeRoom
+from rmsplugin.decision.room import Effort, NodeRoom
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.resources import NOTHING
@@ -36,7 +36,7 @@ def rjsp_exact(configuration: Configuration, parameters: Parameters) -> Decision
 def _select(
     name: str, configuration: Configuration, parameters: Parameters, exact_checks: int | None
 ) -> Decision | Infeasible:
-    draft = settle(configuration, unless_preemptible)
+    draft = settle(configuration, unless_preemptible, Effort.unbounded(parameters))
     room = admit(draft, parameters)
     if isinstance(room, Infeasible):
         return room

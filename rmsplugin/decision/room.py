@@ -67,13 +67,18 @@ class Effort:
     left: float = math.inf  # the number of VMs that may be placed on trial
     checks: int = 0  # the number of times that a solver may be started, where First Fit and best fit fail
     search: Search = field(default_factory=Search)  # the rest of the limits of all such checks
-    reserving: Budget | None = None  # of the programs that reservations ask about rules; None: they ask none
+    reserving: Budget | None = None  # of the programs that are asked about rules; None: none is asked
 
     @classmethod
     def within(cls, parameters: Parameters, *, checks: bool = True) -> Effort:
         """The trials of one decision; ``checks``: whether its policy checks exactly, where that is allowed."""
-        reserving = Budget(parameters.search_of_one_check) if parameters.exact_checks else None
-        return cls(parameters.packed_vms, parameters.exact_checks if checks else 0, parameters.search, reserving)
+        count = parameters.exact_checks if checks else 0
+        return cls(parameters.packed_vms, count, parameters.search, cls.unbounded(parameters).reserving)
+
+    @classmethod
+    def unbounded(cls, parameters: Parameters) -> Effort:
+        """As many trials as a decision makes, with a limit of programs about rules."""
+        return cls(reserving=Budget(parameters.search_of_one_check) if parameters.exact_checks else None)
 
     @property
     def is_spent(self) -> bool:
@@ -151,12 +156,16 @@ class Site:
         return {}
 
     def shape(self, vjob: VJob) -> Hashable:
-        """A key by which vjobs of equal VMs are alike: their number, the demand of each, and their allowed nodes."""
+        """A key by which vjobs of equal VMs are alike: their number, the demand of each, and their allowed nodes.
+
+        One whose VMs need nodes of their own, or cannot move, is like no other.
+        """
         if vjob.name not in self._shapes:
             first = vjob.vms[0].demand
             alike = len(vjob.vms) == 1 or all(vm.demand is first or vm.demand == first for vm in vjob.vms)
             which = (len(vjob.vms), first.centi_cpus, first.memory_mib, vjob.own_rules)
-            self._shapes[vjob.name] = which if alike and not vjob.anchored else vjob.name
+            own = vjob.anchored or vjob.name in self.configuration.apart
+            self._shapes[vjob.name] = which if alike and not own else vjob.name
         return self._shapes[vjob.name]
 
     def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
@@ -203,6 +212,7 @@ class NodeRoom:
         self._free_on: dict[Rules, Resources] = {}  # the answers since a member came
         self.refusals: dict[Hashable, Reason] = {}  # the reasons given since then to vjobs that find no room
         self.nowhere_near: set[Hashable] = set()  # shapes for which no few migrations make room
+        self.barred: set[Hashable] = set()  # shapes of VMs that need nodes of their own, and find none by rules
         self._bare: NodeRoom | None = None  # with the pinned members only
         self._ahead: NodeRoom | None = None
         self._ahead_count = 0  # the number of packed members in it
@@ -247,7 +257,8 @@ class NodeRoom:
 
     def _changed(self) -> None:
         """Note that a vjob has come or gone. Results so far are left to copies of this room as it was."""
-        self._free_on, self.refusals, self.nowhere_near, self._before = {}, {}, set(), None
+        self._free_on, self.refusals, self._before = {}, {}, None
+        self.nowhere_near, self.barred = set(), set()
 
     def append(self, vjob: VJob) -> bool:
         """Place a vjob's VMs by FFD beside all present VMs, which stay where they are; all or none."""
@@ -256,9 +267,7 @@ class NodeRoom:
         if not free.holds(demand):
             return False
         self.site.effort.left -= len(vjob.vms)
-        allows = vjob.allows if self.site.restricts(vjob) else None
-        place = self._packing.place_around if vjob.anchored else self._packing.place
-        placed = place(vjob.vms, allows)
+        placed = self._placed(vjob) if vjob.name not in self.site.configuration.apart else self._placed_apart(vjob)
         if placed is None:
             return False
         self._free = free - demand
@@ -266,6 +275,50 @@ class NodeRoom:
         self.placement.update(placed)
         self.packed.append(vjob)
         return True
+
+    def _placed(self, vjob: VJob, *, apart: bool = False) -> dict[str, str] | None:
+        """Place a vjob's VMs by FFD, all or none; ``apart``: on nodes of their own."""
+        allows = vjob.allows if self.site.restricts(vjob) else None
+        if vjob.anchored:
+            return self._packing.place_around(vjob.vms, allows, apart=apart)
+        return self._packing.place(vjob.vms, allows, () if apart else None)
+
+    def _placed_apart(self, vjob: VJob) -> dict[str, str] | None:
+        """Place VMs that need nodes of their own by FFD; beside each other, if rules find a place for all members.
+
+        Those who are ahead may be where FFD has them, and in the way; but they may be elsewhere, too.
+        """
+        placed = self._placed(vjob, apart=True)
+        alike = self._alike_apart(vjob)
+        if placed is not None or alike in self.barred or self.is_spent:
+            return placed
+        placed = self._placed(vjob)
+        if placed is not None and not self._ruled(vjob):
+            self._give_back(vjob, placed)
+            self.barred.add(alike)
+            return None
+        return placed
+
+    def _give_back(self, vjob: VJob, placed: Mapping[str, str]) -> None:
+        for vm in vjob.vms:
+            self._packing.give_back(vm, placed[vm.name])
+
+    def _ruled(self, vjob: VJob) -> bool:
+        """Whether rules find a place for all members and one more; the trial counts as one of the decision's."""
+        ruling = self.site.ruling
+        assert ruling is not None, "a rule has its VMs on nodes of their own"
+        before = ruling.placed_vms
+        found = ruling.allows([*self.members, vjob])
+        self.spend(ruling.placed_vms - before)
+        return found
+
+    def _alike_apart(self, vjob: VJob) -> Hashable:
+        """A key by which vjobs that have begun nowhere are alike, if all that rules say is that their VMs are apart."""
+        configuration = self.site.configuration
+        only = len(configuration.apart[vjob.name].vms) == len(vjob.vms) and len(vjob.rules) == len(vjob.own_rules) + 1
+        if not only or any(vm.only is not None or vm.name in configuration.homes for vm in vjob.vms):
+            return vjob.name
+        return tuple(sorted((vm.demand.memory_mib, vm.demand.centi_cpus) for vm in vjob.vms)), vjob.own_rules
 
     def append_alike(self, vjobs: Sequence[VJob]) -> int:
         """Do the same with vjobs of one shape, one after the other, until one finds no room; returns how many fit."""
@@ -431,6 +484,22 @@ class NodeRoom:
             allowed = (name for name in self.site.up if vjob.allows(name))
             self._free_on[rules] = self._packing.total_free_on(allowed)
         return self._free_on[rules]
+
+    def only_apart(self, vjob: VJob) -> bool:
+        """Whether a vjob that finds no place would have one if its VMs did not need nodes of their own."""
+        if vjob.name not in self.site.configuration.apart:
+            return False
+        self.spend(len(vjob.vms))
+        placed = self._placed(vjob)
+        if placed is None:
+            return False
+        self._give_back(vjob, placed)
+        return True
+
+    def nodes_for_one_of(self, vjob: VJob) -> int:
+        """The number of nodes, of those that a vjob may use, with room for the smallest of its VMs."""
+        least = min((vm.demand for vm in vjob.vms), key=lambda demand: (demand.memory_mib, demand.cpus))
+        return sum(vjob.allows(name) and self._packing.free(name).holds(least) for name in self.site.up)
 
     def largest_free_for(self, vjob: VJob) -> Resources:
         """The most CPUs and the most memory free on any node that a vjob may use, not necessarily on the same one."""

@@ -241,7 +241,8 @@ class _Walk:
             return False
         # Of many that wait most are alike: if one finds no room, none does until a vjob comes or goes.
         waits = self.draft.configuration.state(vjob) is VJobState.WAITING
-        alike = (tuple((vm.demand, vm.only) for vm in vjob.vms), vjob.own_rules) if waits else None
+        apart = vjob.name in self.draft.configuration.apart
+        alike = (tuple((vm.demand, vm.only) for vm in vjob.vms), vjob.own_rules, apart) if waits else None
         if alike in self.room.nowhere_near:
             return False
         worth_mib = self.worth_mib + price_mib([vjob])

@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import Any
 
 from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, held, state_of
-from rmsplugin.model.joint import Joint
+from rmsplugin.model.joint import Joint, Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
 
 #: Values that depend only on nodes and vjobs, and are handed on to a configuration with other locations.
-_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint")
+_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint", "apart")
 #: Values that do not depend on the order of the vjobs.
 _OF_ANY_ORDER = (*_HANDED_ON, "_states", "used", "_overloaded")
 
@@ -76,6 +76,23 @@ class Configuration:
         sets = {id(vjob.rules): vjob.rules for vjob in self.vjobs if vjob.rules}.values()  # most vjobs share theirs
         found = {rule for rules in sets for rule in rules if isinstance(rule, Joint)}
         return tuple(sorted(found, key=lambda rule: (str(rule), rule.label))) if found else ()
+
+    @cached_property
+    def apart(self) -> Mapping[str, Spread]:
+        """The vjobs of which no two VMs may be on one node, by name, each with the rule about all its VMs.
+
+        A vjob in transit is none of them: its VMs here stand for its holdings, and stay where they are.
+        """
+        if not any(isinstance(rule, Spread) for rule in self.joint):
+            return {}
+        found = {}
+        for vjob in self.vjobs:
+            spreads = (rule for rule in vjob.rules if isinstance(rule, Spread))
+            if len(vjob.vms) > 1 and not vjob.in_transit:
+                whole = next((rule for rule in spreads if all(vm.name in rule.vms for vm in vjob.vms)), None)
+                if whole is not None:
+                    found[vjob.name] = whole
+        return found
 
     @cached_property
     def homes(self) -> dict[str, str]:

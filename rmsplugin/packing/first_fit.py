@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import islice
 
@@ -49,12 +49,19 @@ class FirstFit:
             (node.name for node in known if node.state is not NodeState.UP),
         )
 
-    def place(self, vms: Iterable[VM], allows: Callable[[str], bool] | None = None) -> dict[str, str] | None:
+    def place(
+        self,
+        vms: Iterable[VM],
+        allows: Callable[[str], bool] | None = None,
+        apart_from: Collection[str] | None = None,
+    ) -> dict[str, str] | None:
         """Place all the VMs or none: by memory, CPU (descending) and name, each on the first node with room.
 
         Args:
             vms: the VMs, in any order.
             allows: whether these VMs may be on a node, by its name; None: on any. Faster without.
+            apart_from: None: several of these VMs may be on one node. Else each is on a node of its own, and none is
+                on these nodes.
 
         Returns:
             Node by VM name, or None if some VM finds no node; then everything is as before.
@@ -62,13 +69,16 @@ class FirstFit:
         placed: dict[str, str] = {}
         taken: list[tuple[int, int, _Demand]] = []  # node, number of VMs, the demand of each
         before: dict[_Demand, int | None] = {}
+        used = None if apart_from is None else set(apart_from)
+        if used is not None:
+            allows = _outside(used, allows)
         for demand, names in _equal(vms):
             if taken:
                 before[demand] = self._first.get(demand)  # knowledge gained while nothing is taken yet stays true
             start = self._first[demand] = self._find(demand, self._first.get(demand, 0))
             if not taken:
                 before[demand] = start
-            found, left = self._rooms(demand, start, len(names), allows)
+            found, left = self._rooms(demand, start, len(names), allows, len(names) if used is None else 1)
             if left:
                 self._undo(taken, before)
                 return None
@@ -77,12 +87,19 @@ class FirstFit:
                 self._take(node, count, demand)
                 taken.append((node, count, demand))
                 placed.update(dict.fromkeys(islice(following, count), self._names[node]))
+            if used is not None:
+                used.update(self._names[node] for node, _ in found)
             if allows is None:
                 self._first[demand] = found[-1][0]
         return placed
 
-    def place_around(self, vms: Iterable[VM], allows: Callable[[str], bool] | None = None) -> dict[str, str] | None:
-        """Place all the VMs or none, as ``place`` does: first those that can only be on one node, each there."""
+    def place_around(
+        self, vms: Iterable[VM], allows: Callable[[str], bool] | None = None, *, apart: bool = False
+    ) -> dict[str, str] | None:
+        """Place all the VMs or none, as ``place`` does: first those that can only be on one node, each there.
+
+        ``apart``: each of the others is on a node of its own.
+        """
         loose: list[VM] = []
         placed: dict[str, str] = {}
         taken: list[VM] = []
@@ -96,7 +113,7 @@ class FirstFit:
             else:
                 break
         else:
-            rest = self.place(loose, allows)
+            rest = self.place(loose, allows, placed.values() if apart else None)
             if rest is not None:
                 return placed | rest
         for vm in taken:
@@ -118,7 +135,7 @@ class FirstFit:
         first, width = groups[0][0].demand, len(groups[0])
         demand = (first.centi_cpus, first.memory_mib)
         start = self._find(demand, self._first.get(demand, 0))
-        found, left = self._rooms(demand, start, len(groups) * width, allows)
+        found, left = self._rooms(demand, start, len(groups) * width, allows, len(groups) * width)
         count = len(groups) - -(-left // width)
         spare = count * width
         names = iter([name for group in groups[:count] for name in sorted([vm.name for vm in group])])
@@ -227,11 +244,11 @@ class FirstFit:
         return end
 
     def _rooms(
-        self, demand: _Demand, start: int, left: int, allows: Callable[[str], bool] | None
+        self, demand: _Demand, start: int, left: int, allows: Callable[[str], bool] | None, most: int
     ) -> tuple[list[tuple[int, int]], int]:
         """The first nodes, from ``start`` on, with room for so many VMs of a demand, and the number for each.
 
-        Also the number of VMs without room.
+        Also the number of VMs without room. ``most``: the most VMs on one node.
         """
         found = []
         begin, stop = start, start + _NEAR
@@ -242,7 +259,7 @@ class FirstFit:
                     continue
                 by_cpus = int(cpus[at]) // demand[0] if demand[0] else left
                 by_memory = int(memory[at]) // demand[1] if demand[1] else left
-                found.append((begin + at, min(left, by_cpus, by_memory)))
+                found.append((begin + at, min(left, by_cpus, by_memory, most)))
                 left -= found[-1][1]
                 if not left:
                     break
@@ -261,6 +278,11 @@ class FirstFit:
                 del self._first[demand]
             else:
                 self._first[demand] = first
+
+
+def _outside(nodes: Collection[str], allows: Callable[[str], bool] | None) -> Callable[[str], bool]:
+    """Whether a node is none of these, which may become more, and is allowed."""
+    return lambda name: name not in nodes and (allows is None or allows(name))
 
 
 def _equal(vms: Iterable[VM]) -> list[tuple[_Demand, list[str]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.joint import Spread
 from rmsplugin.model.rules import Rules, confined_to
 from rmsplugin.packing.budget import CP_SAT_UNIT, VARIABLE, Budget
 from rmsplugin.packing.ffd import decreasing
@@ -26,7 +27,9 @@ from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
 
 _Ints = npt.NDArray[np.int64]
-ItemClass = tuple[int, int, Rules]  # demands (hundredths of a CPU, MiB), and allowed nodes
+#: Demands (hundredths of a CPU, MiB), allowed nodes, and the rule by which no two of them are on one node.
+ItemClass = tuple[int, int, Rules, Spread | None]
+_Apart = set[tuple[Spread, int]]  # rules of VMs that need nodes of their own, and nodes that have one of these VMs
 
 #: The number of nodes in the first neighbourhood besides the overloaded ones; each further one has so many times as
 #: many.
@@ -47,7 +50,8 @@ class Repaired:
 class Repair:
     """A packing problem whose VMs have their places already, as far as these are good.
 
-    A VM has no place if it has none now, or one on a node that is not up or not allowed for it.
+    A VM has no place if it has none now, or one on a node that is not up or not allowed for it. So has the second one
+    on a node, of VMs that need nodes of their own.
     """
 
     def __init__(self, items: Sequence[Item], nodes: Sequence[Node], current: Mapping[str, str]) -> None:
@@ -66,19 +70,26 @@ class Repair:
         self._masks: dict[Rules, npt.NDArray[np.bool_]] = {}
         self.on: list[list[Item]] = [[] for _ in self._nodes]
         self.homeless: list[Item] = []
+        self._apart: _Apart = set()
         taken = [[0, 0] for _ in self._nodes]
         for item in items:
             here = self._index.get(current.get(item.vm.name, ""))
-            if here is None or not self._may_be(item, here):
+            if here is None or not self._may_be(item, here) or self._is_beside(item, here):
                 self.homeless.append(item)
             else:
                 self.on[here].append(item)
                 taken[here][0] += item.vm.demand.centi_cpus
                 taken[here][1] += item.vm.demand.memory_mib
+                if item.apart is not None:
+                    self._apart.add((item.apart, here))
         self.free = self.capacity - np.array(taken, dtype=np.int64).reshape(-1, 2)
         self.overloaded = np.flatnonzero((self.free < 0).any(axis=1))
         # An amount as a part of an average node: this makes CPUs and memory comparable.
         self.weights = 1 / np.maximum(self.capacity.mean(axis=0), 1) if self._nodes else np.ones(2)
+
+    def _is_beside(self, item: Item, node: int) -> bool:
+        """Whether a VM that needs a node of its own would be beside another one of its kind."""
+        return item.apart is not None and (item.apart, node) in self._apart
 
     def _may_be(self, item: Item, node: int) -> bool:
         """Whether a VM may be on a node; nearly all may be anywhere, and there are tens of thousands of them."""
@@ -88,35 +99,39 @@ class Repair:
 
     def by_best_fit(self) -> Repaired | None:
         """Move as little as possible from overloaded nodes, and place that, the largest first; None if it fails."""
-        free = self.free.copy()
+        free, apart = self.free.copy(), self._apart.copy()
         moving = list(self.homeless)
         for node in self.overloaded.tolist():
-            moving += self._leaving(node, free)
+            moving += self._leaving(node, free, apart)
         placed = {}
         for item in sorted(moving, key=lambda item: decreasing(item.vm)):
-            best = self.best_fit(item, free)
+            best = self.best_fit(item, free, apart)
             if best is None:
                 return None
             free[best] -= demand_of(item.vm)
             placed[item.vm.name] = best
+            if item.apart is not None:
+                apart.add((item.apart, best))
         return self._repaired(placed)
 
-    def _leaving(self, node: int, free: _Ints) -> list[Item]:
+    def _leaving(self, node: int, free: _Ints, apart: _Apart) -> list[Item]:
         """The VMs that leave an overloaded node."""
         here, leaving = list(self.on[node]), []
         while (free[node] < 0).any():
-            item = self._next_to_leave(here, free, node)
+            item = self._next_to_leave(here, free, node, apart)
             here.remove(item)
             leaving.append(item)
             free[node] += demand_of(item.vm)
+            if item.apart is not None:
+                apart.remove((item.apart, node))
         return leaving
 
-    def _next_to_leave(self, here: list[Item], free: _Ints, node: int) -> Item:
+    def _next_to_leave(self, here: list[Item], free: _Ints, node: int, apart: _Apart) -> Item:
         """The smallest VM that is enough, if it has a place to go to; else the VM that helps most for its memory."""
         short = np.maximum(-free[node], 0)
         enough = [item for item in here if (demand_of(item.vm) >= short).all()]
         if enough:
-            return min(enough, key=lambda item: (self.best_fit(item, free) is None, *_least(item)))
+            return min(enough, key=lambda item: (self.best_fit(item, free, apart) is None, *_least(item)))
 
         def help_for_memory(item: Item) -> float:
             share = np.minimum(demand_of(item.vm), short) / np.maximum(short, 1)
@@ -124,10 +139,12 @@ class Repair:
 
         return max(here, key=lambda item: (help_for_memory(item), item.vm.name))
 
-    def best_fit(self, item: Item, free: _Ints) -> int | None:
-        """The node with the least room that is enough."""
+    def best_fit(self, item: Item, free: _Ints, apart: Container[tuple[Spread, int]] = ()) -> int | None:
+        """The node with the least room that is enough; ``apart``: rules, each with a node where one of its VMs is."""
         left = free - demand_of(item.vm)
         fitting = np.flatnonzero((left >= 0).all(axis=1) & self.mask(item.rules))
+        if item.apart is not None:
+            fitting = np.array([node for node in fitting.tolist() if (item.apart, node) not in apart], dtype=np.intp)
         return int(fitting[(left[fitting] @ self.weights).argmin()]) if len(fitting) else None
 
     def mask(self, rules: Rules) -> npt.NDArray[np.bool_]:
@@ -184,6 +201,7 @@ class Repair:
         cpus, memory = self.capacity[node].tolist()
         rooms = [cpus // k[0]] if k[0] else []
         rooms += [memory // k[1]] if k[1] else []
+        rooms += [1] if k[3] is not None else []
         return int(min([count, *rooms]))
 
     def assignment(self, placed: Mapping[str, int]) -> dict[str, str]:
@@ -214,6 +232,10 @@ class _Program:
         for item in repair.homeless:
             self._members[class_of(item)].append((item.vm, None))
         self.pairs = len(self._members) * len(nodes)
+        self._apart: defaultdict[Spread, list[ItemClass]] = defaultdict(list)
+        for k in self._members:
+            if k[3] is not None:
+                self._apart[k[3]].append(k)
 
     def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
         """Node by VM name, for all VMs in the neighbourhood; None if no place for all is found."""
@@ -230,11 +252,13 @@ class _Program:
     def _facts(self) -> tuple[Hashable, ...]:
         """The facts on which the program depends: not which node or VM it is, but how large, and where it is."""
         position = {node: at for at, node in enumerate(self._nodes)}
+        rule = {spread: at for at, spread in enumerate(self._apart)}
         classes = []
         for k, members in self._members.items():
             here = Counter(position[node] for _, node in members if node is not None)
             usable = np.packbits(self._repair.mask(k[2])[self._nodes]).tobytes()
-            classes.append((*k[:2], usable, len(members), tuple(sorted(here.items()))))
+            apart = -1 if k[3] is None else rule[k[3]]
+            classes.append((*k[:2], usable, apart, len(members), tuple(sorted(here.items()))))
         return (self._repair.capacity[self._nodes].tobytes(), *classes)
 
     def _solve(self, budget: Budget, share: float) -> tuple[Answer, bool]:
@@ -258,6 +282,9 @@ class _Program:
             cpus, memory = self._repair.capacity[node].tolist()
             model.add(sum(k[0] * variable for k, variable in there) <= cpus)
             model.add(sum(k[1] * variable for k, variable in there) <= memory)
+            for together in self._apart.values():
+                if len(together) > 1:  # ``most`` is enough for a single class
+                    model.add(sum(hosted[k, node] for k in together if (k, node) in hosted) <= 1)
         model.maximize(sum(kept))
         solver, status = budget.solve(model, share)
         units = CP_SAT_UNIT * solver.response_proto.deterministic_time
@@ -326,4 +353,4 @@ def _least(item: Item) -> tuple[int, float, str]:
 
 def class_of(item: Item) -> ItemClass:
     """The facts that make VMs equal."""
-    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules)
+    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules, item.apart)

@@ -57,12 +57,16 @@ class NaiveFirstFit:
             if node.state is NodeState.UP
         }
 
-    def place(self, vms: list[VM], allows: Callable[[str], bool] | None) -> dict[str, str] | None:
+    def place(
+        self, vms: list[VM], allows: Callable[[str], bool] | None, apart_from: set[str] | None
+    ) -> dict[str, str] | None:
         left = {name: list(free) for name, free in self.left.items()}
-        placed = {}
+        placed: dict[str, str] = {}
         for vm in sorted(vms, key=lambda vm: (-vm.demand.memory_mib, -vm.demand.cpus, vm.name)):
             demand = (vm.demand.centi_cpus, vm.demand.memory_mib)
             for name, free in left.items():
+                if apart_from is not None and name in {*placed.values(), *apart_from}:
+                    continue
                 if (allows is None or allows(name)) and free[0] >= demand[0] and free[1] >= demand[1]:
                     free[0] -= demand[0]
                     free[1] -= demand[1]
@@ -81,7 +85,8 @@ def test_first_fit_is_plain_first_fit_over_a_whole_queue(data: st.DataObject, no
         vms = data.draw(some_vms(f"j{j}", 5))
         only = data.draw(st.none() | st.sets(st.sampled_from([f"n{i}" for i in range(8)])))
         allows = None if only is None else only.__contains__
-        assert quick.place(reversed(vms), allows) == plain.place(vms, allows)
+        apart_from = data.draw(st.none() | st.sets(st.sampled_from([f"n{i}" for i in range(8)]), max_size=2))
+        assert quick.place(reversed(vms), allows, apart_from) == plain.place(vms, allows, apart_from)
         if plain.left and data.draw(st.booleans()):
             stays, node = data.draw(some_vms(f"s{j}", 1)), data.draw(st.sampled_from(sorted(plain.left)))
             for vm in stays:

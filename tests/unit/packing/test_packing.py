@@ -69,6 +69,23 @@ def test_first_fit_asks_what_a_vjob_allows_for_that_vjob_only() -> None:
     assert room.place([vm("c")]) == {"c": "n1"}
 
 
+def test_vms_that_need_nodes_of_their_own_leave_room_behind_them_that_others_take() -> None:
+    room = FirstFit.on([node("n1"), node("n2"), node("n3", 1)])
+    assert room.place([vm("a"), vm("b")], apart_from=()) == {"a": "n1", "b": "n2"}
+    assert room.place([vm("c", memory=512), vm("d")], apart_from=["n1"]) == {"d": "n2", "c": "n3"}
+    assert room.place([vm("e"), vm("f")], apart_from=()) is None
+    assert room.place([vm("g")]) == {"g": "n1"}
+
+
+def test_vms_that_need_nodes_of_their_own_go_around_those_that_can_only_be_where_they_are() -> None:
+    room = FirstFit.on([node("n1", 4), node("n2")])
+    vms = [VM("a", Resources(1, 512), only="n1"), vm("b", memory=512)]
+    assert room.copy().place_around(vms) == {"a": "n1", "b": "n1"}
+    assert room.copy().place_around(vms, apart=True) == {"a": "n1", "b": "n2"}
+    assert room.place_around([*vms, vm("c")], apart=True) is None
+    assert room.free("n1") == Resources(4, 3072)
+
+
 def test_a_vm_that_stays_may_overload_its_node() -> None:
     room = FirstFit.on([node("n1"), node("n2")])
     room.take(vm("big", 3, 512), "n1")

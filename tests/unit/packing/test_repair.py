@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.joint import Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
 from rmsplugin.packing.item import Item
@@ -67,6 +69,32 @@ def test_what_comes_takes_the_node_that_it_fills_best_and_moves_nothing() -> Non
     assert found == Repaired({"a": "n2", "new": "n2"}, 0)
 
 
+APART = Spread(frozenset("abc"))
+
+
+def test_of_vms_that_need_nodes_of_their_own_each_has_one() -> None:
+    items = [replace(each, apart=APART) for each in (item("a", 1), item("b", 1), item("c", 2))]
+    nodes = [node("n1"), node("n2", 4, 9), node("n3")]
+    for found in both(Repair([*items, item("d", 1)], nodes, {"a": "n1", "b": "n1", "d": "n1"})):
+        assert found.moved_mib == 1
+        assert found.assignment["d"] == "n1" and "n1" in (found.assignment["a"], found.assignment["b"])
+        assert {found.assignment[name] for name in "abc"} == {"n1", "n2", "n3"}
+
+
+def test_a_vm_leaves_for_a_node_where_none_is_that_it_must_not_be_beside() -> None:
+    items = [replace(each, apart=APART) for each in (item("a", 2), item("b", 1))]
+    nodes = [node("n1"), node("n2", memory_mib=3), node("n3", memory_mib=9)]
+    for found in both(Repair([*items, item("d", 3)], nodes, {"a": "n1", "b": "n2", "d": "n1"})):
+        assert found.assignment == {"a": "n3", "b": "n2", "d": "n1"}
+
+
+def test_no_place_is_found_where_two_that_need_nodes_of_their_own_would_be_on_one() -> None:
+    items = [replace(each, apart=APART) for each in (item("a", 1), item("b", 2))]
+    for nodes in ([node("n1", memory_mib=9)], [node("n1", memory_mib=9), node("n2", memory_mib=0)]):
+        repair = Repair(items, nodes, {})
+        assert repair.by_best_fit() is None and repair.by_program(SEARCH) is None
+
+
 def test_the_program_makes_room_where_best_fit_finds_none() -> None:
     items = [item("a", 2), item("b", 2), item("new", 4)]
     repair = Repair(items, [node("n1"), node("n2")], {"a": "n1", "b": "n2"})
@@ -101,12 +129,15 @@ def test_no_place_is_none() -> None:
 @given(
     demands=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5),
     sizes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=3),
+    apart=st.sets(st.integers(0, 4)),
 )
 def test_the_program_moves_exactly_what_brute_force_moves_at_least(
-    demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]]
+    demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]], apart: set[int]
 ) -> None:
+    """``apart``: the VMs that need nodes of their own, by number."""
     nodes = [node(f"n{i}", cpus, memory) for i, (cpus, memory) in enumerate(sizes)]
     items = [item(f"v{k}", memory, cpus) for k, (cpus, memory, _) in enumerate(demands)]
+    items = [replace(each, apart=APART) if k in apart else each for k, each in enumerate(items)]
     current = {f"v{k}": f"n{at}" for k, (_, _, at) in enumerate(demands) if at < len(nodes)}
     least = None
     for hosts in product(range(len(nodes)), repeat=len(items)):
@@ -115,6 +146,8 @@ def test_the_program_moves_exactly_what_brute_force_moves_at_least(
             for i, size in enumerate(sizes)
             for dimension in (0, 1)
         )
+        own = [host for k, host in enumerate(hosts) if k in apart]
+        fits = fits and len(set(own)) == len(own)
         moved = sum(d[1] for d, host in zip(demands, hosts, strict=True) if d[2] < len(nodes) and d[2] != host)
         if fits and (least is None or moved < least):
             least = moved
@@ -126,5 +159,6 @@ def test_the_program_moves_exactly_what_brute_force_moves_at_least(
             assert least is not None and each.moved_mib >= least
             for each_node in nodes:
                 there = [i.vm.demand for i in items if each.assignment[i.vm.name] == each_node.name]
+                assert sum(i.apart is not None and each.assignment[i.vm.name] == each_node.name for i in items) <= 1
                 assert sum(d.cpus for d in there) <= each_node.capacity.cpus
                 assert sum(d.memory_mib for d in there) <= each_node.capacity.memory_mib

@@ -1,0 +1,120 @@
+"""VMs that need nodes of their own: decisions about small sites, against a search through all placements."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from examples import few
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.result import Decision
+from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, WAITING, Location, Node, VJob, running_on, sleeping_on
+from rmsplugin.model.joint import Spread
+from rmsplugin.model.resources import Resources
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.search import Search
+
+SEARCH = Search(time_limit_s=3600, deterministic_limit=1.0)
+
+
+@st.composite
+def spread_out(draw: st.DrawFn) -> Configuration:
+    """Nodes that are nearly full. Many vjobs have their VMs on nodes of their own, and obey that where they are."""
+    sizes = draw(st.lists(st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([512, 1024])), min_size=2, max_size=3))
+    nodes = tuple(Node(f"n{i}", Resources(*size)) for i, size in enumerate(sizes, start=1))
+    vjobs: list[VJob] = []
+    locations: dict[str, Location] = {}
+    places: dict[str, str] = {}
+    for number in range(draw(st.integers(2, 4))):
+        vjob = _vjob(draw, f"v{number}")
+        here = {vm.name: draw(st.sampled_from(nodes)).name for vm in vjob.vms}
+        runs = [*(each for each in vjobs if each.vms[0].name in places), vjob]
+        if draw(st.booleans()) and holds(nodes, runs, places | here):
+            places |= here
+            locations |= {name: running_on(node) for name, node in here.items()}
+        else:
+            sleeps = draw(st.booleans())
+            locations |= {name: sleeping_on(node) if sleeps else WAITING for name, node in here.items()}
+        vjobs.append(vjob)
+    return Configuration(nodes, tuple(draw(st.permutations(vjobs))), locations)
+
+
+def _vjob(draw: st.DrawFn, name: str) -> VJob:
+    demands = draw(st.lists(st.sampled_from([(0.5, 256), (1, 128), (1, 256), (2, 512)]), min_size=1, max_size=2))
+    if draw(st.booleans()):
+        demands = demands[:1] * len(demands)
+    vms = tuple(VM(f"{name}-{k}", Resources(*demand)) for k, demand in enumerate(demands))
+    apart = (Spread(frozenset(vm.name for vm in vms)),) if len(vms) > 1 and draw(st.booleans()) else ()
+    return VJob(name, vms, rules=apart, time_limit_s=draw(st.sampled_from([60.0, 600.0])))
+
+
+def holds(nodes: Sequence[Node], vjobs: Sequence[VJob], places: Mapping[str, str]) -> bool:
+    """Whether these can run where they are placed."""
+    left = {node.name: [node.capacity.centi_cpus, node.capacity.memory_mib] for node in nodes}
+    for vjob in vjobs:
+        if vjob.rules and len({places[vm.name] for vm in vjob.vms}) < len(vjob.vms):
+            return False
+        for vm in vjob.vms:
+            left[places[vm.name]][0] -= vm.demand.centi_cpus
+            left[places[vm.name]][1] -= vm.demand.memory_mib
+    return all(min(each) >= 0 for each in left.values())
+
+
+def has_room(nodes: Sequence[Node], vjobs: Sequence[VJob]) -> bool:
+    """Whether any placement has room for all of these, wherever they are now."""
+    names = [vm.name for vjob in vjobs for vm in vjob.vms]
+    placements = itertools.product([node.name for node in nodes], repeat=len(names))
+    return any(holds(nodes, vjobs, dict(zip(names, at, strict=True))) for at in placements)
+
+
+def decided(policy: str, source: Configuration) -> Decision:
+    found = decide_by_rules(policy, source, Parameters(search=SEARCH, exact_checks=100))
+    assert isinstance(found, Decision)
+    return found
+
+
+def running(source: Configuration, decision: Decision) -> list[VJob]:
+    return [vjob for vjob in source.vjobs if decision.states[vjob.name] is VJobState.RUNNING]
+
+
+@given(source=spread_out())
+@settings(max_examples=few(200), deadline=None)
+def test_all_run_for_whom_any_placement_has_room_beside_those_ahead(source: Configuration) -> None:
+    """RJSP with exact checks, where anybody may be suspended."""
+    decision = decided("rjsp-exact", source)
+    admitted: list[VJob] = []
+    for vjob in source.vjobs:
+        if has_room(source.nodes, [*admitted, vjob]):
+            admitted.append(vjob)
+    event(f"{len(admitted)} run")
+    assert running(source, decision) == admitted
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration"])
+@given(source=spread_out())
+@settings(max_examples=few(200), deadline=None)
+def test_nobody_makes_way_under_a_policy_that_suspends_nobody(policy: str, source: Configuration) -> None:
+    before = {vjob.name for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING}
+    runs = running(source, decided(policy, source))
+    event(f"{len(runs) - len(before)} start")
+    assert before <= {vjob.name for vjob in runs}
+    assert has_room(source.nodes, runs)
+
+
+@given(source=spread_out())
+@settings(max_examples=few(200), deadline=None)
+def test_a_vjob_of_a_higher_tier_runs_if_any_placement_has_room_beside_those_of_its_tier(source: Configuration) -> None:
+    """Whoever is of a lower tier makes way, if that is what two nodes take."""
+    first, *others = source.vjobs
+    source = replace(source, vjobs=(replace(first, priority=2), *others))
+    for policy in ("easy-preempt", "mixed", "slowdown"):
+        assert (first.name in {vjob.name for vjob in running(source, decided(policy, source))}) is has_room(
+            source.nodes, [first]
+        )
