@@ -78,6 +78,10 @@ class Faults:
         """The number of lines for each reason, the most frequent reason first, for a sentence."""
         return "; ".join(f"{count} {SUMMARIES[code]}" for code, count in self.counts.most_common())
 
+    def told(self, of: int, what: str) -> str:
+        """A sentence about all of them: "2 of 18 lines are not simulated: 2 larger than the cluster"."""
+        return f"{len(self)} of {of} {what} {'is' if len(self) == 1 else 'are'} not simulated: {self.reasons}"
+
     def __len__(self) -> int:
         return self.counts.total()
 

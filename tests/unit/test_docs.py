@@ -61,6 +61,12 @@ def test_links_lead_somewhere() -> None:
     assert [link for path in PAGES for link in broken_links(path)] == []
 
 
+def test_what_is_above_or_below_is_on_the_same_page() -> None:
+    """A reader who is told to look above looks there."""
+    elsewhere = re.compile(r"\[(?:as )?(?:above|below)\]\([^#)][^)]*\)")
+    assert [(place(path), found) for path in PAGES for found in elsewhere.findall(path.read_text("utf-8"))] == []
+
+
 def test_files_of_the_repository_that_are_named_exist() -> None:
     named = re.compile(r"(?<![\w/.-])((?:rmsplugin|contrib|lua|hooks|tests|docs|\.ci)/[\w./-]*\w)")
     missing = [(place(path), n) for path in PAGES for n in named.findall(path.read_text()) if not (ROOT / n).exists()]
@@ -148,6 +154,13 @@ def test_every_command_and_option_is_in_the_manual_page() -> None:
                 continue
             for word in action.option_strings or [action.metavar]:
                 assert str(word) in part, f"{name} {word}"
+
+
+def test_no_help_has_a_percent_sign_that_argparse_takes_for_a_form() -> None:
+    """Of a "20 % at most" it makes all that it knows of the option, in the midst of the sentence."""
+    lone = re.compile(r"(?<!%)(?:%%)*%(?![%(])")
+    options = [(name, action) for name, parser in all_commands().items() for action in parser._actions]
+    assert [(name, action.dest) for name, action in options if lone.search(action.help or "")] == []
 
 
 def test_every_command_is_in_a_guide_or_the_readme() -> None:

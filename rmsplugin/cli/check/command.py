@@ -14,6 +14,7 @@ from rmsplugin.cli.shared.connection import read_settings
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import SettingsError
+from rmsplugin.model.wording import counted
 
 if TYPE_CHECKING:
     from rmsplugin.cli.check.within import Look
@@ -101,7 +102,8 @@ def _tell(arguments: argparse.Namespace, findings: list[Finding]) -> None:
             if finding.remedy:
                 print(printable(f"{'':8}  remedy: {finding.remedy}"))
         counts = [sum(finding.level is level for finding in findings) for level in (Level.ERROR, Level.WARNING)]
-        print(f"{counts[0]} errors, {counts[1]} warnings, {len(findings) - sum(counts)} in order")
+        faults = f"{counted(counts[0], 'error')}, {counted(counts[1], 'warning')}"
+        print(f"{faults}, {len(findings) - sum(counts)} in order")
 
 
 def _sentences(findings: Iterable[Finding], level: Level) -> list[str]:

@@ -89,7 +89,7 @@ def _add_decision_options(plan: argparse.ArgumentParser) -> None:
         help="do not search; ffd: the target is the placement by which the policy proved its decision: "
         "First Fit Decreasing, as in the papers' baseline; with rjsp-exact, mixed, load-sharing "
         "and v-reconfiguration one near where the VMs are; better-fit: VMs arrive one after the other "
-        "beside those that run, and nodes that lose VMs, or are used by 20 % at most, are emptied (RR-7398)",
+        "beside those that run, and nodes that lose VMs, or are used by 20 %% at most, are emptied (RR-7398)",
     )
     plan.add_argument(
         "--cpu-in-plan",

@@ -86,8 +86,8 @@ def _notes(kind: Kind, own: Simulated, others: Sequence[Simulated]) -> Iterator[
     workload = own.input.workload
     faults = workload.faults
     if faults:
-        of = f"{len(faults)} of {workload.lines} {workload.records} of the {_source(workload)}"
-        yield Note("not-simulated", len(faults), f"{of} are not simulated: {faults.reasons}")
+        words = faults.told(workload.lines, f"{workload.records} of the {_source(workload)}")
+        yield Note("not-simulated", len(faults), words)
     if workload.disbelieved:
         yield Note("cpu-time", workload.disbelieved, disbelieved(workload))
     if workload.unestimated:

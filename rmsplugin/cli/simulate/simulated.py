@@ -320,7 +320,5 @@ def faulty_lines(file: str, workload: Workload) -> list[str]:
     named = zip(faults, range(NAMED), strict=False)
     found = [f"{file}:{f'{fault.line}:' if fault.line else ''} {fault.message}" for fault, _ in named]
     if faults:
-        found.append(
-            f"{file}: {len(faults)} of {workload.lines} {workload.records} are not simulated: {faults.reasons}"
-        )
+        found.append(f"{file}: {faults.told(workload.lines, workload.records)}")
     return found

@@ -408,6 +408,11 @@ def test_wrong_settings_are_findings_too(tmp_path: Path) -> None:
     assert any(f"{file}:3: oops: unknown key" in finding["what"] for finding in found)
 
 
+def test_a_person_reads_how_many_faults_there_are(tmp_path: Path) -> None:
+    done = program("--config", str(tmp_path / "none.toml"))
+    assert done.stdout.splitlines()[-1] == "1 error, 0 warnings, 0 in order"
+
+
 def test_it_ends_whatever_hangs_and_says_what_it_was_looking_at(tmp_path: Path) -> None:
     user = pwd.getpwuid(os.geteuid()).pw_name
     for name in ("scontrol", "sinfo", "squeue", "sacct", "sacctmgr"):

@@ -266,6 +266,14 @@ def test_lines_that_are_not_simulated_are_named_and_counted_on_standard_error(
                 "t.swf: 2 of 2 lines are not simulated: 2 fewer than 18 fields",
             ],
         ),
+        (
+            b"PQ\x03\x04\n",
+            [
+                "t.swf: has no job that can be simulated",
+                "t.swf:1: has 1 field, 18 are needed",
+                "t.swf: 1 of 1 lines is not simulated: 1 fewer than 18 fields",
+            ],
+        ),
         (gzip.compress(TRACE.encode(), mtime=0)[:-9], ["t.swf: gzipped, but damaged or cut short"]),
         (b"\x1f\x8bnothing of the kind", ["t.swf: gzipped, but damaged or cut short"]),
         (bz2.compress(TRACE.encode())[:-9], ["t.swf: compressed by bzip2, but damaged or cut short"]),
