@@ -6,6 +6,7 @@ a CPU shows the CPUs that it would use alone. Demand follows use with care, for 
 - a VM without samples demands what it requested;
 - a rise counts at the second sample that shows it: a spike, or one wrong reading, suspends nobody;
 - a fall counts after a window in which no more was seen: a pause between two phases gives nothing away;
+- a VM whose CPUs are bounded demands no more than these, however long its processes wait for others;
 - demand is a whole number of hundredths of a CPU, and a change below a tenth is ignored.
 """
 
@@ -91,13 +92,15 @@ class CpuDemand:
         """The same demand where the counters begin anew: the next sample is compared with none before it."""
         return replace(self, last=None, intervals=())
 
-    def after(self, sample: CpuSample, window_s: float = WINDOW_S) -> CpuDemand:
+    def after(self, sample: CpuSample, window_s: float = WINDOW_S, bound: int | None = None) -> CpuDemand:
         """The demand after one more sample.
+
+        ``bound``: the CPUs that the VM may use at this time; None: all its vCPUs.
 
         A counter that went back (another hypervisor process, or a wrong reading), or a sample that is no later than the
         last one, says nothing about the use; the following samples are compared with it.
         """
-        interval = self._used(sample)
+        interval = self._used(sample, self.vcpus if bound is None else min(bound, self.vcpus))
         if interval is None:
             return replace(self.anew(), last=sample)
         before = self.intervals[-1] if self.intervals else None
@@ -115,15 +118,15 @@ class CpuDemand:
             return seen._changed(most)
         return seen
 
-    def _used(self, sample: CpuSample) -> _Interval | None:
-        """The use since the last sample; None if unknown."""
+    def _used(self, sample: CpuSample, most: int) -> _Interval | None:
+        """The use since the last sample, of ``most`` CPUs; None if unknown."""
         if self.last is None or sample.time_s <= self.last.time_s:
             return None
         # Each counter is checked by itself: where one begins anew, the other one may have grown by more.
         if sample.cpu_time_ns < self.last.cpu_time_ns or sample.vcpu_delay_ns < self.last.vcpu_delay_ns:
             return None
         cpus = (sample.busy_ns - self.last.busy_ns) / 1e9 / (sample.time_s - self.last.time_s)
-        return _Interval(self.last.time_s, sample.time_s, round(100 * min(cpus, self.vcpus)))
+        return _Interval(self.last.time_s, sample.time_s, round(100 * min(cpus, most)))
 
     def _changed(self, centi_cpus: int) -> CpuDemand:
         small = abs(centi_cpus - self.centi_cpus) < _LEAST_CHANGE

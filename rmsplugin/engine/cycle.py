@@ -49,7 +49,7 @@ from rmsplugin.engine.upkeep.borrowing import Borrowing
 from rmsplugin.engine.upkeep.checkpointing import Checkpointing
 from rmsplugin.engine.upkeep.evacuation import Evacuation
 from rmsplugin.engine.upkeep.gate import Gate
-from rmsplugin.engine.upkeep.guest_cpus import GuestCpus
+from rmsplugin.engine.upkeep.sizes import Sizes
 from rmsplugin.engine.upkeep.user_mails import UserMails
 from rmsplugin.engine.upkeep.user_news import UserNews
 from rmsplugin.engine.upkeep.user_notes import UserNotes
@@ -162,7 +162,7 @@ class Cycle:
         self._mails = UserMails(context.rms, context.clock.now, slurm.mail_every_s)
         self.durations = context.durations
         self._calibrating = Calibrating(context.settings, context.ledger, context.clock.now, context.durations)
-        self._guest_cpus = GuestCpus(context.ledger, context.guests, context.clock)
+        self._sizes = Sizes(context.ledger, context.guests, context.hypervisor, context.clock)
         self.overseers = KnownOverseers(context.rms, context.clock.now)
         self._outages = Outages(context.ledger, context.clock.now)
         self.report = CycleReport()
@@ -231,8 +231,8 @@ class Cycle:
             self._executor.chore(Chore.OVERSEERS, self.overseers.read)
         if self._calibrating.is_due:
             self._executor.chore(Chore.CALIBRATION, self._calibrating.measure)
-        if self._guest_cpus.is_due:
-            self._executor.chore(Chore.GUEST_CPUS, self._guest_cpus.carry_out)
+        if self._sizes.is_due:
+            self._executor.chore(Chore.SIZES, self._sizes.carry_out)
         report.problems += site.problems(self._settings, seen.rms)
         report.problems += filter(None, [self._clock.problem(), self._own_reading()])
         report.problems += self._not_ours_any_more() + self._unentered.problems()

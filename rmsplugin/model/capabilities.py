@@ -32,6 +32,16 @@ class Capabilities:
     tells: bool = True
 
     @property
+    def bounds(self) -> bool:
+        """Whether the platform itself bounds the CPUs and the memory that a running VM may use."""
+        return self.resize and not self.own_kernel
+
+    @property
+    def balloons(self) -> bool:
+        """Whether a VM's own kernel is asked to do with less memory, and takes back what it needs."""
+        return self.resize and self.own_kernel
+
+    @property
     def anchors(self) -> bool:
         """Whether there are VMs that can go nowhere: running ones, or saved ones."""
         return not (self.migrate and self.elsewhere)
@@ -56,7 +66,7 @@ class Capabilities:
 EVERYTHING = Capabilities()
 
 #: The capabilities of platform ``podman``: containers, which share the kernel of their node.
-PODMAN = Capabilities(migrate=False, resize=False, template=False, own_kernel=False, tells=False)
+PODMAN = Capabilities(migrate=False, template=False, own_kernel=False, tells=False)
 
 #: The capabilities of platform ``native``: plain jobs of the RMS, which are paused and go on where they are.
 NATIVE = Capabilities(

@@ -307,6 +307,12 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ),
     ("vm-pause", 2): lambda agent, rest, options: _vms(agent).pause(VMName(rest[0]), _milliseconds(rest[1])),
     ("vm-unpause", 2): lambda agent, rest, options: _vms(agent).unpause(VMName(rest[0]), _milliseconds(rest[1])),
+    ("vm-memory", 3): lambda agent, rest, options: _vms(agent).set_memory(
+        VMName(rest[0]), _milliseconds(rest[1]), _at_least_one(rest[2])
+    ),
+    ("vm-cpus", 3): lambda agent, rest, options: _vms(agent).set_cpus(
+        VMName(rest[0]), _milliseconds(rest[1]), _at_least_one(rest[2])
+    ),
     ("vm-abort", 1): lambda agent, rest, options: _vms(agent).abort(VMName(rest[0])),
     # Its epoch was taken before the call.
     ("obey", 0): lambda agent, rest, options: {},
@@ -353,6 +359,10 @@ def _size(word: str) -> int:
 
 def _milliseconds(word: str) -> int:
     return int(_matching(_NUMBER, word, "a number of milliseconds"))
+
+
+def _at_least_one(word: str) -> int:
+    return int(_matching(_NUMBER, word, "a number of CPUs or of MiB"))
 
 
 def _blake2b(word: str) -> str:

@@ -90,6 +90,16 @@ class VMVerbs:
         self._vms.unpause(vm.name, self._call(timeout_ms))
         return {}
 
+    def set_memory(self, vm: VMName, timeout_ms: int, mib: int) -> Reply:
+        """Let the VM use so much memory."""
+        self._vms.set_memory(vm.name, mib, self._call(timeout_ms))
+        return {}
+
+    def set_cpus(self, vm: VMName, timeout_ms: int, cpus: int) -> Reply:
+        """Let the VM use so many CPUs."""
+        self._vms.set_cpus(vm.name, cpus, self._call(timeout_ms))
+        return {}
+
     def abort(self, vm: VMName) -> Reply:
         """Have a save or checkpoint of the VM that is under way end as a failure."""
         self._vms.abort(vm.name)
@@ -124,8 +134,16 @@ def _wanted(vm: VMName, text: bytes) -> WantedVM:
         mounts = tuple((str(path), bool(writable)) for path, writable in said["mounts"])
         cpus, memory_mib, filtered = int(said["cpus"]), int(said["memory_mib"]), bool(said["filtered"])
         uuid, reference = str(said["uuid"]), str(said["reference"])
+        # An engine of an older release resizes nothing.
+        resized = int(said.get("resized_cpus", 0)), int(said.get("resized_memory_mib", 0))
     except (ValueError, KeyError, TypeError) as error:
         raise AgentError("failed", f"not the description of a VM: {error}") from None
-    if not re.fullmatch(_UUID, uuid) or not re.fullmatch(_REFERENCE, reference) or cpus < 1 or memory_mib < 1:
+    if (
+        not re.fullmatch(_UUID, uuid)
+        or not re.fullmatch(_REFERENCE, reference)
+        or cpus < 1
+        or memory_mib < 1
+        or min(resized) < 0
+    ):
         raise AgentError("failed", f"not the description of a VM: {text[:200]!r}")
-    return WantedVM(vm.name, uuid, cpus, memory_mib, reference, mounts, filtered)
+    return WantedVM(vm.name, uuid, cpus, memory_mib, reference, mounts, filtered, *resized)

@@ -170,6 +170,53 @@ def test_a_container_is_suspended_and_its_script_counts_on_on_the_other_node(clu
     wait_counting(cluster, job, beyond=slept_at + 10)
 
 
+def size(cluster: Cluster, name: str) -> tuple[int, int]:
+    """The CPUs and the MiB that its node's kernel lets a container use."""
+    groups = f"/sys/fs/cgroup/{{}}/rmsplugin/{name}/libpod-*/{{}}"
+    files = groups.format("cpu", "cpu.cfs_quota_us"), groups.format("memory", "memory.limit_in_bytes")
+    said = cluster.ok("sh", "-c", f"cat {' '.join(files)}", host=containers(cluster)[name])
+    quota_us, memory_bytes = map(int, said.split())
+    return quota_us // 100_000, memory_bytes >> 20
+
+
+def wait_size(cluster: Cluster, name: str, cpus: int, memory_mib: int) -> None:
+    cluster.wait("its size", lambda: size(cluster, name) == (cpus, memory_mib), 60, lambda: str(size(cluster, name)))
+
+
+def test_a_container_is_resized_and_has_its_size_on_the_other_node(cluster: Cluster) -> None:
+    job = run(cluster, COUNTS, *WHOLE)
+    [(name, home)] = containers(cluster).items()
+    assert size(cluster, name) == (2, 96)
+    assert cluster.plugin("resize", str(job), "--cpus", "1", "--memory", "80M", user="alice").code == 0
+    wait_size(cluster, name, 1, 80)
+    assert cluster.plugin("suspend", str(job)).code == 0
+    slept_at = len(counted(cluster.output(job)))
+    other = next(node for node in cluster.nodes if node != home)
+    assert cluster.plugin("resume", str(job), "--to", other).code == 0
+    assert containers(cluster) == {name: other}
+    assert size(cluster, name) == (1, 80)
+    wait_counting(cluster, job, beyond=slept_at + 5)
+    cluster.wait("ten seconds to pass", lambda: resized(cluster, job, "--cpus", "all", "--memory", "all"), 30)
+    wait_size(cluster, name, 2, 96)
+    told = cluster.events(job)
+    assert f"{name} uses 1 of its 2 CPUs, and used 2" in told
+    assert f"{name} may use 80 of its 96 MiB, and had 96" in told
+
+
+def resized(cluster: Cluster, job: int, *words: str) -> bool:
+    return cluster.plugin("resize", str(job), *words, user="alice").code == 0
+
+
+def test_a_container_that_uses_more_memory_than_it_is_to_have_loses_nothing(cluster: Cluster) -> None:
+    job = run(cluster, f"#!/bin/sh\nhead -c 50000000 /dev/zero >/tmp/much\n{COUNTS.partition(chr(10))[2]}", *WHOLE)
+    [name] = containers(cluster)
+    if resized(cluster, job, "--memory", "40M"):  # its use may not have been seen yet
+        cluster.wait("the refusal", lambda: "it uses more memory than that" in cluster.events(job), 60)
+    beyond = len(counted(cluster.output(job)))
+    wait_counting(cluster, job, beyond=beyond + 10)
+    assert size(cluster, name) == (2, 96)
+
+
 def test_two_containers_that_talk_are_saved_at_one_instant(cluster: Cluster) -> None:
     both = ("-N", "2", "--ntasks-per-node=1", *WHOLE)
     job = run(cluster, _COUNTS_ON_BOTH, *both, prefix="0:")

@@ -13,6 +13,7 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import World, spread
 
+from rmsplugin.adapters.simulated.hypervisor.faults import Point
 from rmsplugin.assessment.back_off import pause_s
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.engine.serve.resizing import APART_S, Size
@@ -310,18 +311,10 @@ def test_one_vjob_is_resized_once_in_a_while(world: ResizedWorld) -> None:
     assert len(world.events("resize")) == 1
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "why"),
-    [
-        (replace(EVERYTHING, resize=False), "on a platform that resizes nothing"),
-        (replace(EVERYTHING, own_kernel=False), "has no kernel of its own"),
-    ],
-    ids=["no resize", "no kernel"],
-)
-def test_a_platform_is_not_asked_for_what_it_cannot_do(directory: Path, capabilities: Any, why: str) -> None:
-    world = ResizedWorld(directory, capabilities=capabilities)
+def test_a_platform_that_resizes_nothing_is_not_asked_to(directory: Path) -> None:
+    world = ResizedWorld(directory, capabilities=replace(EVERYTHING, resize=False))
     job = world.vjob_of(2)
-    refused(world, job, why, cpus=1)
+    refused(world, job, "on a platform that resizes nothing", cpus=1)
     world.some()
     assert world.cpus(job) == [0]
     world.close()
@@ -340,3 +333,102 @@ def test_elements_of_an_array_are_resized_together_and_each_that_is_refused_is_n
     assert set(answer["vjobs"]) == rows
     assert list(answer["refused"]) == [left] and "not split off" in answer["refused"][left]
     refused(world, left, "is waiting, and has no VMs yet", cpus=1)
+
+
+# -- a platform that bounds VMs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bounding(directory: Path) -> Iterator[ResizedWorld]:
+    capabilities = replace(EVERYTHING, own_kernel=False)
+    made = ResizedWorld(directory, nodes={"n1": (8, 4 * GIB), "n2": (8, 4 * GIB)}, capabilities=capabilities)
+    yield made
+    assert made.hypervisor.violations == []
+    made.close()
+
+
+def bound(world: ResizedWorld, job: int) -> tuple[int | None, int]:
+    """The CPUs and the MiB that a vjob's first VM may use."""
+    (vm, *_) = world.context.ledger.vms(job)
+    return world.hypervisor.statistics(vm.host)[vm.name].cpus, world.left_mib(job)
+
+
+def sized_vjob(world: ResizedWorld, needs_mib: int = 300) -> int:
+    job = world.vjob_of(4, memory_mib=1500)
+    world.hypervisor.set_working_set(f"vjob{job}-0", needs_mib)
+    world.some(4, 30.0)
+    return job
+
+
+def test_the_platform_bounds_cpus_and_memory_and_gives_them_back(bounding: ResizedWorld) -> None:
+    job = sized_vjob(bounding)
+    assert bound(bounding, job) == (4, 1500)
+    bounding.resize(job, cpus=1, memory_mib=500)
+    bounding.some()
+    assert bound(bounding, job) == (1, 500)
+    assert bounding.cpus(job) == [0], "no guest is asked"
+    bounding.resize(job, cpus=0, memory_mib=0)
+    bounding.some()
+    assert bound(bounding, job) == (4, 1500)
+    assert sorted(bounding.events("resized")) == sorted(
+        f"vjob{job}-0 {words}"
+        for words in (
+            "uses 1 of its 4 CPUs, and used 4",
+            "uses 4 of its 4 CPUs, and used 1",
+            "may use 500 of its 1500 MiB, and had 1500",
+            "may use 1500 of its 1500 MiB, and had 500",
+        )
+    )
+
+
+def test_a_bounded_vm_has_its_size_where_it_is_resumed(bounding: ResizedWorld) -> None:
+    job = sized_vjob(bounding)
+    bounding.resize(job, cpus=1, memory_mib=500)
+    bounding.some()
+    (vm,) = bounding.context.ledger.vms(job)
+    other = "n2" if vm.host == "n1" else "n1"
+    bounding.asked.suspend(USER, str(job))
+    bounding.until(job, S.SLEEPING)
+    bounding.asked.resume(USER, str(job), other)
+    done: list[tuple[int | None, int]] = []
+    bounding.hypervisor.hook_next("unpause", Point.BEFORE, lambda: done.append(bound(bounding, job)))
+    bounding.until(job, S.RUNNING)
+    assert done == [(1, 500)], "it has its size before it goes on"
+    assert bounding.context.ledger.vms(job)[0].host == other
+    bounding.some()
+    assert bound(bounding, job) == (1, 500)
+
+
+def test_less_memory_than_a_vm_is_seen_to_need_is_refused(bounding: ResizedWorld) -> None:
+    job = sized_vjob(bounding)
+    refused(
+        bounding, job, f"last seen to need 336 MiB in vjob{job}-0, .* with 200 MiB one of its processes", memory_mib=200
+    )
+    assert bound(bounding, job) == (4, 1500)
+
+
+def test_a_vm_that_began_to_use_more_meanwhile_goes_on_and_is_told_of_once(bounding: ResizedWorld) -> None:
+    job = sized_vjob(bounding)
+    bounding.resize(job, memory_mib=500)
+    bounding.hypervisor.set_working_set(f"vjob{job}-0", 900)
+    bounding.some(12)
+    assert bounding.state(job) is S.RUNNING and bound(bounding, job) == (4, 1500)
+    assert bounding.events("resize-failed") == [
+        f"vjob{job}-0 is not resized to 500 MiB yet, and is asked again: vjob{job}-0 uses more memory than 500 MiB"
+    ]
+    bounding.hypervisor.set_working_set(f"vjob{job}-0", 200)
+    bounding.some(12, 30.0)
+    assert bound(bounding, job) == (4, 500)
+
+
+def test_the_memory_of_a_bounded_vm_stays_booked(bounding: ResizedWorld) -> None:
+    """It may have it back at any time."""
+    job = sized_vjob(bounding)
+    bounding.resize(job, memory_mib=500)
+    bounding.some()
+    others = [bounding.submit(vms=1, cpus=1, memory_mib=2600) for _ in range(3)]
+    bounding.some(6)
+    assert [bounding.state(other) for other in others].count(S.RUNNING) == 1, "one node has 2,600 MiB left"
+    bounding.resize(job, memory_mib=0)
+    bounding.some()
+    assert bound(bounding, job) == (4, 1500)

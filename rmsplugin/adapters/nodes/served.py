@@ -19,7 +19,8 @@ from rmsplugin.errors import OperationFailedError, TimedOutError, UnavailableErr
 SERVED = frozenset(
     """put-config drop-config drop-state stat space list make-overlay use-checkpoint put-aside take-back drop-aside
     adopt lend end-room bound-memory use-template await-guest keep-disk settle-template refuse-template
-    vm-host vm-list vm-has vm-statistics vm-boot vm-stop vm-pause vm-unpause vm-abort""".split()  # noqa: SIM905
+    vm-host vm-list vm-has vm-statistics vm-boot vm-stop vm-pause vm-unpause vm-memory vm-cpus
+    vm-abort""".split()  # noqa: SIM905
 )
 #: More content than this goes by a channel of its own, whose window it fills alone.
 CONTENT_MAX = 1 << 16

@@ -103,6 +103,9 @@ class VMSpec:
     network_filter: str = ""  # the filter of its interface: one of the platform or NODE_FILTER; "" lets everything pass
     epoch: int = FIRST_EPOCH  # the epoch of the engine that creates it
     bounded: bool = False  # its memory is observed: it runs in the node's bounded control group, if there is one
+    #: The size to which it was resized, where the platform bounds it (``Capabilities.bounds``); 0: all that it has.
+    resized_cpus: int = 0
+    resized_memory_mib: int = 0
 
 
 @made_at_once
@@ -130,6 +133,7 @@ class VMStatistics:
     major_faults: int | None = None  # pages for which the guest waited for storage, since it booted
     swap_in_kib: int | None = None  # the data that the guest has read back from its swap, since it booted
     guest_said_s: int | None = None  # when the guest reported the last three (seconds since the epoch, by its node)
+    cpus: int | None = None  # the CPUs that the platform lets it use; None: it bounds none, or does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +291,9 @@ class Platform(Protocol):
     def restore(self, node: str, spec: VMSpec, path: str, *, timeout_s: float) -> None:
         """Load the state in ``path`` on the node, with the paths of ``spec``; the VM is PAUSED until ``unpause``.
 
+        Where the platform bounds VMs, it has the size to which it was resized (``spec``) from its first moment; if it
+        uses more memory than that, it has all of its own.
+
         It is paused so that VMs of a vjob that cannot all be restored are ended again without having lived a moment
         that their saved states do not have (I1). The file is kept.
         Nothing happens if the VM exists there already, paused or running. Raises CorruptStateError when the hypervisor
@@ -311,15 +318,30 @@ class Platform(Protocol):
         ...
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
-        """Ask the guest to do with so much of its memory: its balloon takes the rest, caches first.
+        """Have the VM do with so much of its memory, or have it back.
 
-        The balloon never takes memory that the guest needs: it gives back before the guest kills a process. But less
-        than that should not be asked for: its driver tries again and again, and the guest caches nothing. More than the
-        VM's size gives all back. A VM of an older release, whose balloon could not give back, is left as it is.
-        The call returns when the hypervisor has told the balloon, not when the guest has followed: ``statistics`` shows
-        the progress. The request also holds in a state that is saved afterwards, and where the VM migrates to. While
-        the VM is saved or migrated, no request to its balloon is possible (TimedOutError).
+        A platform that bounds VMs (``Capabilities.bounds``) lets it use no more from now on. Less than it uses now,
+        without what it caches of files, is refused (OperationFailedError), and changes nothing. A VM that needs more
+        later loses a process, as a job does that needs more than its memory.
+
+        On others the guest is asked: its balloon takes the rest, caches first. The balloon never takes memory that the
+        guest needs: it gives back before the guest kills a process. But less than that should not be asked for: its
+        driver tries again and again, and the guest caches nothing. A VM of an older release, whose balloon could not
+        give back, is left as it is. The call returns when the hypervisor has told the balloon, not when the guest has
+        followed: ``statistics`` shows the progress. The request also holds in a state that is saved afterwards, and
+        where the VM migrates to.
+
+        More than the VM's size gives all back. While the VM is saved or migrated, no request is possible
+        (TimedOutError).
         Raises NotFoundError, and as ``boot``.
+        """
+        ...
+
+    def set_cpus(self, node: str, name: str, cpus: int, *, timeout_s: float) -> None:
+        """Let the VM use so many CPUs from now on, on a platform that bounds VMs (``Capabilities.bounds``).
+
+        It goes on seeing all that its node has. More than its size gives all back. While it is saved, no request is
+        possible (TimedOutError). Raises NotFoundError, and as ``boot``.
         """
         ...
 

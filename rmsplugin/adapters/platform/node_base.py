@@ -171,6 +171,8 @@ class WantedVM(NamedTuple):
     reference: str  # the name of its image
     mounts: tuple[tuple[str, bool], ...]  # directories of this node that it has, and whether it may write there
     filtered: bool  # this node filters its interface
+    resized_cpus: int = 0  # the CPUs that it may use; 0: all of its own
+    resized_memory_mib: int = 0  # the same of its memory
 
 
 class Call(NamedTuple):
@@ -203,7 +205,7 @@ class VMs(Protocol):
         ...
 
     def statistics(self) -> dict[str, dict[str, Any]]:
-        """By name, the values of ``base.VMStatistics``: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, time_s."""
+        """By name, the values of ``base.VMStatistics``: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, cpus, time_s."""
         ...
 
     def boot(self, vm: WantedVM, call: Call) -> None:
@@ -231,6 +233,14 @@ class VMs(Protocol):
         ...
 
     def unpause(self, name: str, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def set_memory(self, name: str, mib: int, call: Call) -> None:
+        """See ``Platform``."""
+        ...
+
+    def set_cpus(self, name: str, cpus: int, call: Call) -> None:
         """See ``Platform``."""
         ...
 

@@ -21,9 +21,11 @@ def add_command(commands: options.Commands) -> None:
         For the vjob's user and for operators; for a job that needs less from now on. The engine keeps it until the
         vjob ends, and carries it out from its next cycle on:
           --cpus    the guest's kernel takes the other CPUs off line; programs that run there go on with the rest.
+                    A container goes on seeing all CPUs of its node, and uses no more than so many.
           --memory  the guest is asked to do with so much of the memory that was requested: caches are given up first.
                     It takes back what its programs need before one of them is killed. Only where memory is booked as
-                    it is observed.
+                    it is observed. A container is held to it: less than it uses is refused; if it needs more later, one
+                    of its programs is killed, as at the end of the memory that was requested.
         The Slurm job keeps what it has: it is charged as before, and can have all of it back (`all`), but no more.
         What a VM gives up is there for others when it is not seen in use any more. `rmsplugin vjobs
         --format=jobid,cpus,memory,resized` shows what was asked for, and `rmsplugin events --vjob` what was done.

@@ -41,7 +41,7 @@ class Balloons:
 
     def tell(self, seen: Observation, node: str, room_mib: int, vms: Sequence[tuple[VJobRow, VMRow]]) -> bool:
         """Ask guests of a node to change to their shares of ``room_mib``. Returns whether any target is new."""
-        if not self._capabilities.resize:
+        if not self._capabilities.balloons:
             return False
         sizes = [Ballooned(vm.name, _most_mib(vjob, vm), needed_mib(vm)) for vjob, vm in vms]
         still = {vm.name for vjob, vm in vms if vjob.state is not VJobState.RUNNING or vm.phase.moves}
@@ -79,9 +79,7 @@ class Balloons:
 
 def _most_mib(vjob: VJobRow, vm: VMRow) -> int:
     """The most memory that a VM is left: its own, or less if it was resized; never less than it needs."""
-    booked_mib = vjob.geometry.memory_mib_of(vm.idx)
-    less_mib = max(0, booked_mib - (vjob.resized_memory_mib or booked_mib))
-    return max(needed_mib(vm), vm.memory_mib - less_mib)
+    return max(needed_mib(vm), vjob.memory_mib_of(vm))
 
 
 def _have_mib(seen: Observation, node: str) -> dict[str, int]:

@@ -151,7 +151,9 @@ def _cpu_after(demand: CpuDemand, time_s: float, statistics: VMStatistics, windo
         return demand
     if demand.last is not None and 0 <= time_s - demand.last.time_s < _LEAST_APART_S:
         return demand
-    return demand.after(CpuSample(time_s, statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0), window_s)
+    return demand.after(
+        CpuSample(time_s, statistics.cpu_time_ns, statistics.vcpu_delay_ns or 0), window_s, statistics.cpus
+    )
 
 
 def _reads(time_s: float, statistics: VMStatistics) -> tuple[float, float] | None:

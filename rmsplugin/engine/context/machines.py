@@ -69,6 +69,8 @@ def spec_of(settings: Settings, epoch: int, vjob: VJobRow, vm: VMRow, mounts: tu
         console_log=f"{directory}/{vm.name}.console",
         epoch=epoch,
         bounded=vm.observed,
+        resized_cpus=vjob.cpus_of(vm.idx) if vjob.resized_cpus else 0,
+        resized_memory_mib=vjob.memory_mib_of(vm) if vjob.resized_memory_mib else 0,
     )
 
 

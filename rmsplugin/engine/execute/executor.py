@@ -104,7 +104,7 @@ class Chore(enum.Enum):
     MAILS = enum.auto()
     OVERSEERS = enum.auto()
     CALIBRATION = enum.auto()
-    GUEST_CPUS = enum.auto()
+    SIZES = enum.auto()
 
 
 class Executor:

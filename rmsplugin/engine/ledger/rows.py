@@ -78,6 +78,11 @@ class VJobRow:
         booked = self.geometry.cpus_of(index)
         return min(booked, self.resized_cpus or booked)
 
+    def memory_mib_of(self, vm: VMRow) -> int:
+        """The memory that a VM is to have: all of its own, or less if it was resized. That of its image stays."""
+        booked_mib = self.geometry.memory_mib_of(vm.idx)
+        return vm.memory_mib - max(0, booked_mib - (self.resized_memory_mib or booked_mib))
+
     def ran_by(self, moment: float) -> float:
         """The seconds that the vjob has run by ``moment``, since its start; sleeps and pauses do not count.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -97,9 +97,10 @@ class Resizing:
             return f"{name} runs on a platform that resizes nothing while it runs"
         if why := _more_than_booked(row, size):
             return f"{name} {why}"
-        if size.cpus is not None and not self._capabilities.own_kernel:
-            return f"{name} has no kernel of its own that could do with fewer CPUs"
-        if size.memory_mib and not all(vm.observed for vm in self._ledger.vms(row.job_id)):
+        if self._capabilities.bounds:
+            if why := self._needs_more(row, size):
+                return f"{name} {why}"
+        elif size.memory_mib and not all(vm.observed for vm in self._ledger.vms(row.job_id)):
             return (
                 f"{name} has its memory booked as requested, and nothing on its nodes would hold a guest to less; "
                 f'where an administrator sets memory = "observed" in [partition.{row.partition}], new vjobs can be '
@@ -107,6 +108,18 @@ class Resizing:
             )
         if row.job_id in self._last and _changes(row, size):
             return f"{name} was resized less than {APART_S:.0f} s ago; try again in a moment"
+        return ""
+
+    def _needs_more(self, row: VJobRow, size: Size) -> str:
+        """Why the platform is not to bound a vjob to a size: a VM needs more memory; empty: none is seen to."""
+        wanted = replace(row, resized_memory_mib=size.memory_mib or 0)
+        for vm in self._ledger.vms(row.job_id):
+            needed_mib, wanted_mib = vm.memory_demand_mib or 0, wanted.memory_mib_of(vm)
+            if needed_mib > wanted_mib:
+                return (
+                    f"was last seen to need {needed_mib} MiB in {vm.name}, with a margin for growth: "
+                    f"with {wanted_mib} MiB one of its processes may be ended"
+                )
         return ""
 
 

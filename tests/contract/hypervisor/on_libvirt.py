@@ -196,6 +196,12 @@ class LibvirtWorld(MiniclusterWorld):
         assert b"Killed process" not in said
         return b"ate all" in said
 
+    def use(self, node: str, vm: str, mib: int, cpus: int) -> None:
+        raise AssertionError("nothing is bounded here")
+
+    def uses(self, node: str, vm: str) -> bool:
+        raise AssertionError("nothing is bounded here")
+
     def ticks(self, node: str, vm: str) -> int:
         return self._console(node, vm).count(b"tick")
 

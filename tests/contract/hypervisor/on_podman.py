@@ -25,6 +25,7 @@ from rmsplugin.errors import RmspluginError
 PODMAN = ("nsenter", "--cgroup=/proc/1/ns/cgroup", "--", "podman", "--log-level", "error", "--runtime", "runc")
 PODMAN += ("--cgroup-manager", "cgroupfs")
 GROUP = "/sys/fs/cgroup/freezer/rmsplugin/{}/libpod-*"
+_COMPUTES = "while :; do :; done"
 _SLOW = '#!/bin/sh\nsleep 2\nexec /tmp/criu "$@"\n'
 
 
@@ -179,6 +180,17 @@ class PodmanWorld(MiniclusterWorld):
 
     def ate(self, node: str, vm: str) -> bool:
         raise AssertionError("no balloons here")
+
+    def use(self, node: str, vm: str, mib: int, cpus: int) -> None:
+        """The memory is that of a file, which lies in memory there."""
+        self.inside(node, vm, f"head -c {mib << 20} /dev/zero >/tmp/used")
+        for _ in range(cpus):
+            self.begin(node, vm, _COMPUTES)
+
+    def uses(self, node: str, vm: str) -> bool:
+        """Whether the processes that compute are there."""
+        script = f"cat $(sed 's:.*:/proc/&/cmdline:' {GROUP.format(vm)}/cgroup.procs)"
+        return self.on(node, "sh", "-c", script).stdout.count(_COMPUTES) >= 2
 
     def ticks(self, node: str, vm: str) -> int:
         raise AssertionError("nobody migrates here")

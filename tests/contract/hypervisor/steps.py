@@ -115,8 +115,7 @@ def hungry(world: World) -> VMSpec:
     if isinstance(world, SimulatedWorld):
         world.hypervisor.set_working_set(vm.name, HUNGRY_NEEDS_MIB)
         return vm
-    assert isinstance(vm.image, KernelImage)
-    return replace(vm, image=replace(vm.image, cmdline=HUNGRY))
+    return replace(vm, image=replace(vm.image, cmdline=HUNGRY)) if isinstance(vm.image, KernelImage) else vm
 
 
 def boot_hungry(world: World) -> VMSpec:
@@ -140,7 +139,7 @@ def have_hungry(world: World) -> VMSpec:
 
 
 def left_mib(world: World, vm: VMSpec, node: str = A) -> int:
-    """What the balloon leaves to the guest."""
+    """The memory that the VM may have: what its balloon leaves to it, or its bound."""
     left_kib = world.hypervisor.statistics(node)[vm.name].memory_current_kib
     assert left_kib is not None
     return left_kib // 1024

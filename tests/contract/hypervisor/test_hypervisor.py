@@ -175,10 +175,15 @@ def test_what_is_not_there_is_not_found(world: World) -> None:
     assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)
 
 
-@pytest.mark.needs("migrate", "resize")
-def test_what_is_not_there_is_neither_moved_nor_resized(world: World) -> None:
+@pytest.mark.needs("resize")
+def test_what_is_not_there_is_not_resized(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.hypervisor.set_memory(A, VM, 64, timeout_s=20)
+    assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)
+
+
+@pytest.mark.needs("migrate")
+def test_what_is_not_there_is_not_moved(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.hypervisor.migrate(VM, A, B, timeout_s=20)
     assert world.hypervisor.list_vms(A) == {} == world.hypervisor.list_vms(B)

@@ -17,6 +17,7 @@ from contract.hypervisor.steps import (
     left_mib,
     power,
     run_on_libvirt,
+    run_on_podman,
     saved,
     the_other_half,
 )
@@ -42,11 +43,11 @@ from rmsplugin.errors import (
     TimedOutError,
 )
 
-# Balloons.
+# Balloons, and bounds of one VM.
 
 
 @pytest.mark.needs("resize")
-def test_a_balloon_takes_what_the_guest_can_do_without_and_gives_it_back(world: World) -> None:
+def test_a_vm_does_with_less_memory_and_has_it_back(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
@@ -55,7 +56,7 @@ def test_a_balloon_takes_what_the_guest_can_do_without_and_gives_it_back(world: 
     eventually(lambda: left_mib(world, vm) == HUNGRY_MIB)
 
 
-@pytest.mark.needs("resize")
+@pytest.mark.needs("balloons")
 def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothing(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, HUNGRY_NEEDS_MIB // 2, timeout_s=20)
@@ -66,7 +67,7 @@ def test_a_guest_that_needs_more_than_its_balloon_leaves_has_it_and_kills_nothin
     eventually(lambda: left_mib(world, vm) > 180)
 
 
-@pytest.mark.needs("migrate", "suspend", "resize")
+@pytest.mark.needs("migrate", "suspend", "balloons")
 def test_what_a_balloon_took_stays_taken_in_saved_states_and_on_other_nodes(world: World) -> None:
     vm = have_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
@@ -82,7 +83,7 @@ def test_what_a_balloon_took_stays_taken_in_saved_states_and_on_other_nodes(worl
 
 
 @pytest.mark.needs("resize")
-def test_a_balloon_is_empty_when_its_vm_boots_again(world: World) -> None:
+def test_a_vm_has_all_its_memory_when_it_boots_again(world: World) -> None:
     vm = boot_hungry(world)
     world.hypervisor.set_memory(A, vm.name, 128, timeout_s=20)
     world.hypervisor.stop(A, vm.name, timeout_s=20)
@@ -91,7 +92,7 @@ def test_a_balloon_is_empty_when_its_vm_boots_again(world: World) -> None:
 
 
 @pytest.mark.needs("resize")
-def test_nothing_is_asked_of_a_balloon_while_its_vm_is_saved(world: World) -> None:
+def test_no_memory_is_taken_from_a_vm_while_it_is_saved(world: World) -> None:
     big = spec("vjob9003-0", memory_mib=512)
     boot_up(world, A, big)
     with world.slow_save(A, big.name), ThreadPoolExecutor(1) as pool:
@@ -119,7 +120,7 @@ def test_memory_that_a_guest_frees_goes_back_to_the_host(world: World) -> None:
     eventually(lambda: held_mib() < taken - 50)
 
 
-@pytest.mark.needs("suspend", "resize")
+@pytest.mark.needs("suspend", "balloons")
 @only_libvirt
 def test_a_balloon_of_an_older_release_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmsplugin.adapters.platform.libvirt import platform
@@ -175,7 +176,7 @@ def settled_mib(world: World, node: str) -> int:
     return seen[-1]
 
 
-@pytest.mark.needs("suspend", "resize")
+@pytest.mark.needs("suspend", "balloons")
 def test_a_vm_that_takes_all_that_its_node_has_takes_nothing_from_others_and_can_be_saved(world: World) -> None:
     bounded(world, A)
     others, eater = calm(world), replace(hungry(world), bounded=True)
@@ -254,3 +255,12 @@ def in_group(world: World, vm: str) -> set[str]:
 @the_other_half
 def test_on_libvirt(request: pytest.FixtureRequest) -> None:
     run_on_libvirt(request, __file__)
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+@the_other_half
+def test_on_podman(request: pytest.FixtureRequest) -> None:
+    run_on_podman(request, __file__)

@@ -140,6 +140,14 @@ class World(Protocol):
 
     def ate(self, node: str, vm: str) -> bool: ...
 
+    def use(self, node: str, vm: str, mib: int, cpus: int) -> None:
+        """Have the VM use so much memory, and as many CPUs as it is let, up to so many."""
+        ...
+
+    def uses(self, node: str, vm: str) -> bool:
+        """Whether it still does, as far as it goes on."""
+        ...
+
     def ticks(self, node: str, vm: str) -> int: ...
 
     def slow(self, node: str, vm: str) -> contextlib.AbstractContextManager[None]: ...
@@ -233,6 +241,13 @@ class SimulatedWorld:
 
     def ate(self, node: str, vm: str) -> bool:
         return True
+
+    def use(self, node: str, vm: str, mib: int, cpus: int) -> None:
+        self.hypervisor.set_working_set(vm, mib)
+        self.hypervisor.set_demand(vm, cpus)
+
+    def uses(self, node: str, vm: str) -> bool:
+        return vm in self.hypervisor.list_vms(node)
 
     def ticks(self, node: str, vm: str) -> int:
         return round(time.monotonic() * 2)

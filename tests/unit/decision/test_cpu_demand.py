@@ -70,6 +70,17 @@ def test_demand_is_never_more_than_the_vcpus() -> None:
     assert demands(counters(0, 0, 7, 7))[-1] == 2
 
 
+def test_a_bound_is_the_most_however_long_processes_wait() -> None:
+    """The kernel counts a process that waits for the next period of its quota as one that waits for a CPU."""
+    demand = CpuDemand.requested(4)
+    for sample in counters(2, 2, 2, delay=0.5):
+        demand = demand.after(sample, bound=1)
+    assert demand.cpus == 1
+    for sample in counters(0, 0, 0, 2, 2, 2, delay=0.5)[4:]:
+        demand = demand.after(sample)
+    assert demand.cpus == 2
+
+
 def test_demand_has_two_decimals() -> None:
     assert demands(counters(0, 0, 1.23456, 1.23456))[-1] == 1.23
 

@@ -86,6 +86,7 @@ ACTS = {
         "pause",
         "unpause",
         "set_memory",
+        "set_cpus",
         "migrate",
         "abort_job",
     },

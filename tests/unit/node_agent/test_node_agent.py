@@ -653,6 +653,8 @@ PEER = ("--peer",)
         f"vm-checkpoint {VM} 1000 /x/checkpoint-1.{VM}.state.partial",
         f"vm-pause {VM} 1000",
         f"vm-unpause {VM} 1000",
+        f"vm-memory {VM} 1000 64",
+        f"vm-cpus {VM} 1000 1",
         f"vm-abort {VM}",
         "",
     ],
@@ -929,6 +931,7 @@ def test_each_verb_is_known_to_change_something_or_nothing() -> None:
     acts |= {"put-aside", "take-back", "drop-aside", "drop-state", "use-checkpoint", "bound-memory", "use-template"}
     acts |= {"keep-disk", "settle-template", "refuse-template", "obey", "platform", "adopt", "lend", "end-room"}
     acts |= {f"vm-{verb}" for verb in ("boot", "restore", "stop", "save", "checkpoint", "pause", "unpause", "abort")}
+    acts |= {"vm-memory", "vm-cpus"}
     assert {verb for verb, _ in calls._CALLS} == acts | calls._LOOKS
     assert not acts & calls._LOOKS
 

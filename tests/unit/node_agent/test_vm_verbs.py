@@ -49,6 +49,11 @@ def test_vms_that_are_not_here_are_not_listed(node: Node) -> None:
         f"vm-pause ../{VM} 1000",
         f"vm-save {VM} 1000",
         "vm-list --shared",
+        f"vm-cpus {VM} 1000",
+        f"vm-cpus {VM} 1000 0",
+        f"vm-cpus {VM} 0 1",
+        f"vm-memory {VM} 1000 -5",
+        f"vm-memory {VM} 1000 all",
     ],
 )
 def test_words_of_another_form_are_refused(node: Node, words: str) -> None:
@@ -87,6 +92,8 @@ def test_a_part_of_a_group_is_a_store_and_others_are_none(node: Node) -> None:
         {"reference": ""},
         {"mounts": [["/home"]]},
         {"mounts": 7},
+        {"resized_cpus": -1},
+        {"resized_memory_mib": "half"},
         {"filtered": None, "uuid": None},
     ],
 )
@@ -96,10 +103,16 @@ def test_descriptions_of_another_form_are_refused(node: Node, change: dict[str, 
     assert "not the description of a VM" in node.call(f"vm-boot {VM} 1000", b"[")["error"]
 
 
+def test_vms_that_are_not_here_are_not_resized(node: Node) -> None:
+    for words in (f"vm-cpus {VM} 1000 1", f"vm-memory {VM} 1000 64"):
+        assert node.call(words)["kind"] == "not_found"
+
+
 def test_a_deposed_engine_may_look_and_not_act(node: Node) -> None:
     assert node.call("obey --epoch 5") == {}
     acts = [f"vm-{act} {VM} 1000 --epoch 4" for act in ("boot", "stop", "pause", "unpause")]
     acts += [f"vm-{act} {VM} 1000 {node.store}/{VM}.state --epoch 4" for act in ("save", "checkpoint", "restore")]
+    acts += [f"vm-{act} {VM} 1000 1 --epoch 4" for act in ("cpus", "memory")]
     for words in [*acts, f"vm-abort {VM} --epoch 4"]:
         assert node.call(words, json.dumps(WANTED).encode())["kind"] == "deposed", words
     assert node.call("vm-list --epoch 4") == {"vms": {}}

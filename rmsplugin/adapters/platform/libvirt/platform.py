@@ -293,6 +293,10 @@ class LibvirtPlatform:
         """See ``base.Platform``."""
         self._vms.set_memory(node, name, mib, timeout_s)
 
+    def set_cpus(self, node: str, name: str, cpus: int, *, timeout_s: float) -> None:
+        """See ``base.Platform``: the guest's own kernel does with fewer CPUs."""
+        raise OperationFailedError(f"libvirt does not bound the CPUs of {name}: its guest is asked")
+
     def migrate(
         self,
         name: str,

@@ -132,6 +132,10 @@ class NativePlatform:
         """See ``Platform``."""
         raise _cannot("resize a VM")
 
+    def set_cpus(self, node: str, name: str, cpus: int, *, timeout_s: float) -> None:
+        """See ``Platform``."""
+        raise _cannot("resize a VM")
+
     def migrate(
         self,
         name: str,

@@ -103,7 +103,11 @@ class PodmanPlatform:
 
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
         """See ``Platform``."""
-        raise _cannot("resize a VM")
+        self._act(node, ["vm-memory", name], timeout_s, str(mib))
+
+    def set_cpus(self, node: str, name: str, cpus: int, *, timeout_s: float) -> None:
+        """See ``Platform``."""
+        self._act(node, ["vm-cpus", name], timeout_s, str(cpus))
 
     def migrate(
         self,
@@ -159,6 +163,7 @@ def _statistics(said: Mapping[str, Any]) -> VMStatistics:
         most_kib,
         memory_usable_kib=usable_kib,
         guest_said_s=said["time_s"],
+        cpus=said.get("cpus"),  # an agent of an older release does not say
     )
 
 
@@ -175,6 +180,8 @@ def _description(spec: VMSpec) -> bytes:
         "reference": spec.image.reference,
         "mounts": [list(mount) for mount in spec.image.mounts],
         "filtered": spec.network_filter == NODE_FILTER,
+        "resized_cpus": spec.resized_cpus,
+        "resized_memory_mib": spec.resized_memory_mib,
     }
     return json.dumps(said).encode()
 

@@ -31,7 +31,7 @@ from rmsplugin.adapters.platform.base import (
 from rmsplugin.adapters.simulated.hypervisor.actions import Pending, SimulatedActions
 from rmsplugin.adapters.simulated.hypervisor.faults import Point, SimulatedFaults
 from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, SimulatedState
-from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines
+from rmsplugin.adapters.simulated.hypervisor.machines import SimulatedMachines, SimulatedVM
 from rmsplugin.errors import (
     CorruptStateError,
     NotFoundError,
@@ -55,6 +55,7 @@ _NEEDS = {
     "checkpoint": ("checkpoint",),
     "pause": ("pause", "checkpoint"),
     "set_memory": ("resize",),
+    "set_cpus": ("bounds",),
     "template_key": ("template",),
 }
 
@@ -214,7 +215,10 @@ class SimulatedHypervisor:
             result = {}
             for name, guest in sorted(self.machines.vms[node].items()):
                 result[name] = VMStatistics(
-                    int(guest.cpu_time_ns), int(guest.vcpu_delay_ns), *self.machines.memory.statistics(guest.spec)
+                    int(guest.cpu_time_ns),
+                    int(guest.vcpu_delay_ns),
+                    *self.machines.memory.statistics(guest.spec),
+                    cpus=self.machines.cpus(guest.spec) if self.capabilities.bounds else None,
                 )
             return result
 
@@ -225,6 +229,7 @@ class SimulatedHypervisor:
                 return
             self.machines.place(node, spec)
             self.machines.memory.boot(spec.name)
+            self._bound(spec)
         succeed = partial(self.machines.become, node, spec.name, VMPower.RUNNING)
         self.actions.act("boot", spec.name, timeout_s, None, succeed, partial(self.machines.remove, node, spec.name))
 
@@ -305,6 +310,7 @@ class SimulatedHypervisor:
             if not begins_anew and state.serial != self.serials.get(spec.name, state.serial):
                 self.machines.breach(f"I1: {spec.name} would be restored from an outdated image, {path} on {node}")
             self.machines.place(node, spec)
+            self._bound(spec)
 
         def succeed() -> None:
             self.machines.become(node, spec.name, VMPower.PAUSED)
@@ -338,11 +344,31 @@ class SimulatedHypervisor:
     def set_memory(self, node: str, name: str, mib: int, *, timeout_s: float) -> None:
         """See ``base.Platform``."""
         with self._asked("set_memory", node, name, str(mib)):
-            if self.machines.on(node, name).job_running:
-                raise TimedOutError(f"another action on {name} is under way")
+            vm = self._not_busy(node, name)
+            if self.capabilities.bounds and self.machines.memory.used_mib(vm.spec) > mib:
+                raise OperationFailedError(f"{name} uses more memory than {mib} MiB")
         self.actions.act(
             "set_memory", name, timeout_s, None, partial(self.machines.memory.set_balloon, name, mib), lambda: None
         )
+
+    def set_cpus(self, node: str, name: str, cpus: int, *, timeout_s: float) -> None:
+        """See ``base.Platform``."""
+        with self._asked("set_cpus", node, name, str(cpus)):
+            self._not_busy(node, name)
+        self.actions.act("set_cpus", name, timeout_s, None, partial(self.machines.set_cpus, name, cpus), lambda: None)
+
+    def _not_busy(self, node: str, name: str) -> SimulatedVM:
+        """The VM on the node, no action on which is under way. Raises NotFoundError, TimedOutError."""
+        vm = self.machines.on(node, name)
+        if vm.job_running:
+            raise TimedOutError(f"another action on {name} is under way")
+        return vm
+
+    def _bound(self, spec: VMSpec) -> None:
+        """Give a VM that comes its size, where the platform bounds it."""
+        if self.capabilities.bounds:
+            self.machines.set_cpus(spec.name, spec.resized_cpus)
+            self.machines.memory.set_balloon(spec.name, spec.resized_memory_mib or spec.memory_mib)
 
     def migrate(
         self,

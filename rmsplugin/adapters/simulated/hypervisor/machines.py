@@ -49,6 +49,7 @@ class SimulatedMachines:
         self._clock = clock
         self._counted_at = dict.fromkeys(nodes, clock())
         self._demands: dict[str, float] = {}  # CPUs, by VM
+        self._bounds: dict[str, int] = {}  # the CPUs that a VM may use, where the platform bounds them
         self.memory = SimulatedMemory()
         self.epochs: dict[str, int] = {}  # by node, the highest of an engine that has acted there
 
@@ -121,13 +122,23 @@ class SimulatedMachines:
                 self.count(node)
             self._demands[vm] = cpus
 
+    def set_cpus(self, vm: str, cpus: int) -> None:
+        """Let the VM use so many CPUs at most; 0: all of its own."""
+        for node in self.where(vm):
+            self.count(node)
+        self._bounds[vm] = cpus
+
+    def cpus(self, spec: VMSpec) -> int:
+        """The CPUs that the VM may use."""
+        return min(spec.cpus, self._bounds.get(spec.name) or spec.cpus)
+
     def count(self, node: str) -> None:
         """Bring the counters of the node up to date: to be called before any change of the VMs that run there."""
         now = self._clock()
         passed_ns = max(0.0, now - self._counted_at[node]) * 1e9
         self._counted_at[node] = now
         running = [vm for vm in self.vms[node].values() if vm.power is VMPower.RUNNING]
-        wanted = {vm.spec.name: min(self._demands.get(vm.spec.name, 0.0), vm.spec.cpus) for vm in running}
+        wanted = {vm.spec.name: min(self._demands.get(vm.spec.name, 0.0), self.cpus(vm.spec)) for vm in running}
         share = min(1.0, self.capacity[node][0] / (sum(wanted.values()) or 1.0))
         for vm in running:
             vm.cpu_time_ns += passed_ns * wanted[vm.spec.name] * share

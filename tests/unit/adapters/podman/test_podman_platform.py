@@ -62,6 +62,23 @@ def test_a_boot_describes_the_vm_and_gives_the_agent_less_time_than_it_waits() -
     said = json.loads(content)
     assert (said["cpus"], said["memory_mib"], said["filtered"]) == (2, 64, True)
     assert (said["reference"], said["mounts"]) == ("localhost/guest:1", [["/home", True]])
+    assert (said["resized_cpus"], said["resized_memory_mib"]) == (0, 0)
+
+
+def test_a_resized_vm_is_restored_with_its_size() -> None:
+    agents = Agents()
+    PodmanPlatform(agents).restore(NODE, spec(resized_cpus=1, resized_memory_mib=48), "/store/state", timeout_s=1)
+    said = json.loads(agents.asked[0][1])
+    assert (said["cpus"], said["memory_mib"]) == (2, 64)
+    assert (said["resized_cpus"], said["resized_memory_mib"]) == (1, 48)
+
+
+def test_agents_are_asked_for_another_size() -> None:
+    agents = Agents()
+    assert PodmanPlatform(agents).capabilities.bounds
+    PodmanPlatform(agents).set_memory(NODE, VM, 48, timeout_s=2)
+    PodmanPlatform(agents).set_cpus(NODE, VM, 1, timeout_s=2)
+    assert [words for words, *_ in agents.asked] == [["vm-memory", VM, "2000", "48"], ["vm-cpus", VM, "2000", "1"]]
 
 
 def test_what_is_no_container_is_not_asked_for() -> None:
@@ -79,10 +96,9 @@ def test_what_the_platform_cannot_do_it_does_not_ask_for() -> None:
     agents = Agents()
     platform = PodmanPlatform(agents)
     can = platform.capabilities
-    assert not (can.migrate or can.resize or can.template or can.own_kernel)
+    assert not (can.migrate or can.template or can.own_kernel or can.balloons)
     for call in (
         lambda: platform.migrate(VM, NODE, "n2", timeout_s=1),
-        lambda: platform.set_memory(NODE, VM, 64, timeout_s=1),
         lambda: platform.template_key(NODE, spec()),
     ):
         with pytest.raises(OperationFailedError, match="podman cannot"):
@@ -112,6 +128,9 @@ def test_what_agents_see_is_given_as_it_is() -> None:
     found = platform.statistics(NODE)[VM]
     assert (found.cpu_time_ns, found.vcpu_delay_ns) == (5, None)
     assert (found.memory_rss_kib, found.memory_current_kib, found.memory_usable_kib) == (10, 64, 54)
+    assert found.cpus is None, "an agent of an older release does not say"
+    agents = Agents(statistics={"vms": {VM: {**counters, "cpus": 2}}})
+    assert PodmanPlatform(agents).statistics(NODE)[VM].cpus == 2
 
 
 def test_the_progress_of_a_save_is_told() -> None:

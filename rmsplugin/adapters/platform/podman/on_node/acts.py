@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rmsplugin.errors import TimedOutError
 
@@ -90,18 +90,27 @@ def asked_to_stop(name: str) -> bool:
     return _stop_word(name).exists()
 
 
-def remember(name: str, uuid: str) -> None:
+class Known(NamedTuple):
+    """What is known of a VM."""
+
+    uuid: str
+    cpus: int  # that it was made with; 0: an agent of an older release has started it
+    memory_mib: int
+
+
+def remember(name: str, vm: Known) -> None:
     """Note what is known of a VM that is about to be here."""
     path = make_directory() / f"{name}.vm"
-    path.write_text(json.dumps({"uuid": uuid}))
+    path.write_text(json.dumps(vm._asdict()))
 
 
-def uuid_of(name: str) -> str:
-    """The UUID of a VM; "" if it is not known."""
+def known_of(name: str) -> Known:
+    """What is known of a VM; nothing if nobody noted it."""
     try:
-        return str(json.loads((DIRECTORY / f"{name}.vm").read_text())["uuid"])
+        said = json.loads((DIRECTORY / f"{name}.vm").read_text())
+        return Known(str(said["uuid"]), int(said.get("cpus", 0)), int(said.get("memory_mib", 0)))
     except (OSError, ValueError, KeyError, TypeError):
-        return ""
+        return Known("", 0, 0)
 
 
 def is_known(name: str) -> bool:

@@ -50,9 +50,10 @@ class Group:
     def __init__(self, name: str, root: Path = ROOT) -> None:
         self._name = name
         self._root = root
+        self.version_2 = has_version_2(root)
 
-    def _of(self, controller: str) -> Path | None:
-        """The container's group in the hierarchy of a controller."""
+    def directory(self, controller: str) -> Path | None:
+        """The container's group in the hierarchy of a controller; None if there is none."""
         parent = _hierarchy(controller, self._root) / PARENT / self._name
         try:
             found = sorted(path for path in parent.iterdir() if path.is_dir() and path.name.startswith(_CONTAINER))
@@ -62,7 +63,7 @@ class Group:
 
     def processes(self) -> list[int]:
         """The processes of the container, and those that make it."""
-        group = self._of("freezer")
+        group = self.directory("freezer")
         return [] if group is None else [pid for each in _below(group) for pid in _pids(each)]
 
     def makers(self) -> list[int]:
@@ -71,10 +72,10 @@ class Group:
 
     def is_frozen(self) -> bool:
         """Whether all processes of the container stand still."""
-        group = self._of("freezer")
+        group = self.directory("freezer")
         if group is None:
             return False
-        if has_version_2(self._root):
+        if self.version_2:
             return "frozen 1" in _text(group / "cgroup.events").splitlines()
         return _text(group / "freezer.state").strip() == "FROZEN"
 
@@ -93,11 +94,11 @@ class Group:
         self._set_frozen(False)
 
     def _set_frozen(self, frozen: bool) -> None:
-        group = self._of("freezer")
+        group = self.directory("freezer")
         if group is None:
             return
         with suppress(FileNotFoundError):
-            if has_version_2(self._root):
+            if self.version_2:
                 (group / "cgroup.freeze").write_text(str(int(frozen)))
             else:
                 (group / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
@@ -121,7 +122,7 @@ class Group:
 
     def remove(self) -> None:
         """Remove the groups, if nothing runs in them."""
-        tops = [self._root] if has_version_2(self._root) else list(self._root.iterdir())
+        tops = [self._root] if self.version_2 else list(self._root.iterdir())
         for top in tops:
             own = top / PARENT / self._name
             for each in sorted(_below(own), reverse=True):
@@ -130,40 +131,41 @@ class Group:
 
     def cpu_delay_ns(self) -> int | None:
         """How long one of its processes at least has waited for a CPU; None where control groups do not count it."""
-        if not has_version_2(self._root):
+        if not self.version_2:
             return None
-        group = self._of("cpu")
-        lines = [] if group is None else _text(group / "cpu.pressure").splitlines()
+        lines = self.text("cpu", "cpu.pressure").splitlines()
         words = [line.split() for line in lines if line.startswith("some ")]
         total = words[0][-1].removeprefix("total=") if words else ""
         return int(total) * 1000 if total.isdecimal() else None
 
     def cpu_time_ns(self) -> int | None:
         """The CPU time of the container since it was made here."""
-        if has_version_2(self._root):
+        if self.version_2:
             used_us = self._counters("cpu", "cpu.stat").get("usage_usec")
             return None if used_us is None else used_us * 1000
         return self._number("cpuacct", "cpuacct.usage")
 
     def memory_kib(self) -> tuple[int | None, int | None]:
         """Its memory, without files' pages that could be dropped at once; and the most that it may have."""
-        version_2 = has_version_2(self._root)
-        used = self._number("memory", "memory.current" if version_2 else "memory.usage_in_bytes")
+        used = self._number("memory", "memory.current" if self.version_2 else "memory.usage_in_bytes")
         if used is None:
             return None, None
         counters = self._counters("memory", "memory.stat")
-        spare = counters.get("inactive_file" if version_2 else "total_inactive_file", 0)
-        most = self._number("memory", "memory.max" if version_2 else "memory.limit_in_bytes")
+        spare = counters.get("inactive_file" if self.version_2 else "total_inactive_file", 0)
+        most = self._number("memory", "memory.max" if self.version_2 else "memory.limit_in_bytes")
         return max(0, used - spare) >> 10, None if most is None else most >> 10
 
+    def text(self, controller: str, file: str) -> str:
+        """The content of one of its files; "" if there is none."""
+        group = self.directory(controller)
+        return "" if group is None else _text(group / file)
+
     def _number(self, controller: str, file: str) -> int | None:
-        group = self._of(controller)
-        text = "" if group is None else _text(group / file).strip()
+        text = self.text(controller, file).strip()
         return int(text) if text.isdecimal() else None
 
     def _counters(self, controller: str, file: str) -> dict[str, int]:
-        group = self._of(controller)
-        lines = [] if group is None else [line.split() for line in _text(group / file).splitlines()]
+        lines = [line.split() for line in self.text(controller, file).splitlines()]
         return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdecimal()}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin.adapters.platform.node_base import Call, WantedVM
-from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, groups, network, program, state_file
+from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, groups, network, program, size, state_file
 from rmsplugin.adapters.platform.podman.on_node.checkpoint import Checkpoint
 from rmsplugin.adapters.platform.podman.on_node.groups import Group
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
@@ -51,6 +51,7 @@ class ContainersOnNode:
                 "cpu_delay_ns": group.cpu_delay_ns(),
                 "used_kib": used_kib,
                 "most_kib": most_kib,
+                "cpus": size.cpus(group),
                 "time_s": int(time.time()),
             }
         return found
@@ -65,10 +66,11 @@ class ContainersOnNode:
                 container.remove(vm.name)
                 container.require_image(vm.reference)
                 container.create(vm, container.prepare(vm, call.settings, call.is_filtered))
-                acts.remember(vm.name, vm.uuid)
+                acts.remember(vm.name, acts.Known(vm.uuid, vm.cpus, vm.memory_mib))
                 with call.turn():
                     network.attach(container.interface_of(vm.name, vm.filtered), call.settings.bridge)
                     program.run("start", vm.name, timeout_s=min(_START_S, _left(call.deadline)))
+                _resize(vm)
 
     def stop(self, name: str, call: Call) -> None:
         """See ``VMs``."""
@@ -109,12 +111,13 @@ class ContainersOnNode:
             with _nothing_left(vm.name):
                 container.remove(vm.name)
                 container.prepare(vm, call.settings, call.is_filtered)
-                acts.remember(vm.name, vm.uuid)
+                acts.remember(vm.name, acts.Known(vm.uuid, vm.cpus, vm.memory_mib))
                 words = ("container", "restore", "--tcp-established", "--file-locks", "--import", str(path))
                 with criu.explained(vm.name):
                     program.run(*words, timeout_s=_left(call.deadline))
                 if not Group(vm.name).is_frozen():
                     raise OperationFailedError(f"{vm.name} does not stand still: {criu.HOOK} did not stop it")
+                _resize(vm)
                 call.still()  # from here on it is there, and not before
 
     def pause(self, name: str, call: Call) -> None:
@@ -130,6 +133,27 @@ class ContainersOnNode:
             _require_here(name, call.deadline)
             with call.turn():
                 container.thaw(name, call.settings.bridge)
+
+    def set_memory(self, name: str, mib: int, call: Call) -> None:
+        """See ``VMs``."""
+        with self._resized(name, call) as own:
+            size.set_memory(Group(name), min(mib, own.memory_mib))
+
+    def set_cpus(self, name: str, cpus: int, call: Call) -> None:
+        """See ``VMs``."""
+        with self._resized(name, call) as own:
+            size.set_cpus(Group(name), min(cpus, own.cpus))
+
+    @contextmanager
+    def _resized(self, name: str, call: Call) -> Iterator[acts.Known]:
+        """Begin an act that resizes a VM; gives the size that it was made with, which is the most."""
+        with acts.act(name, "change", call.deadline, call.still):
+            _require_here(name, call.deadline)
+            own = acts.known_of(name)
+            if not own.cpus:
+                raise OperationFailedError(f"an older release has started {name}: it is resized after its next resume")
+            with call.turn():
+                yield own
 
     def abort(self, name: str) -> None:
         """See ``VMs``."""
@@ -148,15 +172,28 @@ def forget(name: str) -> None:
             acts.forget(name)
 
 
+def _resize(vm: WantedVM) -> None:
+    """Give a VM that has just come the size to which it was resized, as far as it can have it.
+
+    One that uses more memory goes on with what it was made with: whoever wants less for it asks again.
+    """
+    with suppress(OperationFailedError):
+        if vm.resized_cpus:
+            size.set_cpus(Group(vm.name), min(vm.cpus, vm.resized_cpus))
+    with suppress(OperationFailedError):
+        if vm.resized_memory_mib:
+            size.set_memory(Group(vm.name), min(vm.memory_mib, vm.resized_memory_mib))
+
+
 def _seen(name: str) -> dict[str, Any]:
     kind = acts.under_way(name)
     if acts.is_ending(name):
         _go_on_ending(name)
-        return {"power": "ending", "uuid": acts.uuid_of(name), "job_running": kind == "save"}
+        return {"power": "ending", "uuid": acts.known_of(name).uuid, "job_running": kind == "save"}
     power = "incoming" if kind == "start" or _is_being_made(name) else "running"
     if power == "running" and kind != "save" and Group(name).is_frozen():
         power = "paused"
-    return {"power": power, "uuid": acts.uuid_of(name), "job_running": kind == "save"}
+    return {"power": power, "uuid": acts.known_of(name).uuid, "job_running": kind == "save"}
 
 
 def _is_being_made(name: str) -> bool:
