@@ -181,6 +181,48 @@ def test_a_purge_leaves_nothing(life: dict[str, list[str]]) -> None:
     assert len(life["account left"]) == ("installed" in slurm)  # Slurm's own packages need it as well
 
 
+@pytest.fixture(scope="module")
+def of_containers(debs: Path) -> dict[str, list[str]]:
+    """Controller and VM host of a site whose jobs run in containers, set up and purged."""
+    settings = throwaway.SETTINGS.partition("[image.default]")[0]
+    settings += '[image.default]\nkind = "container"\nreference = "localhost/guest:1"\n'
+    settings += '[hypervisor]\nplatform = "podman"\n'
+    lend = f"echo /srv/libraries >{SITE}/lent.pth\n"
+    return sections(
+        debs,
+        INSTALL + lend + f"cat >/etc/rmsplugin/rmsplugin.toml <<'END'\n{settings}END\n"
+        "section setup; rmsplugin setup controller --node n1 --node n2\n"
+        "rmsplugin setup node --from /etc/rmsplugin/nodes/n1.tar\n"
+        "section made; find /etc/criu /etc/pki /etc/rmsplugin -type f 2>/dev/null || :\n"
+        "section same; cmp /etc/criu/rmsplugin /usr/share/rmsplugin/hooks/criu && echo yes\n"
+        f"rm {SITE}/lent.pth; mkdir -p /run/rmsplugin-podman\n"
+        "section purged; " + PURGE + "section left; find /etc/criu /run/rmsplugin-podman /var/lib/rmsplugin-node "
+        "/etc/rmsplugin /root/.ssh 2>/dev/null || :\n",
+    )
+
+
+@pytest.mark.long
+def test_a_site_of_containers_has_crius_hook_and_no_certificates(of_containers: dict[str, list[str]]) -> None:
+    assert "/etc/criu/rmsplugin" in of_containers["made"]
+    assert of_containers["same"] == ["yes"]
+    assert not [path for path in of_containers["made"] if path.startswith("/etc/pki") or path.endswith(".pem")]
+    assert "/etc/rmsplugin/agent_key" in of_containers["made"]
+
+
+@pytest.mark.long
+def test_a_purge_leaves_nothing_of_containers(of_containers: dict[str, list[str]]) -> None:
+    assert of_containers["left"] == []
+
+
+def test_a_vm_host_has_libvirt_or_podman(debs: Path) -> None:
+    (file,) = debs.glob("rmsplugin-node_0.1.0-1~*.deb")
+    said = subprocess.run(["dpkg-deb", "-f", file, "Depends"], capture_output=True, text=True, check=True).stdout
+    clauses = [each.strip() for each in said.split(",")]
+    of_libvirt = [each for each in clauses if "libvirt" in each or "qemu" in each]
+    assert len(of_libvirt) == 3
+    assert all(each.endswith(" | podman") for each in of_libvirt), of_libvirt
+
+
 def test_a_purge_leaves_what_vjobs_that_sleep_need_and_says_so(debs: Path) -> None:
     seen = sections(
         debs,

@@ -33,9 +33,9 @@ def add_command(commands: options.Commands) -> None:
         nothing.
 
         controller: the engine's key for node agents; a certificate authority in /etc/rmsplugin/ca and the engine's
-        certificate, unless the site has its own; a file for each VM host in /etc/rmsplugin/nodes, with its
-        certificate and keys; site.lua, job_submit.lua, and the lines that slurm.conf lacks. Where slurmctld cannot be
-        asked yet, --node names the VM hosts.
+        certificate, unless the site has its own, or runs jobs in containers, which need none; a file for each VM host
+        in /etc/rmsplugin/nodes, with its certificate and keys; site.lua, job_submit.lua, and the lines that slurm.conf
+        lacks. Where slurmctld cannot be asked yet, --node names the VM hosts.
 
         node: the hypervisor's hook and TLS, and directories; with --from what the controller has made for this host.
 

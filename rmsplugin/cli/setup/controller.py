@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rmsplugin.adapters.platform.factory import platform_files
 from rmsplugin.cli.check.facts import SITE_FILE, SlurmFacts
 from rmsplugin.cli.check.submission import job_submit_path, largest_requests
 from rmsplugin.cli.setup.authority import Authority, ssh_key, ssh_public
@@ -50,8 +51,11 @@ class Controller:
         """Have the ways to VM hosts, and a file for each of them."""
         agent = self.settings.nodes.agent_key
         private = self.writer.file(agent, ssh_key, "the engine's key for node agents", mode=0o600, owner=engine)
-        authority = self._authority(engine)
-        self._give(nodes, _public(agent, private, ENGINE), authority)
+        line = _public(agent, private, ENGINE)
+        if not platform_files(self.settings).certificates:
+            self._give(nodes, line, None)
+        elif authority := self._authority(engine):
+            self._give(nodes, line, authority)
         self._known_hosts(nodes)
 
     def _engine_owner(self) -> Owner:
@@ -108,31 +112,30 @@ class Controller:
             raise RefusedError(f"{path}: {error.strerror}") from None
 
     def _give(self, nodes: Sequence[str], engine_line: str, authority: Authority | None) -> None:
-        """Make a file for each node: with a certificate, a key for the other nodes' agents, and whom to let in.
+        """Make a file for each node: with a key for the other nodes' agents, and whom to let in.
 
-        Those of earlier times are among the others: two that are named one after the other know each other.
+        It has a certificate of the authority, too, unless the platform needs none (None). Nodes of earlier times are
+        among the others: two that are named one after the other know each other.
         """
         nodes = list(dict.fromkeys((*nodes, *self._earlier())))
-        if authority is None or not nodes:
+        if not nodes:
             return
         self.writer.directory(NODES, 0o700)
-        keys, pairs = {}, {}
+        keys, tls = {}, {}
         for name in nodes:
             at = NODES / name
             self.writer.directory(at, 0o700)
             keys[name] = self.writer.file(at / "node_key", ssh_key, f"the key of {name} for other nodes", mode=0o600)
-            pairs[name] = self._pair(authority, at / "cert.pem", at / "key.pem", name, Owner(), server=True)
+            tls[name] = self._tls(authority, name) if authority else {}
         peers = {name: _public(NODES / name / "node_key", key, f"root@{name}") for name, key in keys.items()}
         for name in nodes:
             lines = [f'restrict,command="{AGENT}" {engine_line}']
             lines += [f'restrict,command="{AGENT} --peer" {line}' for peer, line in peers.items() if peer != name]
             parcel = Parcel(
                 node=name.encode(),
-                cacert=authority.pem()[0],
-                servercert=pairs[name][0],
-                serverkey=pairs[name][1],
                 node_key=keys[name],
                 authorized_keys="".join(f"{line}\n" for line in lines).encode(),
+                **tls[name],
             )
             self.writer.renewed(NODES / f"{name}.tar", parcel.packed(), f"what {name} is to be given", mode=0o600)
         some = f"{nodes[0]}.tar" if len(nodes) == 1 else f"{nodes[0]}.tar, ..."
@@ -140,6 +143,12 @@ class Controller:
             f"bring {NODES}/{some} to each VM host by a way that keeps secrets (scp), and there say "
             "`rmsplugin setup node --from FILE`; remove the copy then"
         )
+
+    def _tls(self, authority: Authority, name: str) -> dict[str, bytes]:
+        """The parts of a node's file for its TLS."""
+        at = NODES / name
+        certificate, key = self._pair(authority, at / "cert.pem", at / "key.pem", name, Owner(), server=True)
+        return {"cacert": authority.pem()[0], "servercert": certificate, "serverkey": key}
 
     def _earlier(self) -> list[str]:
         return sorted(path.parent.name for path in self.writer.at(NODES).glob("*/node_key"))

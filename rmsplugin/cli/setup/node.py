@@ -60,6 +60,11 @@ def _unpack(settings: Settings, writer: Writer, files: HostFiles, parcel: Parcel
         "certificate": (parcel.servercert, f"the certificate of {name}"),
         "key": (parcel.serverkey, f"the key of {name}"),
     }
+    if files.certificates and not all(content for content, _ in parts.values()):
+        raise RefusedError(
+            "the file of `rmsplugin setup controller` has no certificate, which hypervisor.platform of the settings "
+            "here needs: have the same settings on all hosts, and make it again there"
+        )
     for directory in files.private:
         writer.directory(directory, 0o700)
     vms = Owner("root", files.vm_group if _has_group(files.vm_group) else "root")

@@ -409,6 +409,26 @@ def test_a_host_of_containers_gets_crius_script_and_nothing_of_libvirts(settings
     assert any("podman load" in line for line in writer.to_do), writer.to_do
 
 
+def test_a_site_of_containers_gets_keys_and_no_certificates(settings: Settings, host: Path) -> None:
+    on_controller(of_podman(settings), host, "n1", "n2")
+    made = {str(path.relative_to(host)) for path in host.rglob("*.pem")}
+    assert made == set()
+    parcel = read_parcel(parcel_of(host, "n1"))
+    assert (parcel.cacert, parcel.servercert, parcel.serverkey) == (b"", b"", b"")
+    writer = Writer(dry_run=False, root=host)
+    node.prepare(of_podman(settings), writer, parcel)
+    assert not (host / "etc/pki").exists()
+    keys = (host / "root/.ssh/authorized_keys").read_text().splitlines()
+    assert len(keys) == 2 and keys[1].endswith(" root@n2")
+
+
+def test_a_host_of_vms_refuses_what_was_made_for_containers(settings: Settings, host: Path) -> None:
+    on_controller(of_podman(settings), host, "n1")
+    parcel = read_parcel(parcel_of(host, "n1"))
+    with pytest.raises(RefusedError, match=r"has no certificate, .* the same settings on all hosts"):
+        node.prepare(settings, Writer(dry_run=False, root=host), parcel)
+
+
 def test_site_lua_names_a_platform_that_is_not_the_usual_one(settings: Settings) -> None:
     site = read_site_file(site_lua(of_podman(settings), {}))
     assert (site.platform, site.images, site.images_with_memory) == ("podman", ("default",), ("default",))

@@ -34,7 +34,7 @@ def test_before_the_plugin_slurm_knows_nothing_of_it() -> None:
 
 def test_the_disk_has_what_our_packages_need_and_none_of_ours() -> None:
     clauses = disk.dependencies().split(", ")
-    assert {"libssh2-1t64 | libssh2-1", "libvirt-daemon-system", "libc6 (>= 2.36)", "munge"} <= set(clauses)
+    assert {"libssh2-1t64 | libssh2-1", "libvirt-daemon-system | podman", "libc6 (>= 2.36)", "munge"} <= set(clauses)
     assert not [clause for clause in clauses if "$" in clause or "rmsplugin" in clause]
 
 
