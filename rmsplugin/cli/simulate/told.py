@@ -11,6 +11,7 @@ from typing import Any
 
 from rmsplugin.cli.shared.table import Field, duration, plain_table, text_of
 from rmsplugin.cli.simulate import energy_told
+from rmsplugin.cli.simulate.platforms import PLATFORMS
 from rmsplugin.cli.simulate.simulated import Input, Simulated
 from rmsplugin.model.wording import counted
 from rmsplugin.simulation.capacity import EVERYWHERE
@@ -160,7 +161,8 @@ def text_lines(simulated: Simulated) -> Iterator[str]:
     memory = "" if cluster.memory_per_node_mib is None else f" and {cluster.memory_per_node_mib} MiB"
     rules, overbooked = number_of_rules(simulated.input), _overbooked(simulated.input)
     ruled = f" {'and' if overbooked else 'with'} {counted(rules, 'placement rule')}" if rules else ""
-    where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}{overbooked}{ruled}"
+    without = " without VMs" if PLATFORMS[simulated.platform].can.only_pauses else ""
+    where = f"{counted(cluster.nodes, 'node')} of {cpus}{memory}{without}{overbooked}{ruled}"
     yield (
         f"{counted(metrics.jobs, 'job')} under {simulated.policy} on {where}: "
         f"makespan {duration(metrics.makespan_s)}, utilisation {100 * metrics.utilisation:.1f} %, "
@@ -191,10 +193,12 @@ def _switched(simulated: Simulated) -> str:
     if not simulated.switches:
         return "no context switches"
     found = switches(simulated)
+    number = f"{found['switches']} context {'switch' if found['switches'] == 1 else 'switches'}"
+    if PLATFORMS[simulated.platform].can.only_pauses:
+        return f"{number} with {counted(found['pause'], 'pause')} of processes"
     pauses = f"{counted(found['pause'], 'pause')}, " if found["pause"] else ""
     return (
-        f"{found['switches']} context {'switch' if found['switches'] == 1 else 'switches'} with "
-        f"{pauses}{counted(found['suspend'], 'suspend')}, "
+        f"{number} with {pauses}{counted(found['suspend'], 'suspend')}, "
         f"{counted(found['resume'], 'resume')} ({found['remote_resumes']} remote) and "
         f"{counted(found['migrate'], 'migration')} of VMs"
     )

@@ -176,6 +176,17 @@ def test_json_has_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
+def test_of_a_site_without_vms_a_person_reads_that_it_has_none_and_how_often_processes_were_paused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    native = ("--memory-per-node", "512", "--memory-per-vm", "64", "--platform", "native", "--policy", "easy-preempt")
+    status, out, _ = call(capsys, "--workload", "t.swf", *CLUSTER, *native)
+    assert status == 0
+    told = out.splitlines()[0]
+    assert told.startswith("3 jobs under easy-preempt on 2 nodes of 2 CPUs and 512 MiB without VMs: ")
+    assert told.endswith(", 0 context switches with 0 pauses of processes.")
+
+
 def test_a_person_gets_a_sentence_a_table_and_what_is_to_be_known_of_the_trace(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
