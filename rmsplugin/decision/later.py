@@ -59,7 +59,7 @@ class Ruling:
 
     def _empty(self, expected: Iterable[VJob]) -> RuledFit:
         whole = self._configuration
-        return RuledFit(whole.nodes, whole.joint, whole.homes, (vm for vjob in expected for vm in vjob.vms))
+        return RuledFit(whole.nodes, whole.concerning, whole.homes, (vm for vjob in expected for vm in vjob.vms))
 
     def without_bar(self, vjob: VJob) -> VJob:
         """The vjob as it is at a later time; the same object each time."""

@@ -54,7 +54,7 @@ def decide_with_pauses(policy: str, configuration: Configuration, parameters: Pa
     Raises:
         ValueError: there is no such policy.
     """
-    if parameters.pause_limit_s <= 0 and not _knows_pauses(configuration):
+    if not may_pause(configuration, parameters):
         return decide(policy, configuration, parameters)
     if parameters.pause_limit_s > 0 or all(vjob.can.only_pauses for vjob in configuration.vjobs):
         cheap = replace(parameters, durations=replace(parameters.durations, pauses=True))
@@ -62,6 +62,11 @@ def decide_with_pauses(policy: str, configuration: Configuration, parameters: Pa
         if not _saves_one_that_runs(configuration, found):
             return found
     return _decided(policy, configuration, parameters)
+
+
+def may_pause(configuration: Configuration, parameters: Parameters) -> bool:
+    """Whether a vjob that makes way can be paused, or one is paused now."""
+    return parameters.pause_limit_s > 0 or _knows_pauses(configuration)
 
 
 def _decided(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | Infeasible:

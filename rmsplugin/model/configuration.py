@@ -11,13 +11,18 @@ from functools import cached_property
 from typing import Any
 
 from rmsplugin.model.elements import VM, Location, Node, VJob, VMState, held, state_of
-from rmsplugin.model.joint import Joint, Spread
+from rmsplugin.model.joint import Concerning, Joint, Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.validation import InvalidConfigurationError, misplaced, problems
 from rmsplugin.model.vjob import VJobState
 
 #: Values that depend only on nodes and vjobs, and are handed on to a configuration with other locations.
-_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint", "apart")
+_HANDED_ON = ("node_by_name", "vm_by_name", "vjob_by_vm", "joint", "concerning", "concerning_steps", "apart")
+#: Values that depend only on nodes, VMs, rules about VMs beside each other, and locations.
+_OF_SAME_VMS = (
+    *(each for each in _HANDED_ON if each not in ("vjob_by_vm", "apart")),
+    *("homes", "_states", "used", "_overloaded"),
+)
 #: Values that do not depend on the order of the vjobs.
 _OF_ANY_ORDER = (*_HANDED_ON, "_states", "used", "_overloaded")
 
@@ -76,6 +81,18 @@ class Configuration:
         sets = {id(vjob.rules): vjob.rules for vjob in self.vjobs if vjob.rules}.values()  # most vjobs share theirs
         found = {rule for rules in sets for rule in rules if isinstance(rule, Joint)}
         return tuple(sorted(found, key=lambda rule: (str(rule), rule.label))) if found else ()
+
+    @cached_property
+    def concerning(self) -> Concerning:
+        """The same rules, found by the VMs that they are about."""
+        return Concerning(self.joint)
+
+    @cached_property
+    def concerning_steps(self) -> Concerning:
+        """Those of them that hold at every step of a plan."""
+        if not any(rule.discrete for rule in self.joint):
+            return self.concerning
+        return Concerning(rule for rule in self.joint if not rule.discrete)
 
     @cached_property
     def apart(self) -> Mapping[str, Spread]:
@@ -145,6 +162,15 @@ class Configuration:
         found = Configuration(self.nodes, tuple(vjobs), self.locations, checked=True)
         found.__dict__["_states"] = self._states  # each of the two tells the other what it finds
         found.__dict__.update((name, self.__dict__[name]) for name in _OF_ANY_ORDER if name in self.__dict__)
+        return found
+
+    def with_vjobs(self, vjobs: Sequence[VJob]) -> Configuration:
+        """The same nodes, VMs and locations, with vjobs of the same names and order that differ in other facts.
+
+        Their rules about VMs beside each other are the same.
+        """
+        found = Configuration(self.nodes, tuple(vjobs), self.locations, checked=True)
+        found.__dict__.update((name, self.__dict__[name]) for name in _OF_SAME_VMS if name in self.__dict__)
         return found
 
     def with_locations(self, updates: Mapping[str, Location]) -> Configuration:

@@ -11,7 +11,7 @@ the way are saved first.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rmsplugin.model.resources import Resources
@@ -69,6 +69,13 @@ class Joint(Rule):
         It is asked for each VM that is placed, and for each node that is tried. So it looks at the VMs of this node,
         and at no others if that can be.
         """
+
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """The nodes to which the rule confines a VM now, all for one reason: no other is worth asking about.
+
+        None: each node has to be asked about. ``lets`` decides in any case.
+        """
+        return None
 
     @abstractmethod
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
@@ -140,6 +147,14 @@ class Gather(Joint):
             if its and other != vm and (len(its) > 1 or node not in its):
                 return False
         return True
+
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """To the node of another."""
+        if vm in self.vms:
+            for other in self.vms:
+                if other != vm and standing.nodes_of(other):
+                    return Fence(frozenset(standing.nodes_of(other)))
+        return None
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM has come to a node while another is elsewhere."""
@@ -270,6 +285,10 @@ class Root(Joint):
         """Whether it is the VM's own, if it had memory on one at first."""
         return vm not in self.vms or standing.homes.get(vm, node) == node
 
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """To its own node, if it has one."""
+        return Fence(frozenset({standing.homes[vm]})) if vm in self.vms and vm in standing.homes else None
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if a VM comes to a node while it has memory on another."""
         for vm, node in came:
@@ -304,9 +323,16 @@ class Capacity(Joint):
 
     def lets(self, vm: str, node: str, standing: Standing) -> bool:
         """Whether the node is none of these; or the VM is on one already, or fewer others than may be."""
-        if node not in self.nodes or vm not in self.vms or not self.nodes.isdisjoint(standing.nodes_of(vm)):
-            return True
-        return standing.number_on(self.vms, self.nodes) < self.most
+        return node not in self.nodes or vm not in self.vms or not self._is_full(vm, standing)
+
+    def _is_full(self, vm: str, standing: Standing) -> bool:
+        """Whether as many are there as may be, and the VM is not."""
+        is_there = not self.nodes.isdisjoint(standing.nodes_of(vm))
+        return not is_there and standing.number_on(self.vms, self.nodes) >= self.most
+
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """To other nodes, if these are full."""
+        return Ban(self.nodes) if vm in self.vms and self._is_full(vm, standing) else None
 
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """The reason if too many are there, and one has come that was not there before."""
@@ -391,6 +417,10 @@ class Part(Joint):
         """As the fence or the ban says."""
         return vm not in self.vms or self.rule.admits(node)
 
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """As the fence or the ban says."""
+        return self.rule if vm in self.vms else None
+
     def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
         """As the fence or the ban says, for these VMs."""
         return self.rule.broken(held, [each for each in came if each[0] in self.vms])
@@ -412,20 +442,22 @@ class Reserve:
 
 
 class Concerning:
-    """Finds the rules that the place of a VM can break, of many that are about a few VMs each."""
+    """Finds the rules that the place of a VM can break, of many that are about a few VMs each.
+
+    ``rules``: all of them.
+    """
 
     def __init__(self, rules: Iterable[Joint]) -> None:
-        self._all: list[Joint] = []
+        self.rules = tuple(rules)
+        self._all = [rule for rule in self.rules if rule.names is None]
         self._of: dict[str, list[Joint]] = {}
-        for rule in rules:
-            if rule.names is None:
-                self._all.append(rule)
+        for rule in self.rules:
             for vm in rule.names or ():
-                self._of.setdefault(vm, []).append(rule)
+                self._of.setdefault(vm, self._all.copy()).append(rule)
 
-    def of(self, vm: str) -> list[Joint]:
+    def of(self, vm: str) -> Sequence[Joint]:
         """The rules that the place of a VM can break."""
-        return [*self._all, *self._of.get(vm, ())]
+        return self._of.get(vm, self._all)
 
 
 def _by_node(held: Iterable[Held]) -> dict[str, set[str]]:

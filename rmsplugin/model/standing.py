@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from rmsplugin.model.rules import Held
@@ -20,17 +20,27 @@ class _Count:
     number: int
 
 
+class _Sets(dict[str, set[str]]):
+    """Sets by name; of others, nobody."""
+
+    def __missing__(self, name: str) -> Collection[str]:
+        return _NOBODY
+
+
 class Standing:
     """VMs and their nodes, while VMs come and go. A VM that migrates has memory on two nodes.
 
     Attributes:
         homes: the node of each VM that had memory at first, whatever has come and gone since.
+        vms_on: the VMs that have memory on a node. It is a dictionary's own method: rules ask for each VM and node.
+        nodes_of: the nodes where a VM has memory.
     """
 
     def __init__(self, homes: Mapping[str, str], held: Iterable[Held] = ()) -> None:
         self.homes = homes
-        self._on: dict[str, set[str]] = {}
-        self._of: dict[str, set[str]] = {}
+        self._on, self._of = _Sets(), _Sets()
+        self.vms_on: Callable[[str], Collection[str]] = self._on.__getitem__
+        self.nodes_of: Callable[[str], Collection[str]] = self._of.__getitem__
         self._counts: dict[tuple[frozenset[str], frozenset[str]], _Count] = {}
         self._counts_of: dict[str, list[_Count]] = {}  # by VM
         self._hosting: dict[frozenset[str], int] = {}  # by nodes, the number of those that host any VM
@@ -47,7 +57,11 @@ class Standing:
             there = self._on[node] = set()
             self._hosts(node, 1)
         there.add(vm)
-        self._of.setdefault(vm, set()).add(node)
+        its = self._of.get(vm)
+        if its is None:
+            self._of[vm] = {node}
+        else:
+            its.add(node)
 
     def remove(self, vm: str, node: str) -> None:
         """A VM has no memory on a node any more."""
@@ -89,14 +103,6 @@ class Standing:
         for nodes in self._hosting:
             if node in nodes:
                 self._hosting[nodes] += change
-
-    def vms_on(self, node: str) -> Collection[str]:
-        """The VMs that have memory on a node."""
-        return self._on.get(node, _NOBODY)
-
-    def nodes_of(self, vm: str) -> Collection[str]:
-        """The nodes where a VM has memory."""
-        return self._of.get(vm, _NOBODY)
 
     def nodes(self) -> Set[str]:
         """The nodes where any VM has memory."""

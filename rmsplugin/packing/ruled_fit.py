@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.joint import Concerning, Gather, Joint
@@ -15,6 +16,8 @@ from rmsplugin.model.standing import Standing
 from rmsplugin.packing.ffd import decreasing
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled import Bools, mask
+
+Ints = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,13 @@ class RuledFit:
     """The free resources of nodes, and where VMs stand, while vjobs are placed by rules about VMs beside each other."""
 
     def __init__(
-        self, nodes: Iterable[Node], rules: Sequence[Joint], homes: Mapping[str, str], expected: Iterable[VM] = ()
+        self, nodes: Iterable[Node], concerning: Concerning, homes: Mapping[str, str], expected: Iterable[VM] = ()
     ) -> None:
         """Begin with empty nodes; only those that are up take VMs.
 
         Args:
             nodes: the nodes, in the order in which they are tried.
-            rules: all rules about VMs beside each other.
+            concerning: all rules about VMs beside each other.
             homes: the node of each VM that has memory at present.
             expected: all VMs that will be placed: VMs that have to be together begin where there is room for all.
         """
@@ -52,9 +55,9 @@ class RuledFit:
         self._cpus = np.array([node.capacity.centi_cpus for node in up], dtype=np.int64)
         self._memory = np.array([node.capacity.memory_mib for node in up], dtype=np.int64)
         self._cpus_of, self._memory_of = self._cpus.data, self._memory.data  # the same, as plain numbers
-        self._concerning, self._masks = Concerning(rules), dict[Rules, Bools]()
+        self._concerning, self._masks = concerning, dict[Rules, Bools]()
         self.standing = Standing(homes)
-        self._gathered = _gathered(rules, expected)
+        self._gathered = _gathered(concerning.rules, expected)
 
     def take(self, vm: VM, node: str) -> None:
         """A VM is on a node, whether or not there is room for it, and its rules allow that."""
@@ -80,7 +83,9 @@ class RuledFit:
             prefer: by VM, a node that is tried first.
         """
         placed: dict[str, str] = {}
-        order = sorted(items, key=lambda item: decreasing(item.vm))
+        order = list(items)
+        if len(order) > 1:
+            order.sort(key=lambda item: decreasing(item.vm))
         for item in order:
             node = self._node_for(item, prefer.get(item.vm.name))
             if isinstance(node, Obstacle):
@@ -102,20 +107,30 @@ class RuledFit:
         i = self._index.get(node)
         if i is None or self._cpus_of[i] < demand.centi_cpus or self._memory_of[i] < demand.memory_mib:
             return False
-        return bool(self._mask(item.rules)[i]) and self._is_open(rules, item.vm.name, node)
+        return (not item.rules or bool(self._mask(item.rules)[i])) and self._is_open(rules, item.vm.name, node)
 
     def _node_for(self, item: Item, preferred: str | None) -> str | Obstacle:
         vm, demand, rules = item.vm.name, self._wanted(item.vm), self._concerning.of(item.vm.name)
         if preferred is not None and self._takes(item, preferred, demand, rules):
             return preferred
-        cpus, memory_mib, allowed = demand.centi_cpus, demand.memory_mib, self._mask(item.rules)
-        rooms = np.flatnonzero((self._cpus >= cpus) & (self._memory >= memory_mib) & allowed)
-        for i in rooms:
+        room = (self._cpus >= demand.centi_cpus) & (self._memory >= demand.memory_mib)
+        if item.rules:
+            room &= self._mask(item.rules)
+        rooms = np.flatnonzero(room)
+        for i in map(int, self._open(rooms, rules, vm)):
             if self._is_open(rules, vm, self._names[i]):
                 return self._names[i]
-        there = [self._names[i] for i in rooms]
+        there = [self._names[i] for i in map(int, rooms)]
         barred = {rule.title: sum(not rule.lets(vm, node, self.standing) for node in there) for rule in rules}
         return Obstacle(vm, len(there), {title: number for title, number in barred.items() if number})
+
+    def _open(self, rooms: Ints, rules: Iterable[Joint], vm: str) -> Ints:
+        """Those of some nodes to which rules confine a VM."""
+        for rule in rules:
+            confines = rule.confines(vm, self.standing)
+            if confines is not None:
+                rooms = rooms[mask((confines,), self._index)[rooms]]
+        return rooms
 
     def _is_open(self, rules: Iterable[Joint], vm: str, node: str) -> bool:
         """Whether no rule bars a VM from a node."""
@@ -140,7 +155,8 @@ class RuledFit:
 def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[str, list[tuple[Gather, Resources]]]:
     """By VM, the gathers that it belongs to, with the demand of all of their VMs that are expected."""
     gathers = [rule for rule in rules if isinstance(rule, Gather)]
-    demands = {vm.name: vm.demand for vm in expected} if gathers else {}
+    theirs = frozenset[str]().union(*(rule.vms for rule in gathers))
+    demands = {vm.name: vm.demand for vm in expected if vm.name in theirs} if gathers else {}
     found: dict[str, list[tuple[Gather, Resources]]] = {}
     for rule in gathers:
         total = sum((demands[vm] for vm in rule.vms if vm in demands), NOTHING)
@@ -149,9 +165,9 @@ def _gathered(rules: Iterable[Joint], expected: Iterable[VM]) -> dict[str, list[
     return found
 
 
-def obeys(rules: Sequence[Joint], homes: Mapping[str, str], hosts: Mapping[str, str]) -> bool:
+def obeys(concerning: Concerning, homes: Mapping[str, str], hosts: Mapping[str, str]) -> bool:
     """Whether VMs on these nodes, placed one after the other, are barred from none by a rule."""
-    standing, concerning = Standing(homes), Concerning(rules)
+    standing = Standing(homes)
     for vm, node in hosts.items():
         for rule in concerning.of(vm):
             if not rule.lets(vm, node, standing):

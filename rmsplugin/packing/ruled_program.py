@@ -60,8 +60,13 @@ def nodes_without(nodes: Iterable[Node], fixed: Mapping[str, str], vms: Mapping[
 
 
 def is_small(items: Sequence[Item], nodes: Sequence[Node]) -> bool:
-    """Whether a program can have a variable for each VM and node."""
-    return len(items) * len(nodes) <= MOST_PAIRS
+    """Whether a program can have a variable for each VM and node: of those that are up and not overloaded."""
+    return len(items) * len(_roomy(nodes)) <= MOST_PAIRS
+
+
+def _roomy(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes that take VMs."""
+    return [node for node in nodes if node.state is NodeState.UP and node.capacity.holds(NOTHING)]
 
 
 def solve(
@@ -86,7 +91,7 @@ def solve(
         budget: the limits.
         share: the part of it that may be used.
     """
-    up = [node for node in nodes if node.state is NodeState.UP and node.capacity.holds(NOTHING)]
+    up = _roomy(nodes)
     if not is_small(items, up):
         return None
     return _Program(kinds_of(items, up, rules, homes, wish), up, rules, homes, fixed).answer(wish, budget, share)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rmsplugin.model.elements import VM, Node, NodeState
-from rmsplugin.model.joint import Capacity, Joint, Lonely, Online, Split, Spread
+from rmsplugin.model.joint import Capacity, Concerning, Joint, Lonely, Online, Split, Spread
 from rmsplugin.packing.ruled_fit import obeys
 
 #: VMs by name, each with its demand as in ``Amount``.
@@ -52,7 +52,9 @@ class RuledSums:
         if not self._is_sound(present):
             return False
         places = {name: self._homes[name] for name in present}
-        return any(self._exceed(rule, demands) and obeys([rule], self._homes, places) for rule in self._rules)
+        return any(
+            self._exceed(rule, demands) and obeys(Concerning([rule]), self._homes, places) for rule in self._rules
+        )
 
     def _is_sound(self, present: Demands) -> bool:
         """Whether those that are there are on nodes that take VMs, and that have room for them."""

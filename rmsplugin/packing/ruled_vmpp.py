@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rmsplugin.model.elements import Node
-from rmsplugin.model.joint import Joint
+from rmsplugin.model.joint import Concerning, Joint
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
@@ -45,7 +45,7 @@ def pack_by_rules(
         return relaxed
     first = _first_fit(items, nodes, rules, homes)
     ffd = None if first is None else len(set(first.values()))
-    if obeys(rules, homes, relaxed.assignment):
+    if obeys(Concerning(rules), homes, relaxed.assignment):
         return replace(relaxed, ffd_nodes_used=ffd)
     wish = Wish(a_node=1, hint=first or {})
     found = solve(items, nodes, rules, homes, {}, wish, Budget(search.part(1 - _SHARE)))
@@ -62,7 +62,7 @@ def pack_by_rules(
 def _first_fit(
     items: Sequence[Item], nodes: Sequence[Node], rules: Sequence[Joint], homes: Mapping[str, str]
 ) -> dict[str, str] | None:
-    found = RuledFit(nodes, rules, homes, [item.vm for item in items]).place(items, {})
+    found = RuledFit(nodes, Concerning(rules), homes, [item.vm for item in items]).place(items, {})
     return None if isinstance(found, Obstacle) else found
 
 

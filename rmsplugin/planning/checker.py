@@ -8,7 +8,7 @@ invariants and from interfaces.md. So one mistake cannot hide in both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
@@ -250,27 +250,30 @@ def _unruly_joint(
     discrete: bool,
 ) -> Iterator[Violation]:
     """Rules about VMs beside each other that VMs break which have come; ``before``: places that they still hold."""
-    rules = [rule for rule in source.joint if rule.discrete is discrete]
-    if not rules or not after:
+    concerning = Concerning(rule for rule in source.joint if rule.discrete) if discrete else source.concerning_steps
+    if not concerning.rules or not after:
         return
     older = before if pool is not None else source.locations
     there = set(_in_memory({name: older[name] for name in after if name in older}))
     came = [each for each in _in_memory(after) if each not in there]
     if not came:
         return
-    held = dict.fromkeys((*_in_memory(before), *_in_memory(after)))
-    of: dict[str, list[Held]] = {}
-    for each in held:
-        of.setdefault(each[0], []).append(each)
-    concerning, concerned = Concerning(rules), dict[Joint, list[Held]]()
+    concerned: dict[Joint, list[Held]] = {}
     for each in came:
         for rule in concerning.of(each[0]):
             concerned.setdefault(rule, []).append(each)
+    held = tuple(dict.fromkeys((*_in_memory(before), *_in_memory(after))))
     for rule, newcomers in concerned.items():
-        its = held if rule.names is None else [each for vm in rule.names for each in of.get(vm, ())]
+        its = held if rule.names is None else _held_by(rule.names, before, after)
         broken = rule.broken(its, newcomers)
         if broken is not None:
             yield Violation(Rule.DESTINATION, pool, None, broken if pool is not None else f"{broken} in the end")
+
+
+def _held_by(vms: Iterable[str], *places: Mapping[str, Location]) -> list[Held]:
+    """The nodes where each of these VMs has memory, at any of its places."""
+    found = ((vm, locations[vm]) for vm in vms for locations in places if vm in locations)
+    return list(dict.fromkeys((vm, at.node) for vm, at in found if at.state.holds_memory and at.node is not None))
 
 
 def _in_memory(locations: Mapping[str, Location]) -> Iterator[Held]:

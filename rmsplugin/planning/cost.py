@@ -31,6 +31,7 @@ def plan_cost(pools: Sequence[Sequence[Action]]) -> int:
     """Cost of a plan: for each action its local cost and those of all pools before its own (VEE'09, equations 6, 7)."""
     total = before = 0
     for pool in pools:
-        total += sum(local_cost(action) for action in pool) + before * len(pool)
-        before += pool_cost(pool)
+        costs = [local_cost(action) for action in pool]
+        total += sum(costs) + before * len(pool)
+        before += max(costs, default=0)
     return total

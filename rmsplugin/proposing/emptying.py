@@ -101,7 +101,7 @@ def _moves_by_rules(source: Configuration, node: str) -> Mapping[str, str] | Non
         return None
     here, hosting = list[Item](), set(source.homes.values()) - {node}
     nodes = [each for each in source.nodes if each.name in hosting]
-    fit = RuledFit(nodes, source.joint, source.homes, source.vm_by_name.values())
+    fit = RuledFit(nodes, source.concerning, source.homes, source.vm_by_name.values())
     for vjob in source.vjobs:
         for vm in vjob.vms:
             at = source.locations[vm.name]
@@ -116,7 +116,7 @@ def _moves_by_rules(source: Configuration, node: str) -> Mapping[str, str] | Non
 
 
 def _obeys(source: Configuration, moves: Mapping[str, str]) -> bool:
-    return not source.joint or obeys(source.joint, source.homes, {**source.homes, **moves})
+    return not source.joint or obeys(source.concerning, source.homes, {**source.homes, **moves})
 
 
 def _ask(decision: Decision, source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache, partial
 
 from rmsplugin.decision.outgrown import Remedy, outgrown
 from rmsplugin.decision.result import Decision, Infeasible
@@ -21,6 +22,7 @@ from rmsplugin.planning.order.with_cpus import plan_with_cpus
 from rmsplugin.planning.pausing import reduced
 from rmsplugin.planning.plan import Unreachable
 from rmsplugin.planning.target.placement import Placed, place, place_better_fit, place_repaired, place_sample
+from rmsplugin.planning.target.replacement import Replacement, replacement
 from rmsplugin.planning.target.ruled import place_by_rules
 from rmsplugin.proposing.fingerprint import fingerprint
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -205,10 +207,10 @@ def _place_by_memory(
         return _place_anywhere(source, decision, parameters, clock, on_better)
     search = None if parameters.heuristic is not None else parameters.search.part(_RULES_SHARE)
     rest = replace(parameters, search=parameters.search.part(1 - _RULES_SHARE))
-    relaxed = _place_anywhere(source, decision, rest, clock, None)  # it may break rules
-    return place_by_rules(
-        source, decision.states, decision.placement, relaxed, parameters.objective, search, parameters.shared_store
-    )
+    states, sample, shared = decision.states, decision.placement, parameters.shared_store
+    stated = cache(partial(replacement, source, states, sample, shared))
+    relaxed = _place_anywhere(source, decision, rest, clock, None, stated)  # it may break rules
+    return place_by_rules(source, states, sample, relaxed, parameters.objective, search, shared, stated)
 
 
 def _place_anywhere(
@@ -217,6 +219,7 @@ def _place_anywhere(
     parameters: ProposalParameters,
     clock: Clock | None,
     on_better: Callable[[Placed], None] | None,
+    stated: Callable[[], Replacement] | None = None,
 ) -> Placed | Unreachable:
     """Place as if VMs might be beside each other in any way."""
     states, sample, shared = decision.states, decision.placement, parameters.shared_store
@@ -237,4 +240,5 @@ def _place_anywhere(
         clock=clock,
         on_better=on_better,
         sample_first=decision.sample_first,
+        stated=stated,
     )

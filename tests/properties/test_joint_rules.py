@@ -184,6 +184,8 @@ def test_where_a_rule_lets_vms_come_the_check_and_its_plain_meaning_agree(rule: 
                 assert rule.title in broken or isinstance(rule, Part)
             if not rule.concerns(vm):
                 assert broken is None
+            confines = rule.confines(vm, Standing(homes, held))
+            assert not admits or confines is None or confines.admits(node), (held, vm, node)
 
 
 @pytest.mark.parametrize("fixed", [{}, {"c": "2"}], ids=["all choose", "one stays"])

@@ -71,7 +71,7 @@ def pack_running(configuration: Configuration, search: Search, heuristic: str | 
 
 def _refuse_disobedience(configuration: Configuration, packing: Packing) -> None:
     """Better-fit places VMs by capacity alone: an answer that breaks a rule is none."""
-    if not obeys(configuration.joint, configuration.homes, packing.assignment):
+    if not obeys(configuration.concerning, configuration.homes, packing.assignment):
         raise OperationFailedError("no packing: better-fit knows no rules about VMs beside each other, and breaks one")
 
 

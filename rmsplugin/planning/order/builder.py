@@ -8,7 +8,7 @@ from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
 from rmsplugin.planning.order.bypass import DeadlockedError
 from rmsplugin.planning.order.improve import Tries, cheapest
-from rmsplugin.planning.order.moves import moves_between
+from rmsplugin.planning.order.moves import Moves, moves_between
 from rmsplugin.planning.plan import Plan, Unreachable
 
 
@@ -33,11 +33,14 @@ def build_plan(
         all that shall run there. Full nodes alone are no reason, unless a platform cannot save its VMs.
     """
     moves = moves_between(source, target)
-    if isinstance(moves, Unreachable):
-        return moves
+    return moves if isinstance(moves, Unreachable) else plan_of(moves, early or frozenset(), tries)
+
+
+def plan_of(moves: Moves, early: frozenset[str] = frozenset(), tries: Tries | None = None) -> Plan | Unreachable:
+    """As ``build_plan``, of moves that are known."""
     if not moves.departures and not moves.actions:
         return Plan(())
     try:
-        return Plan(cheapest(moves, early or frozenset(), tries).actions())
+        return Plan(cheapest(moves, early, tries).actions())
     except DeadlockedError as error:
         return Unreachable(str(error))

@@ -1,9 +1,10 @@
 """Ruled: pools in whose course no VM comes where a rule about VMs beside each other bars it from.
 
-The ordinary builder comes first, for the rules seldom touch the order. If its plan breaks one, pools are built here as
-there, but an arrival is feasible only if no rule bars it while all others of the pool are at both of their ends. Where
-nothing is feasible a VM that must migrate goes over a pivot or is saved, whether memory or a rule is what others wait
-for. There is always a way where platforms can save VMs: nobody who leaves breaks a rule, and the target obeys all.
+The plan of the ordinary builder is taken if it breaks no rule, for rules seldom touch the order. Otherwise pools are
+built here as there, but an arrival is feasible only if no rule bars it while all others of the pool are at both of
+their ends. Where nothing is feasible a VM that must migrate goes over a pivot or is saved, whether memory or a rule is
+what others wait for. There is always a way where platforms can save VMs: nobody who leaves breaks a rule, and the
+target obeys all. If rules bar many arrivals meanwhile, the ordinary builder is not asked.
 """
 
 from __future__ import annotations
@@ -13,41 +14,40 @@ from collections.abc import Iterable, Mapping, Sequence
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location
-from rmsplugin.model.joint import Concerning, Joint
+from rmsplugin.model.joint import Concerning
 from rmsplugin.model.standing import Standing
-from rmsplugin.planning.order.builder import build_plan
+from rmsplugin.planning.order.builder import plan_of
 from rmsplugin.planning.order.bypass import DeadlockedError
 from rmsplugin.planning.order.moves import NOWHERE, Moves, moves_between
 from rmsplugin.planning.order.pools import ASLEEP, Schedule, Steering, Step
 from rmsplugin.planning.order.ranking import Ranking
 from rmsplugin.planning.plan import Plan, Unreachable
 
+#: If rules have barred more arrivals from pools, no order that does not know them obeys them.
+_MANY = 16
+
 
 def build_by_rules(source: Configuration, target: Mapping[str, Location]) -> Plan | Unreachable:
     """The plan to a target that obeys all rules, with no VM in the way of a rule at any step; see ``build_plan``."""
-    rules = continuous(source)
-    plan = build_plan(source, target)
-    if isinstance(plan, Unreachable) or obeyed_by(source, rules, plan.pools):
-        return plan
     moves = moves_between(source, target)
     if isinstance(moves, Unreachable):
         return moves
-    schedule = RuledSchedule(moves, Ranking(moves, frozenset()), rules, source)
+    schedule = RuledSchedule(moves, Ranking(moves, frozenset()), source)
     try:
         schedule.build(break_one)
     except DeadlockedError as error:
-        return Unreachable(str(error))
-    return Plan(schedule.actions())
+        found: Plan | Unreachable = Unreachable(str(error))
+    else:
+        found = Plan(schedule.actions())
+    if isinstance(found, Plan) and schedule.barred > _MANY:
+        return found
+    plan = plan_of(moves)
+    return plan if isinstance(plan, Unreachable) or obeyed_by(source, plan.pools) else found
 
 
-def continuous(source: Configuration) -> tuple[Joint, ...]:
-    """The rules that hold at every step."""
-    return tuple(rule for rule in source.joint if not rule.discrete)
-
-
-def obeyed_by(source: Configuration, rules: Sequence[Joint], pools: Iterable[Sequence[Action]]) -> bool:
-    """Whether no arrival of a plan is barred by a rule, while all of its pool are at both of their ends."""
-    standing, concerning = Standing(source.homes, source.homes.items()), Concerning(rules)
+def obeyed_by(source: Configuration, pools: Iterable[Sequence[Action]]) -> bool:
+    """Whether the rules for every step bar no arrival of a plan, while all of its pool are at both of their ends."""
+    standing, concerning = Standing(source.homes, source.homes.items()), source.concerning_steps
     for pool in pools:
         for action in pool:
             if action.demands is None or action.kind is ActionKind.UNPAUSE:
@@ -71,10 +71,11 @@ def _is_open(concerning: Concerning, standing: Standing, vm: str, node: str) -> 
 class RuledSchedule(Schedule):
     """A plan under construction by rules."""
 
-    def __init__(self, moves: Moves, ranking: Ranking, rules: Sequence[Joint], source: Configuration) -> None:
+    def __init__(self, moves: Moves, ranking: Ranking, source: Configuration) -> None:
         super().__init__(moves, Steering(), ranking)
-        self._concerning = Concerning(rules)
+        self._concerning = source.concerning_steps
         self.standing = Standing(source.homes, source.homes.items())
+        self.barred = 0  # the number of times that a rule kept an arrival from its destination
 
     def is_open(self, move: int, node: int) -> bool:
         """Whether an arrival's VM may come to a node now."""
@@ -100,6 +101,7 @@ class RuledSchedule(Schedule):
         """Let all of a unit come to where they end, or none, if a rule bars one."""
         for number, each in enumerate(members):
             if not self.is_open(each, self.moves.destination[each]):
+                self.barred += 1
                 for other in members[:number]:
                     self.standing.remove(self._vm(other), self.moves.names[self.moves.destination[other]])
                 return False

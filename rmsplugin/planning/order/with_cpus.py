@@ -17,7 +17,7 @@ from rmsplugin.planning.order.bypass import DeadlockedError
 from rmsplugin.planning.order.moves import NOWHERE, Moves, moves_between
 from rmsplugin.planning.order.pools import ASLEEP, Step
 from rmsplugin.planning.order.ranking import Ranking
-from rmsplugin.planning.order.ruled import RuledSchedule, break_one, continuous
+from rmsplugin.planning.order.ruled import RuledSchedule, break_one
 from rmsplugin.planning.plan import Plan, Unreachable
 
 #: Actions after which a VM runs that did not run on that node before.
@@ -70,7 +70,7 @@ class _CpuSchedule(RuledSchedule):
     """A plan under construction by rules and CPUs."""
 
     def __init__(self, moves: Moves, source: Configuration) -> None:
-        super().__init__(moves, Ranking(moves, frozenset()), continuous(source), source)
+        super().__init__(moves, Ranking(moves, frozenset()), source)
         self._cpus = [source.free(name).centi_cpus for name in moves.names]
 
     def _demand(self, move: int) -> int:

@@ -82,6 +82,7 @@ def place(
     clock: Clock | None = None,
     on_better: Callable[[Placed], None] | None = None,
     sample_first: bool = False,
+    stated: Callable[[], Replacement] | None = None,
 ) -> Placed | Unreachable:
     """Choose a host for every VM that shall run, so that the plan is as cheap as possible.
 
@@ -96,6 +97,7 @@ def place(
         clock: a clock by which the limit is a deadline; None: the time of work outside of solvers is estimated.
         on_better: called with each better answer while the search goes on, with the bound of the knapsacks.
         sample_first: whether ``sample`` is taken among answers of equal cost.
+        stated: gives the problem, as ``replacement`` states it, to who has others who ask for it; None: it is stated.
 
     Returns:
         Unreachable only if no plan leads even to the sample; see ``build_plan``.
@@ -110,7 +112,7 @@ def place(
         if on_better is not None:
             on_better(at_once)
         return at_once
-    problem = replacement(source, states, sample, shared_store)
+    problem = replacement(source, states, sample, shared_store) if stated is None else stated()
     fewest = fewest_nodes(source, states, sample, search if objective == "nodes" else None)
     kept, at_ease = keep_all(problem), keep_at_ease(problem)
     bound = first_bound = max(bound_of(problem, kept), _bound_at_ease(problem, at_ease))

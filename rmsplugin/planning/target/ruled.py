@@ -8,7 +8,7 @@ decision proved itself, each elsewhere only if a rule bars it from there; and, f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
 from rmsplugin.packing.ruled_program import Answer, Wish, is_small, nodes_without, solve
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.cost import local_cost
-from rmsplugin.planning.order.ruled import build_by_rules, continuous, obeyed_by
+from rmsplugin.planning.order.ruled import build_by_rules, obeyed_by
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.placement import Objective, Placed, bound_by_nodes
 from rmsplugin.planning.target.replacement import Replacement, replacement
@@ -66,6 +66,7 @@ def place_by_rules(
     objective: Objective = "cost",
     search: Search | None = None,
     shared_store: bool = False,
+    stated: Callable[[], Replacement] | None = None,
 ) -> Placed | Unreachable:
     """Choose a host for every VM that shall run, so that all rules are obeyed, at each step where they say so.
 
@@ -77,13 +78,14 @@ def place_by_rules(
         objective: see ``place``.
         search: the limits of the integer program; None: none is asked.
         shared_store: see ``place``.
+        stated: see ``place``.
 
     Returns:
         The answer, with a bound that is proven. Unreachable if no plan leads even to the sample.
     """
     if isinstance(relaxed, Placed) and _is_obeyed(source, relaxed):
         return relaxed
-    problem = replacement(source, states, sample, shared_store)
+    problem = replacement(source, states, sample, shared_store) if stated is None else stated()
     ruled = _Ruled(source, states, sample, problem, objective == "nodes")
     answer = None if search is None else _by_program(ruled, search)
     best: _Reached | None = None
@@ -141,7 +143,7 @@ def _is_viable(ruled: _Ruled, hosts: Mapping[str, str]) -> bool:
     taken = set(hosts.values())
     if not all(left[node].holds(NOTHING) for node in taken):
         return False
-    return obeys(ruled.source.joint, ruled.source.homes, {**stay, **hosts})
+    return obeys(ruled.source.concerning, ruled.source.homes, {**stay, **hosts})
 
 
 def _as_placed(
@@ -159,9 +161,9 @@ def _as_placed(
 def _is_obeyed(source: Configuration, placed: Placed) -> bool:
     """Whether an answer obeys all rules, in its course and in its end."""
     hosts = {name: at.node for name, at in placed.target.items() if at.state is VMState.RUNNING and at.node is not None}
-    if not obeys(source.joint, source.homes, hosts):
+    if not obeys(source.concerning, source.homes, hosts):
         return False
-    return obeyed_by(source, continuous(source), placed.plan.pools)
+    return obeyed_by(source, placed.plan.pools)
 
 
 def _candidates(ruled: _Ruled, relaxed: Placed | Unreachable, answer: Answer | None) -> Iterator[Mapping[str, str]]:
@@ -182,7 +184,7 @@ def _fitted(ruled: _Ruled, prefer: Mapping[str, str]) -> Iterator[Mapping[str, s
     VMs that can be at their preferred nodes come first: what they free is there for nobody else.
     """
     items = sorted(ruled.loose, key=lambda item: item.vm.name not in ruled.source.homes)  # running ones stay first
-    fit = RuledFit(ruled.source.nodes, ruled.source.joint, ruled.source.homes, [item.vm for item in items])
+    fit = RuledFit(ruled.source.nodes, ruled.source.concerning, ruled.source.homes, [item.vm for item in items])
     for name, node in ruled.stay.items():
         fit.take(ruled.source.vm_by_name[name], node)
     hosts: dict[str, str] = {}

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from rmsplugin.decision import ruled
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.instance import parse
@@ -230,6 +232,29 @@ def test_a_vjob_that_must_run_by_its_target_and_is_barred_is_no_decision_but_a_s
     )
 
 
+class Calls:
+    """A policy's decisions, counted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = 0
+        monkeypatch.setattr(ruled, "decide_with_pauses", self._decide)
+
+    def _decide(self, *arguments: Any) -> Any:
+        self.number += 1
+        return decide_with_pauses(*arguments)
+
+
+@pytest.mark.parametrize(("others", "asked"), [(("3",), 1), (("3", "4"), 2)], ids=["all others run", "another waits"])
+def test_a_policy_is_asked_again_only_if_another_might_fill_in(
+    others: tuple[str, ...], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = situation({"n1": []}, SPREAD, waiting=("1", "2", *others), cpu=3)
+    calls = Calls(monkeypatch)
+    states = {name: str(state) for name, state in planned(source).decision.states.items()}
+    assert states == {"j1": "running", "j2": "waiting", **{f"j{vm}": "running" for vm in others}}
+    assert calls.number == asked
+
+
 def test_one_behind_takes_what_a_barred_one_leaves() -> None:
     source = situation({"n1": []}, {"rule": "spread", "vms": ["1", "2"]}, waiting=("1", "2", "3"), cpu=2)
     found = planned(source)
@@ -305,13 +330,39 @@ def test_an_order_in_which_one_might_come_before_the_other_has_left_is_refused()
     assert "where 1 is" in early[1].sentence and "slow, or fail" in early[1].sentence
 
 
-def test_an_arrival_waits_for_all_of_its_rule_that_leave_in_earlier_pools() -> None:
-    source = situation({"n1": ["1"], "n2": ["2"], "n3": ["x"]}, {**SPREAD, "vms": ["1", "2", "3"]}, waiting=("3",))
+def test_an_arrival_waits_for_all_of_its_rule_that_leave_its_node_in_earlier_pools() -> None:
+    source = situation({"n1": ["1", "x"], "n2": ["2"], "n3": []}, {**SPREAD, "vms": ["1", "2", "3"]}, waiting=("3",))
     one, two, three, other = (source.vm_by_name[name] for name in ("1", "2", "3", "x"))
-    pools = [[suspend(one, "n1"), suspend(other, "n3")], [suspend(two, "n2")], [run(three, "n3")]]
-    assert waits_for_rules(source, pools) == [set(), set(), set(), {0, 2}]
-    again = [[migrate(one, "n1", "n3")], [migrate(one, "n3", "n1")], [run(three, "n3")]]
-    assert waits_for_rules(source, again) == [set(), {0}, {1}]
+    pools = [[suspend(one, "n1"), suspend(other, "n1")], [suspend(two, "n2")], [run(three, "n1")]]
+    assert waits_for_rules(source, pools) == [set(), set(), set(), {0}]
+    again = [[migrate(one, "n1", "n3")], [migrate(one, "n3", "n2")], [run(three, "n3")]]
+    assert waits_for_rules(source, again) == [set(), set(), {0, 1}]
+
+
+def waits(rule: dict[str, Any]) -> set[int]:
+    """The actions that the start of 3 on n1 waits for: 1 leaves it, 2 leaves n2, where another stays, and 4 leaves n3.
+
+    All of these wait for nobody.
+    """
+    hosts = {"n1": ["1"], "n2": ["2", "x"], "n3": ["4"]}
+    source = situation(hosts, rule, waiting=("3",))
+    vms = source.vm_by_name
+    pools = [[suspend(vms["1"], "n1"), suspend(vms["2"], "n2"), suspend(vms["4"], "n3")], [run(vms["3"], "n1")]]
+    *others, found = waits_for_rules(source, pools)
+    assert not any(others)
+    return found
+
+
+def test_an_arrival_waits_for_no_action_that_cannot_matter_to_its_rules() -> None:
+    """A rule about who is beside whom asks about one node, one that counts about its own, and a root about nobody."""
+    vms = ["1", "2", "3", "4"]
+    assert waits({"rule": "spread", "vms": vms}) == waits({"rule": "lonely", "vms": ["3"]}) == {0}
+    assert waits({"rule": "split", "groups": [["1", "2"], ["3", "4"]]}) == {0}
+    assert waits({"rule": "gather", "vms": vms}) == {0, 1, 2}
+    assert waits({"rule": "capacity", "nodes": ["n1", "n2"], "vms": vms, "most": 2}) == {0, 1}
+    assert waits({"rule": "capacity", "nodes": ["n2"], "vms": vms, "most": 1}) == set()
+    assert waits({"rule": "online", "nodes": ["n1", "n2", "n3"], "most": 2}) == {0, 2}
+    assert waits({"rule": "online", "nodes": ["n2", "n3"], "most": 1}) == waits({"rule": "root", "vms": vms}) == set()
 
 
 def test_a_node_may_host_vms_only_when_another_has_been_left_for_good() -> None:
