@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from unit.situations import PARAMETERS, hosts_after, planned, pools, situation, size
 
 from rmsplugin.decision import ruled
 from rmsplugin.decision.parameters import Parameters
@@ -22,7 +23,6 @@ from rmsplugin.model.action import Action, migrate, run, suspend
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import running_on, sleeping_on
 from rmsplugin.model.vjob import VJobState
-from rmsplugin.packing.search import Search
 from rmsplugin.planning.checker import check_plan
 from rmsplugin.planning.order.joint_waits import waits_for_rules
 from rmsplugin.planning.order.ruled import build_by_rules
@@ -30,44 +30,8 @@ from rmsplugin.planning.order_checker import check_order
 from rmsplugin.planning.plan import Plan, Unreachable
 from rmsplugin.planning.target.placement import Placed
 from rmsplugin.planning.target.ruled import place_by_rules
-from rmsplugin.proposing.check import check
-from rmsplugin.proposing.parameters import ProposalParameters
-from rmsplugin.proposing.proposal import NoProposal, Proposal
+from rmsplugin.proposing.proposal import NoProposal
 from rmsplugin.proposing.propose import propose
-
-PARAMETERS = ProposalParameters("rjsp", search=Search(time_limit_s=3600, deterministic_limit=0.2))
-
-
-def situation(hosts: dict[str, list[str]], *rules: Any, waiting: tuple[str, ...] = (), cpu: int = 4) -> Configuration:
-    """Running vjobs of one VM each, by node; and waiting ones behind them."""
-    running = [(vm, node) for node, vms in hosts.items() for vm in vms]
-    vjobs = [
-        {"name": f"j{vm}", "state": "running", "preemptible": False, "vms": [{**size(vm), "host": node}]}
-        for vm, node in running
-    ]
-    vjobs += [{"name": f"j{vm}", "state": "waiting", "vms": [size(vm)]} for vm in waiting]
-    nodes = [{"name": node, "cpu": cpu, "memory_mib": 4096} for node in hosts]
-    return parse(json.dumps({"nodes": nodes, "vjobs": vjobs, "rules": list(rules)}), "situation")
-
-
-def size(vm: str) -> dict[str, Any]:
-    return {"name": vm, "cpu": 1, "memory_mib": 512}
-
-
-def planned(source: Configuration) -> Proposal:
-    found = propose(source, PARAMETERS)
-    assert isinstance(found, Proposal), found
-    assert check(source, found) == []
-    return found
-
-
-def pools(source: Configuration) -> list[list[str]]:
-    return [[str(action) for action in pool] for pool in planned(source).plan.pools]
-
-
-def hosts_after(source: Configuration) -> dict[str, str | None]:
-    return {name: at.node for name, at in planned(source).target.items() if at.node is not None}
-
 
 FENCE_1_TO_N2 = {"rule": "fence", "vms": ["1"], "nodes": ["n2"]}
 

@@ -1,0 +1,230 @@
+"""The situations of BtrPlace's public tests, constraint by constraint, as values: what has to come out of each.
+
+They are those of the tests of its constraints' solvers (version 1.12) that have a rule here, and are not in
+``test_ruled_situations``. Where an answer differs, the row says why. Not compared: constraints that have no rule here
+(docs/decisions/0234), tests of constructors, and of nodes that are switched on (``online`` counts nodes that host VMs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from unit.situations import planned, situation
+
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Part, Split, Spread
+from rmsplugin.model.rules import Ban, Fence
+
+
+def fence(vm: str, *nodes: str) -> dict[str, Any]:
+    return {"rule": "fence", "vms": [vm], "nodes": list(nodes)}
+
+
+BARRED = tuple({"rule": "ban", "vms": [vm], "nodes": ["n2"]} for vm in ("1", "4"))
+
+
+class Row(NamedTuple):
+    """One situation.
+
+    Attributes:
+        hosts: the VMs that run, by node.
+        rules: in the form of an instance; ``waiting`` VMs want to run, ``targets`` are fixed states.
+        actions: the kinds of actions of the whole plan, sorted.
+        ends: the node of some VMs in the end, of those that are told.
+    """
+
+    hosts: Mapping[str, list[str]]
+    rules: tuple[dict[str, Any], ...]
+    actions: list[str]
+    ends: Mapping[str, str] = {}
+    waiting: tuple[str, ...] = ()
+    targets: Mapping[str, str] = {}
+    cpu: int = 4
+
+
+ROWS = {
+    # CSpreadTest
+    "spread: one waits beside one that runs (issue 48)": Row(
+        {"n1": ["2"], "n2": []}, ({"rule": "spread", "vms": ["1", "2"]},), ["run"], {"1": "n2"}, ("1",)
+    ),
+    "spread: a full node, and four apart on other nodes (testFoo)": Row(
+        {
+            "n0": ["0", "1", "2", "3", "4"],
+            "n1": ["5", "6", "7", "8", "9"],
+            "n2": ["10", "11", "12", "13"],
+            "n3": ["14", "15", "16"],
+        },
+        ({"rule": "spread", "vms": ["3", "9", "13", "16"]}, {"rule": "reserve", "nodes": ["n0"], "cpu": 1}),
+        ["migrate"],
+        {"9": "n1", "13": "n2", "16": "n3"},
+        cpu=5,
+    ),
+    # CGatherTest
+    "gather: nobody acts where one is to stay out": Row(
+        {"n1": [], "n2": ["2"]},
+        ({"rule": "gather", "vms": ["1", "2"], "discrete": True},),
+        [],
+        {"2": "n2"},
+        ("1",),
+        {"1": "waiting"},
+    ),
+    "gather: in the end, one that starts is where the other runs": Row(
+        {"n1": [], "n2": ["2"]},
+        ({"rule": "gather", "vms": ["1", "2"], "discrete": True},),
+        ["run"],
+        {"1": "n2", "2": "n2"},
+        ("1",),
+    ),
+    # CLonelyTest
+    "lonely: in the end, the stray one of them leaves the strangers": Row(
+        {"n1": ["1", "2"], "n2": ["3", "4", "5"], "n3": []},
+        ({"rule": "lonely", "vms": ["1", "2", "3"], "discrete": True},),
+        ["migrate"],
+        {"1": "n1", "2": "n1", "4": "n2", "5": "n2"},
+    ),
+    "lonely: of VMs that stay out nothing is asked": Row(
+        {"n1": [], "n2": [], "n3": []},
+        ({"rule": "lonely", "vms": ["1", "2"]},),
+        [],
+        waiting=("1", "2"),
+        targets={"1": "waiting", "2": "waiting"},
+    ),
+    # CRootTest
+    "root: it stays": Row({"n1": ["1", "2"], "n2": []}, ({"rule": "root", "vms": ["1"]},), [], {"1": "n1"}),
+    # CRunningCapacityTest
+    "capacity: as many as may be are there, and one that is asleep": Row(
+        {"n1": ["1", "2"], "n2": [], "n3": ["3", "4"]},
+        ({"rule": "capacity", "nodes": ["n1", "n2", "n3"], "vms": ["1", "2", "3", "4", "5"], "most": 4},),
+        [],
+        waiting=("5",),
+    ),
+    "capacity: one too many leaves in the end": Row(
+        {"n1": ["1", "2"], "n2": ["3", "4", "5"], "n3": []},
+        ({"rule": "capacity", "nodes": ["n1", "n2"], "vms": list("12345"), "most": 4, "discrete": True},),
+        ["migrate"],
+    ),
+    "capacity: more than may be, and nowhere else to go; there it is no plan, here they stay": Row(
+        {"n1": ["1", "2"], "n2": ["3"], "n3": ["4"]},
+        ({"rule": "capacity", "nodes": ["n1", "n2", "n3"], "vms": list("1234"), "most": 2},),
+        [],
+        {"1": "n1", "2": "n1", "3": "n2", "4": "n3"},
+    ),
+    "capacity: one ends and another begins": Row(
+        {"n1": ["1", "2"]},
+        ({"rule": "capacity", "nodes": ["n1"], "vms": ["1", "2", "3"], "most": 2, "discrete": True},),
+        ["run", "stop"],
+        {"1": "n1", "3": "n1"},
+        ("3",),
+        {"1": "running", "2": "terminated", "3": "running"},
+    ),
+    "capacity: each node has its own (issue 112)": Row(
+        {"n0": ["0"], "n1": ["1", "2"], "n2": []},
+        tuple(
+            {"rule": "capacity", "nodes": [node], "vms": ["0", "1", "2"], "most": most, "discrete": True}
+            for node, most in (("n0", 2), ("n1", 1), ("n2", 0))
+        ),
+        ["migrate"],
+        {"0": "n0"},
+    ),
+    # CBanTest, CFenceTest
+    "ban: one of five leaves": Row(
+        {f"n{number}": [str(number)] for number in range(5)},
+        ({"rule": "ban", "vms": ["0"], "nodes": ["n0", "n2", "n4"]},),
+        ["migrate"],
+        {str(number): f"n{number}" for number in range(1, 5)},
+    ),
+    "fence: one leaves": Row(
+        {"n1": ["1", "4"], "n2": ["2"], "n3": ["3"]}, (fence("2", "n1", "n3"),), ["migrate"], {"1": "n1", "3": "n3"}
+    ),
+    "fence: one that is to end does not leave first": Row(
+        {"n1": ["1", "4"], "n2": ["2"], "n3": ["3"]}, (fence("2", "n1", "n3"),), ["stop"], targets={"2": "terminated"}
+    ),
+    # COverbookTest
+    "overbook: three begin": Row(
+        {"n1": [], "n2": []},
+        ({"rule": "overbook", "vms": ["1", "2", "3"], "ratio": 2},),
+        ["run", "run", "run"],
+        waiting=("1", "2", "3"),
+        cpu=2,
+    ),
+    "overbook: as many as two nodes hold by the ratio": Row(
+        {"n1": [], "n2": []},
+        ({"rule": "overbook", "vms": list("12345678"), "ratio": 2},),
+        ["run"] * 8,
+        waiting=tuple("12345678"),
+        cpu=2,
+    ),
+    "overbook: seven where six have room; there it is no plan, here the last waits": Row(
+        {"n1": [], "n2": []},
+        ({"rule": "overbook", "vms": list("1234567"), "ratio": 1},),
+        ["run"] * 6,
+        waiting=tuple("1234567"),
+        cpu=3,
+    ),
+    "overbook: one makes way, then the other begins": Row(
+        {"n1": ["1"]},
+        ({"rule": "overbook", "vms": ["1", "2"], "ratio": 1},),
+        ["run", "suspend"],
+        {"2": "n1"},
+        ("2",),
+        {"1": "sleeping", "2": "running"},
+        cpu=1,
+    ),
+    # CQuarantineTest, as a ban for those outside and a root for those inside
+    "quarantine: nobody goes": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": ["4"]},
+        (*BARRED, {"rule": "root", "vms": ["2", "3"]}),
+        [],
+    ),
+    "quarantine: one inside is to leave; there it is no plan, here it stays": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": ["4"]},
+        (*BARRED, {"rule": "root", "vms": ["2"]}, fence("2", "n1")),
+        [],
+        {"2": "n2"},
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_each_situation_has_its_plan(row: Row) -> None:
+    found = planned(situation(row.hosts, *row.rules, waiting=row.waiting, cpu=row.cpu, targets=row.targets))
+    assert sorted(str(action.kind) for action in found.plan.actions()) == row.actions
+    assert {vm: found.target[vm].node for vm in row.ends} == row.ends
+
+
+GROUPS = (frozenset("12"), frozenset("345"), frozenset("67"))
+ALL = frozenset({"n1", "n2", "n3"})
+
+#: The rule, the VMs of each node, and those that are where the rule does not want them.
+MISPLACED: Mapping[str, tuple[Joint, Mapping[str, str], str]] = {
+    "spread, apart": (Spread(frozenset("12")), {"n1": "13", "n2": "2"}, ""),
+    "spread, two on one node": (Spread(frozenset("123")), {"n1": "13", "n2": "2"}, "13"),
+    "gather, one runs": (Gather(frozenset("12")), {"n2": "2"}, ""),
+    "gather, both on one node": (Gather(frozenset("12")), {"n2": "12"}, ""),
+    "gather, on two nodes": (Gather(frozenset("12")), {"n1": "1", "n2": "2"}, "12"),
+    "lonely, alone": (Lonely(frozenset("123")), {"n1": "123", "n2": "45"}, ""),
+    "lonely, one with strangers": (Lonely(frozenset("123")), {"n1": "13", "n2": "245"}, "245"),
+    "split, apart": (Split(GROUPS), {"n1": "12", "n2": "3", "n3": "45", "n4": "6", "n5": "78"}, ""),
+    "split, one with another group": (Split(GROUPS), {"n1": "125", "n2": "3", "n3": "4", "n4": "6", "n5": "78"}, "125"),
+    "split, two with other groups": (Split(GROUPS), {"n1": "125", "n2": "3", "n3": "46", "n5": "78"}, "12456"),
+    "capacity, enough": (Capacity(ALL, frozenset("12345"), 4), {"n1": "123", "n2": "4"}, ""),
+    "capacity, one too many": (Capacity(ALL, frozenset("12345"), 4), {"n1": "123", "n2": "4", "n3": "5"}, "12345"),
+    "capacity of one node, enough": (Capacity(frozenset({"n1"}), frozenset("124"), 1), {"n1": "1"}, ""),
+    "capacity of one node, too many": (Capacity(frozenset({"n1"}), frozenset("124"), 1), {"n1": "14"}, "14"),
+    "ban, elsewhere": (Part(frozenset("1"), Ban(frozenset({"n3", "n4"}))), {"n1": "12", "n2": "3", "n3": "4"}, ""),
+    "ban, there": (Part(frozenset("1"), Ban(frozenset({"n1", "n3"}))), {"n1": "12", "n2": "3", "n3": "4"}, "1"),
+    "fence, inside": (Part(frozenset("1"), Fence(frozenset({"n1", "n2"}))), {"n1": "12", "n3": "4"}, ""),
+    "fence, outside": (Part(frozenset("4"), Fence(frozenset({"n1", "n2"}))), {"n1": "12", "n3": "4"}, "4"),
+}
+
+
+def misplaced(rule: Joint, places: Mapping[str, Collection[str]]) -> str:
+    """The VMs that would break the rule if they came to where they are, all others being there."""
+    held = [(vm, node) for node, vms in places.items() for vm in vms]
+    return "".join(sorted(vm for vm, node in held if rule.broken(held, [(vm, node)]) is not None))
+
+
+@pytest.mark.parametrize(("rule", "places", "wrong"), MISPLACED.values(), ids=MISPLACED.keys())
+def test_each_check_names_those_that_are_misplaced(rule: Joint, places: Mapping[str, str], wrong: str) -> None:
+    assert misplaced(rule, places) == wrong
