@@ -4,17 +4,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmsplugin.live_page.nodes import boxes
-from rmsplugin.live_page.scene import Drawing, Scene
+from rmsplugin.live_page.nodes import box
+from rmsplugin.live_page.scene import Drawing, Node, Scene
+
+#: The most boxes that are kept of one scene: viewers of whom each sees something else could ask for any number.
+_KEPT = 20_000
 
 
-def drawn(scene: Scene, name: str = "") -> Scene:
+class Boxes:
+    """Keeps the boxes of the last two scenes: a node that looks as it did is not drawn again. Threads may share it."""
+
+    def __init__(self) -> None:
+        """Nothing was drawn yet."""
+        self._now: dict[Node, str] = {}
+        self._before: dict[Node, str] = {}
+
+    def begin_scene(self) -> None:
+        """There is a newer scene: boxes that neither it nor the one before it has are forgotten."""
+        self._before, self._now = self._now, {}
+
+    def of(self, node: Node) -> str:
+        """The box of a node, drawn if need be."""
+        found = self._now.get(node)
+        if found is None:
+            found = self._before.get(node) or box(node)
+            if len(self._now) < _KEPT:
+                self._now[node] = found
+        return found
+
+
+def drawn(scene: Scene, name: str = "", boxes: Boxes | None = None) -> Scene:
     """The scene with a drawing in place of its nodes; only the one of this name, whose VMs are to be listed, is kept.
 
     A scene that is drawn already, and one without nodes, is returned as it is.
+
+    Args:
+        scene: as its viewer may see it.
+        name: of the node whose VMs are to be listed; empty: none.
+        boxes: of scenes that were drawn before; None: each node is drawn.
     """
     if scene.drawings or not scene.nodes:
         return scene
     vms = sum(each.state != "arriving" for node in scene.nodes for each in node.machines)
     chosen = tuple(node for node in scene.nodes if node.name == name)
-    return replace(scene, nodes=chosen, drawings=(Drawing(len(scene.nodes), vms, boxes(scene.nodes)),))
+    made = "".join(map(boxes.of if boxes else box, scene.nodes))
+    return replace(scene, nodes=chosen, drawings=(Drawing(len(scene.nodes), vms, made),))

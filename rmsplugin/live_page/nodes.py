@@ -44,12 +44,8 @@ def legend() -> str:
     return f'<ul class="legend" aria-label="What the boxes mean">{keys}</ul>'
 
 
-def boxes(nodes: tuple[Node, ...]) -> str:
-    """The items of a list: a box for each node."""
-    return "".join(map(_box, nodes))
-
-
-def _box(node: Node) -> str:
+def box(node: Node) -> str:
+    """An item of a list."""
     name = text(node.name)
     look = "" if node.usable else " out"
     why = f'<p class="why">{text(node.reason)}</p>' if node.reason else ""
@@ -125,7 +121,8 @@ def _need(left: float, top: int, needs: float | None, scale: float) -> str:
 
 
 def _bar(left: float, top: int, width: float) -> str:
-    return f"M{left:.4g} {top}h{width:.4g}v{_HEIGHT}h-{width:.4g}z"
+    across = f"{width:.4g}"
+    return f"M{left:.4g} {top}h{across}v{_HEIGHT}h-{across}z"
 
 
 def _title(machine: Machine) -> str:

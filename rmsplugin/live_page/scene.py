@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rmsplugin.model.made_at_once import made_at_once
 from rmsplugin.model.veil import veiled
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Machine:
     """One VM, as it is drawn on a node.
@@ -37,6 +39,7 @@ class Machine:
     needs_mib: int | None = None
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Node:
     """One VM host.
@@ -92,6 +95,7 @@ class Act:
     since: float
 
 
+@made_at_once
 @dataclass(frozen=True, slots=True)
 class Row:
     """One vjob that does not run.

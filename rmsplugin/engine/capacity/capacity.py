@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine.capacity.observed_memory import booked_mib, real_capacity
@@ -36,7 +36,7 @@ class HostCapacity:
     capacity: Resources
     why_not: str  # why no VM may come now; empty if VMs may
     used: Resources = NOTHING
-    vms: int = 0
+    parts: dict[str, Resources] = field(default_factory=dict)  # what each of its VMs has of it now, by VM name
 
     @property
     def free(self) -> Resources:
@@ -101,15 +101,18 @@ class Capacities:
 
         Where nothing may be suspended, the requested CPUs are booked, overbooked as all.
         """
-        (observed,) = self.observed(seen, vjob, [vm])
+        suspends = site.may_suspend(seen.rms, vjob.partition)
+        observed = self._observed(seen, vjob, vm, suspends)
         return demand(self.settings, vjob.partition, vjob.geometry, vm, *observed)
 
     def observed(self, seen: Observation, vjob: VJobRow, vms: Iterable[VMRow]) -> tuple[Observed, ...]:
         """What decides, besides the request and the settings, the resources that are ``booked`` for VMs of a vjob."""
-        suspends, settings = site.may_suspend(seen.rms, vjob.partition), self.settings
-        return tuple(
-            [(self.observed_cpus(vjob, vm) if suspends else None, booked_mib(settings, seen, vjob, vm)) for vm in vms]
-        )
+        suspends = site.may_suspend(seen.rms, vjob.partition)
+        return tuple([self._observed(seen, vjob, vm, suspends) for vm in vms])
+
+    def _observed(self, seen: Observation, vjob: VJobRow, vm: VMRow, suspends: bool) -> Observed:
+        """The same of one VM; ``suspends``: whether vjobs of its partition may be suspended."""
+        return self.observed_cpus(vjob, vm) if suspends else None, booked_mib(self.settings, seen, vjob, vm)
 
     def hosts(self, seen: Observation, among: Collection[str] | None = None) -> dict[str, HostCapacity]:
         """The capacity of each VM host, by name, in the RMS's order; only of those ``among`` these, if they are given.
@@ -133,9 +136,10 @@ class Capacities:
         vjobs = self.ledger.vjobs_among({row.job_id for row in there})
         for row in there:
             vjob = vjobs[row.job_id]
+            part = held(vjob, self.booked(seen, vjob, row), now)
             for place in {row.host, row.destination} & found.keys():
-                found[place].used += held(vjob, self.booked(seen, vjob, row), now)
-                found[place].vms += 1
+                found[place].used += part
+                found[place].parts[row.name] = part
         return found
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from rmsplugin.engine.serve.waits import TooManyError
 from rmsplugin.live_page.document import document
-from rmsplugin.live_page.drawing import drawn
+from rmsplugin.live_page.drawing import Boxes, drawn
 from rmsplugin.live_page.scene import Scene, Viewer, seen_by
 
 #: A scene is made anew after so many seconds at the earliest: many viewers cost as little as one.
@@ -41,6 +41,7 @@ class LivePages:
         self._waiting = 0
         self._documents: dict[tuple[Viewer, str], str] = {}
         self._drawn: dict[tuple[Viewer, str], Scene] = {}
+        self._boxes = Boxes()
         self._lock = threading.Lock()
 
     def note_change(self) -> None:
@@ -75,12 +76,18 @@ class LivePages:
 
     def scene(self, viewer: Viewer, node: str) -> Scene:
         """The newest scene, as this viewer may see it, drawn, with the VMs of the node. Errors as of ``renew``."""
-        return self._kept(viewer, node, self._drawn, drawn)[1]
+        return self._kept(viewer, node, self._drawn, self._draw)[1]
 
     def document(self, viewer: Viewer, node: str) -> tuple[int, str]:
         """Number and document of the newest scene, for this viewer. Errors as of ``renew``."""
-        scene, made = self._kept(viewer, node, self._documents, document)
+        scene, made = self._kept(viewer, node, self._documents, self._write)
         return scene.number, made
+
+    def _draw(self, scene: Scene, node: str) -> Scene:
+        return drawn(scene, node, self._boxes)
+
+    def _write(self, scene: Scene, node: str) -> str:
+        return document(self._draw(scene, node), node)
 
     def _kept(
         self, viewer: Viewer, node: str, kept: dict[tuple[Viewer, str], Made], make: Callable[[Scene, str], Made]
@@ -120,5 +127,6 @@ class LivePages:
                     raise
                 self._documents.clear()
                 self._drawn.clear()
+                self._boxes.begin_scene()
                 self._made = self._monotonic()
             return self._scene

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rmsplugin import __version__
-from rmsplugin.engine.capacity.capacity import Capacities, held
+from rmsplugin.engine.capacity.capacity import Capacities
 from rmsplugin.engine.controllers.controllers import Controllers
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
@@ -24,6 +24,7 @@ from rmsplugin.engine.serve.unmet import unmet_views
 from rmsplugin.engine.serve.wanted_vjobs import ALL
 from rmsplugin.live_page.scene import Act, Machine, Node, Row, Scene, Switch
 from rmsplugin.live_page.words import several
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 
 #: Context switches of the past that are shown.
@@ -129,29 +130,23 @@ class Scenes:
     def _nodes(
         self, seen: Observation | None, vjobs: Mapping[int, VJobRow], vms: Mapping[int, list[VMRow]]
     ) -> tuple[Node, ...]:
+        if seen is None:
+            return ()
+        hosts = self._capacities.hosts(seen)
         machines: defaultdict[str, list[Machine]] = defaultdict(list)
         saved: Counter[str] = Counter()
-        if seen is not None:
-            for job_id, of_job in vms.items():
-                vjob = vjobs[job_id]
-                for vm in of_job:
-                    saved[vm.image_node] += vm.phase.in_file
-                    for node, machine in self._machines(seen, vjob, vm):
-                        machines[node].append(machine)
-        found = views.node_views(self._ledger, self._capacities, seen, self._cycle.memory_care.pressed)
+        for job_id, of_job in vms.items():
+            vjob = vjobs.get(job_id)
+            if vjob is None:
+                continue  # it came after ``vjobs`` was read, and is in the next scene
+            for vm in of_job:
+                if vm.phase.in_file:
+                    saved[vm.image_node] += 1
+                for node in (vm.host, vm.destination) if vm.host else ():
+                    if node in hosts and vm.name in hosts[node].parts:
+                        machines[node].append(_machine(vjob, vm, node, hosts[node].parts[vm.name]))
+        found = views.views_of_hosts(self._ledger, hosts, seen, self._cycle.memory_care.pressed)
         return tuple(_node(view, tuple(machines[view["name"]]), saved[view["name"]]) for view in found)
-
-    def _machines(self, seen: Observation, vjob: VJobRow, vm: VMRow) -> Iterator[tuple[str, Machine]]:
-        """Where the VM is drawn: at its host; while it migrates, at its destination, too."""
-        if not vm.host:
-            return
-        has = held(vjob, self._capacities.booked(seen, vjob, vm), self._clock.now())
-        size, whose = (float(has.cpus), int(has.memory_mib)), (vjob.display_id, vjob.user, vjob.job_name)
-        if not vm.destination:
-            yield vm.host, Machine(*whose, *size, str(vjob.state), "", *_needs(vjob, vm))
-            return
-        yield vm.host, Machine(*whose, *size, "leaving", vm.destination)
-        yield vm.destination, Machine(*whose, *size, "arriving", vm.host)
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
@@ -214,6 +209,16 @@ class Scenes:
 
 def _rests(vjob: VJobRow) -> bool:
     return vjob.state in (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
+
+
+def _machine(vjob: VJobRow, vm: VMRow, node: str, has: Resources) -> Machine:
+    """The VM as it is drawn at one node: at its host; while it migrates, at its destination, too."""
+    whose = (vjob.display_id, vjob.user, vjob.job_name, float(has.cpus), int(has.memory_mib))
+    if not vm.destination:
+        return Machine(*whose, str(vjob.state), "", *_needs(vjob, vm))
+    if node == vm.host:
+        return Machine(*whose, "leaving", vm.destination)
+    return Machine(*whose, "arriving", vm.host)
 
 
 def _needs(vjob: VJobRow, vm: VMRow) -> tuple[float | None, int | None]:

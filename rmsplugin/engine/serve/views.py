@@ -242,15 +242,20 @@ def node_views(
     ledger: Ledger, capacities: Capacities, seen: Observation | None, pressed: Mapping[str, tuple[int, str]]
 ) -> list[dict[str, Any]]:
     """All VM hosts, as last seen, each with its room. Times are seconds since the epoch; None if there is none."""
-    if seen is None:
-        return []
+    return [] if seen is None else views_of_hosts(ledger, capacities.hosts(seen), seen, pressed)
+
+
+def views_of_hosts(
+    ledger: Ledger, hosts: Mapping[str, HostCapacity], seen: Observation, pressed: Mapping[str, tuple[int, str]]
+) -> list[dict[str, Any]]:
+    """The same of VM hosts whose room is known."""
     rests: dict[str, list[NodeRest]] = {}
     for rest in ledger.failures.node_rests():
         rests.setdefault(rest.node, []).append(rest)
     gone, unfenced, switches = ledger.nodes.gone(), ledger.nodes.fence_failures(), ledger.power.switches()
     reserved = {each.node: each for each in ledger.reservations.read().held}
     views = []
-    for name, host in capacities.hosts(seen).items():
+    for name, host in hosts.items():
         view = {
             **_node_view(seen, name, host, rests.get(name, [])),
             **_reservation_view(reserved.get(name), pressed.get(name)),
@@ -330,7 +335,7 @@ def _node_view(seen: Observation, name: str, host: HostCapacity, rests: list[Nod
         "watts": readings.watts if sensed.watts is None else round(sensed.watts.value),
         "temperature_c": readings.temperature_c if sensed.temperature_c is None else round(sensed.temperature_c.value),
         "hot": name in seen.hot,
-        "vms": host.vms,
+        "vms": len(host.parts),
         "room": str(room.state) if room and room.job_id else "none",  # jobs without VMs need none
         "room_job": room.job_id if room and room.job_id else None,
         "since": room.since if room and room.since else None,

@@ -20,6 +20,7 @@ from rmsplugin.engine.serve.browsers import Browsers
 from rmsplugin.engine.serve.live_pages import LivePages
 from rmsplugin.engine.serve.waits import TooManyError
 from rmsplugin.errors import ForbiddenError, SettingsError
+from rmsplugin.live_page import drawing
 from rmsplugin.live_page.scene import Act, Machine, Node, Scene, Viewer
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings.page import Page
@@ -72,6 +73,37 @@ def test_what_a_running_vm_was_seen_to_need_is_told(served: Served) -> None:
     for vm in ("vjob12-0", "vjob13-0"):
         served.ledger.update_vm(vm, centi_cpus=50, memory_demand_mib=256)
     assert "needed: 0.5 CPUs (1 of 2 VMs), 256 MiB (1 of 2 VMs)" in answer(served, "/v1/page", HTML)[2]
+
+
+def test_a_node_that_did_not_change_is_drawn_once_for_all_who_look(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_pages, "FRESH_S", 0.0)
+    names: list[str] = []
+    box = drawing.box
+    monkeypatch.setattr(drawing, "box", lambda node: names.append(node.name) or box(node))
+    served.world.cycle.run()
+    answer(served, "/v1/page", HTML)
+    for job in (12, 13):
+        served.add_vjob(job, ME)
+        assert f">{job}<" in answer(served, "/v1/page", HTML)[2]
+        assert len(names) == len(set(names)) > 0
+    served.ask("GET", "/v1/page?scene=1")
+    assert len(names) == len(set(names))
+
+
+def test_vms_of_a_vjob_that_comes_while_a_page_is_made_are_on_the_next_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_pages, "FRESH_S", 0.0)
+    served.world.cycle.run()
+    served.add_vjob(12, ME, VJobState.RUNNING)
+    with monkeypatch.context() as early:
+        early.setattr(type(served.ledger), "vjobs", lambda *_, **__: [])
+        status, _, text = answer(served, "/v1/page", HTML)
+    assert (status, "0 VMs on" in text) == (200, True)
+    served.service.page_changed()
+    assert "1 VM on" in answer(served, "/v1/page", HTML)[2]
 
 
 def test_the_queue_has_jobs_that_the_engine_has_not_met(served: Served) -> None:

@@ -11,8 +11,9 @@ import pytest
 from live_scenes import HOSTILE, machine, row, scene
 from lxml import html
 
+from rmsplugin.live_page import drawing
 from rmsplugin.live_page.document import document, headers
-from rmsplugin.live_page.drawing import drawn
+from rmsplugin.live_page.drawing import Boxes, drawn
 from rmsplugin.live_page.scene import Machine, Node, Scene, Viewer, seen_by
 from rmsplugin.live_page.together import together
 from rmsplugin.live_page.values import scene_of, values_of
@@ -70,6 +71,41 @@ def test_a_vm_that_moves_is_drawn_on_both_nodes_and_its_way_is_told() -> None:
     [act] = tree(shown).xpath("//table[@id='acts']/tbody/tr")
     assert (act.get("data-from"), act.get("data-to")) == ("n1", "n3")
     assert "42 %" in words(act)
+
+
+def drawn_anew(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of nodes, as they are drawn from now on."""
+    names: list[str] = []
+    box = drawing.box
+    monkeypatch.setattr(drawing, "box", lambda node: names.append(node.name) or box(node))
+    return names
+
+
+def test_a_node_that_looks_as_it_did_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, boxes, first = drawn_anew(monkeypatch), Boxes(), scene()
+    next_one = replace(first, nodes=(replace(first.nodes[0], reason="drained"), *first.nodes[1:]))
+    drawn(first, boxes=boxes)
+    boxes.begin_scene()
+    assert names == ["n1", "n2", "n3"]
+    found = drawn(next_one, boxes=boxes)
+    assert names[3:] == ["n1"]
+    assert found == drawn(next_one)
+
+
+def test_boxes_that_no_scene_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, boxes = drawn_anew(monkeypatch), Boxes()
+    drawn(scene(), boxes=boxes)
+    boxes.begin_scene()
+    boxes.begin_scene()
+    drawn(scene(), boxes=boxes)
+    assert names == ["n1", "n2", "n3"] * 2
+
+
+def test_no_more_boxes_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, boxes = drawn_anew(monkeypatch), Boxes()
+    monkeypatch.setattr(drawing, "_KEPT", 1)
+    assert drawn(scene(), boxes=boxes) == drawn(scene(), boxes=boxes)
+    assert names == ["n1", "n2", "n3", "n2", "n3"]
 
 
 def test_a_vm_that_moves_is_counted_once() -> None:
