@@ -92,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         return _closed_output()
     parser = build_parser(own_words[0] if own_words else "")
-    arguments = parser.parse_args(own_words, argparse.Namespace(words=command_words))
+    arguments, unknown = parser.parse_known_args(own_words, argparse.Namespace(words=command_words))
+    if unknown:
+        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
     try:
         status: int = arguments.run(arguments)
         sys.stdout.flush()

@@ -18,6 +18,7 @@ from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.ledger_file import copy_database
+from rmsplugin.model.vjob import VJobState
 
 #: Commands that read files only. `plan --live` asks the engine, and a command alone is a word in a sentence.
 OFFLINE = re.compile(r"(plan|pack|simulate|compare|report|energy) --(?!live)|ledger (check|backup|query)")
@@ -101,3 +102,17 @@ def test_options_of_programs_in_contrib_are_theirs() -> None:
             source = "".join(path.read_text() for path in [contrib / name, *library.glob("*.py")])
             unknown += [(page.name, name, word) for word in words.split() if word[:2] == "--" and word not in source]
     assert unknown == []
+
+
+def test_kinds_of_events_that_are_shown_are_kinds_that_the_engine_has() -> None:
+    engine = "\n".join(path.read_text() for path in (DOCS.parent / "rmsplugin/engine").rglob("*.py"))
+    states = {f"vjob-{state}" for state in VJobState}
+    helps = (DOCS.parent / "rmsplugin/cli/live/events.py", *GUIDES)
+    shown = {
+        kind
+        for page in helps
+        for kinds in re.findall(r"rmsplugin events [^\n#]*--kind ([a-z][\w,-]*)", page.read_text())
+        for kind in kinds.split(",")
+    }
+    assert len(shown) > 4
+    assert {kind for kind in shown - states if f'"{kind}"' not in engine} == set()

@@ -39,6 +39,17 @@ def test_each_part_is_in_the_index_once(guide: Path) -> None:
     assert sorted(named) == sorted(part.name for part in PARTS if part.parent == guide)
 
 
+def test_the_faq_has_twenty_questions_and_begins_with_what_it_brings_and_costs() -> None:
+    text = (DOCS / "faq.md").read_text()
+    asked = re.findall(r"^## (\d+)\. (.+)$", text, re.MULTILINE)
+    assert [int(number) for number, _ in asked] == list(range(1, 21))
+    assert asked[0][1] == "What does it bring, and what does it cost?"
+    assert all(question.endswith("?") for _, question in asked)
+    answers = re.split(r"^## .+$", text, flags=re.MULTILINE)[1:]
+    assert all(answer.strip() for answer in answers)
+    assert len(text.split()) < MOST_WORDS
+
+
 def programs() -> Iterator[Path]:
     """All files that may name a document in words, not in a link."""
     folders = (ROOT / name for name in ("rmsplugin", "contrib", "lua", "hooks", "tests"))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Pause between two looks, in seconds.
 _LOOK_S = 1.0
+#: With this Slurm refuses users who are none of its operators.
+_NO_RIGHT = "invalid user id"
 
 
 def add_command(commands: options.Commands) -> None:
@@ -132,4 +134,11 @@ def _tell_slurm(config: str | None, words: Sequence[str]) -> None:
     except OSError as error:
         raise UnavailableError(f"scontrol cannot be run: {error}") from None
     if done.returncode:
-        raise RefusedError(printable(done.stderr.strip().partition("\n")[0]) or "scontrol refused, without a word")
+        raise RefusedError(_refusal(printable(done.stderr.strip().partition("\n")[0])))
+
+
+def _refusal(said: str) -> str:
+    """Slurm's word, with what to do about it."""
+    if _NO_RIGHT in said.lower():
+        return f"{said}: only operators and administrators of Slurm may drain nodes; try sudo"
+    return said or "scontrol refused, without a word"

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared import arguments as options
@@ -24,10 +24,11 @@ from rmsplugin.errors import UnavailableError
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Event
+    from rmsplugin.api.binding import Engine
 
-#: Pause between two looks for new events, and how many of them one look takes: more do not happen in a pause.
+#: Pause between two looks for new events.
 _FOLLOW_S = 1.0
-
+#: The most events of one look: more do not happen in a pause.
 _FOLLOW_LIMIT = 10000
 
 FIELDS = (
@@ -55,7 +56,7 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin events
           rmsplugin events -n 5 --format=time,message
           rmsplugin events --since 1h --node n1,n2
-          rmsplugin events --user alice --kind suspended,resumed --since yesterday
+          rmsplugin events --user alice --kind vjob-sleeping,vjob-running --since yesterday
           rmsplugin events --since 0 --json
         """,
     )
@@ -114,6 +115,9 @@ def _events(arguments: argparse.Namespace) -> int:
     rows = read(number, arguments.limit)
     if not arguments.follow:
         print_rows(arguments, columns, "events", rows)
+        if not arguments.json:
+            for note in _notes(arguments, engine, len(rows)):
+                print(f"rmsplugin events: note: {note}", file=sys.stderr)
         return 0
     arguments.json_lines = True
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
@@ -123,6 +127,17 @@ def _events(arguments: argparse.Namespace) -> int:
         last = max([last, *(int(row["id"]) for row in rows)])
         time.sleep(_FOLLOW_S)
         rows = _await_events(read, last)
+
+
+def _notes(arguments: argparse.Namespace, engine: Engine, shown: int) -> Iterator[str]:
+    """What a list does not show of itself."""
+    if shown == arguments.limit and arguments.since != (0, 0.0):
+        yield f"these are the newest {shown}; -n LIMIT shows more of them"
+    if arguments.kind and not shown:
+        newest = engine.events(limit=_FOLLOW_LIMIT)
+        kinds = sorted({event["kind"] for event in newest})
+        known = f"there are {', '.join(kinds)}" if kinds else "there is none"
+        yield f"no such event; of the kinds of the newest {len(newest)} events {known}"
 
 
 def _print_batch(arguments: argparse.Namespace, table: Table, rows: list[Event]) -> None:

@@ -34,7 +34,7 @@ def add_command(commands: Commands, name: str, summary: str, run: Command, epilo
         metavar="FILE",
         help="settings file (default: $RMSPLUGIN_CONFIG, else /etc/rmsplugin/rmsplugin.toml)",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, refuse=parser.error)
     return parser
 
 

@@ -257,6 +257,14 @@ def test_wrong_usage_is_status_2_and_says_what_is_wrong(site: Path, words: tuple
     assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("words", ["suspend 12 --to n1", "nodes -x", "ledger check -x"])
+def test_an_option_that_a_command_has_not_is_refused_with_the_usage_of_that_command(site: Path, words: str) -> None:
+    command = words.partition(" -")[0].removesuffix(" 12")
+    error = run(site, *words.split()).stderr
+    assert error.startswith(f"usage: rmsplugin {command} ")
+    assert f"rmsplugin {command}: error: unrecognized arguments: -" in error
+
+
 @pytest.mark.parametrize("words", [("vjobs",), ("vms",), ("status",), ("suspend", "1"), ("ssh", "1"), ("engine",)])
 def test_wrong_settings_are_status_2_with_file_and_line(site: Path, words: tuple[str, ...]) -> None:
     file = site / "rmsplugin.toml"
@@ -601,6 +609,25 @@ def test_events_pass_their_filters_on(site: Path, engine: FakeEngine) -> None:
     engine.lay("/v1/events", {"events": [event(7)]})
     run(site, "events", "--vjob", "12_3", "--since", "6", "-n", "5")
     assert engine.requests == [("GET", "/v1/events?since=6&limit=5&vjob=12_3", None)]
+
+
+def test_a_list_of_events_that_was_cut_says_so(site: Path, engine: FakeEngine) -> None:
+    engine.lay("/v1/events", {"events": [event(6), event(7)]})
+    cut = "rmsplugin events: note: these are the newest 2; -n LIMIT shows more of them\n"
+    assert run(site, "events", "--since", "1h", "-n", "2").stderr == cut
+    assert run(site, "events", "--since", "1h", "-n", "3").stderr == ""
+    assert run(site, "events", "-n", "2").stderr == "", "who asks for so many knows it"
+    assert run(site, "events", "--since", "1h", "-n", "2", "--json").stderr == ""
+
+
+def test_a_kind_of_which_there_is_no_event_is_told_with_the_kinds_that_there_are(
+    site: Path, engine: FakeEngine
+) -> None:
+    engine.answers["/v1/events"] = lambda query: (200, {"events": [] if "kind" in query else [event(6), event(7)]})
+    done = run(site, "events", "--kind", "suspended")
+    assert done.returncode == 0
+    told = "no such event; of the kinds of the newest 2 events there are note"
+    assert done.stderr == f"rmsplugin events: note: {told}\n"
 
 
 def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Path, engine: FakeEngine) -> None:

@@ -133,4 +133,8 @@ def test_slurms_refusal_is_said_in_its_words_and_a_wrong_name_changes_nothing(
     assert said("drain", "n1", "n9", status=1)[1] == "rmsplugin drain: n9 is no node that may host VMs\n"
     assert not (tmp_path / "said").exists()
     scontrol(tmp_path, "echo 'slurm_update error: Invalid user id' >&2; exit 1")
-    assert said("drain", "n1", status=1)[1] == "rmsplugin drain: slurm_update error: Invalid user id\n"
+    remedy = "only operators and administrators of Slurm may drain nodes; try sudo"
+    refused = f"rmsplugin drain: slurm_update error: Invalid user id: {remedy}\n"
+    assert said("drain", "n1", status=1)[1] == refused
+    scontrol(tmp_path, "echo 'slurm_update error: Invalid node state specified' >&2; exit 1")
+    assert said("drain", "n1", status=1)[1] == "rmsplugin drain: slurm_update error: Invalid node state specified\n"
