@@ -141,9 +141,9 @@ def native_runs(cluster: Cluster, job: int, timeout_s: float) -> float:
     return start - begin
 
 
-def count(cluster: Cluster, *options: str) -> int:
-    """Submit a vjob that counts until ``finish``."""
-    return cluster.sbatch(COUNT, "--mem=96", "-c", "1", *options)
+def count(cluster: Cluster, *options: str, up_to: int = 1000) -> int:
+    """Submit a vjob that counts until ``finish``, one number a second while it runs, and ``up_to`` numbers at most."""
+    return cluster.sbatch(COUNT, "--mem=96", "-c", "1", *options, arguments=(str(up_to),))
 
 
 def wait_number(cluster: Cluster, job: int, more: int = 0, timeout_s: float = 180) -> int:

@@ -10,6 +10,8 @@ from e2e.rooms import count, finish, host_of, last_number, wait_number
 from e2e.upgrade.site import Site
 
 Say = Callable[[str], object]
+#: Vjobs run for so many seconds longer than releases are mixed, at least: the other steps take minutes.
+_BESIDE_S = 7200
 
 
 def upgrade(cluster: Site, older: str, mixed_s: float, say: Say) -> None:
@@ -24,13 +26,14 @@ def upgrade(cluster: Site, older: str, mixed_s: float, say: Say) -> None:
     Raises:
         AssertionError: something was lost, or is not as the guide says.
     """
-    runs, moves, sleeps = counting(cluster), counting(cluster), counting(cluster)
+    up_to = round(mixed_s) + _BESIDE_S
+    runs, moves, sleeps = (counting(cluster, up_to) for _ in range(3))
     ordered(cluster, "suspend", sleeps, "sleeping")
     say(f"{older}: two vjobs run, one sleeps")
     judge_before(cluster, older, say)
 
     assert cluster.manage("stop", "head", "engine").code == 0
-    waits = count(cluster)
+    waits = count(cluster, up_to=up_to)
     before = last_number(cluster, runs)
     cluster.install("head")
     cluster.copy_files()
@@ -58,7 +61,7 @@ def upgrade(cluster: Site, older: str, mixed_s: float, say: Say) -> None:
         say(f"{node} has the newer release")
     ordered(cluster, "resume", sleeps, "running")
     wait_number(cluster, sleeps, 2)
-    last = counting(cluster)
+    last = counting(cluster, up_to)
     told = cluster.plugin("check", "--json")
     errors = [each for each in json.loads(told.out)["findings"] if each["level"] == "error"]
     assert errors == [], errors
@@ -97,9 +100,9 @@ def switch(cluster: Site, job: int, say: Say) -> None:
     wait_number(cluster, job, 2)
 
 
-def counting(cluster: Site) -> int:
-    """A vjob that has begun to count."""
-    job = count(cluster)
+def counting(cluster: Site, up_to: int) -> int:
+    """A vjob that has begun to count; it ends by itself after so many seconds of its own time."""
+    job = count(cluster, up_to=up_to)
     wait_number(cluster, job)
     return job
 

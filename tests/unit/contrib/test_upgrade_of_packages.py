@@ -6,10 +6,12 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e.cluster import REPOSITORY
 from e2e.upgrade import __main__ as campaign
+from e2e.upgrade import drill
 from e2e.upgrade.release import LIBRARIES, unpack_packages, write_programs
 
 
@@ -59,3 +61,30 @@ def test_a_directory_without_the_three_packages_is_refused_before_anything_is_ma
         campaign.main()
     assert ended.value.code == 2
     assert f"{tmp_path} does not have the three packages of one release" in capsys.readouterr().err
+
+
+class Stopped(Exception):
+    """The drill has come far enough."""
+
+
+class Submitting:
+    """Stands for the site of a drill, and goes no further than its first order."""
+
+    def __init__(self) -> None:
+        self.bounds: list[int] = []
+
+    def sbatch(self, *_: str, arguments: tuple[str]) -> int:
+        self.bounds.append(int(arguments[0]))
+        return len(self.bounds)
+
+    def plugin(self, *_: str) -> None:
+        raise Stopped
+
+
+def test_vjobs_of_a_drill_outlast_the_time_for_which_releases_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill, "wait_number", lambda *_: 1)
+    site: Any = Submitting()
+    with pytest.raises(Stopped):
+        drill.upgrade(site, "0.0.9", 10 * 3600.0, print)
+    assert len(site.bounds) == 3
+    assert min(site.bounds) > 11 * 3600
