@@ -114,10 +114,10 @@ def _events(arguments: argparse.Namespace) -> int:
 
     rows = read(number, arguments.limit)
     if not arguments.follow:
-        print_rows(arguments, columns, "events", rows)
-        if not arguments.json:
-            for note in _notes(arguments, engine, len(rows)):
-                print(f"rmsplugin events: note: {note}", file=sys.stderr)
+        notes = list(_notes(arguments, engine, len(rows)))
+        print_rows(arguments, columns, "events", rows, warnings=notes)
+        for note in () if arguments.json else notes:
+            print(f"rmsplugin events: {note}", file=sys.stderr)
         return 0
     arguments.json_lines = True
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
@@ -132,7 +132,7 @@ def _events(arguments: argparse.Namespace) -> int:
 def _notes(arguments: argparse.Namespace, engine: Engine, shown: int) -> Iterator[str]:
     """What a list does not show of itself."""
     if shown == arguments.limit and arguments.since != (0, 0.0):
-        yield f"these are the newest {shown}; -n LIMIT shows more of them"
+        yield f"only the newest {shown} events are shown; see --limit"
     if arguments.kind and not shown:
         newest = engine.events(limit=_FOLLOW_LIMIT)
         kinds = sorted({event["kind"] for event in newest})

@@ -613,11 +613,12 @@ def test_events_pass_their_filters_on(site: Path, engine: FakeEngine) -> None:
 
 def test_a_list_of_events_that_was_cut_says_so(site: Path, engine: FakeEngine) -> None:
     engine.lay("/v1/events", {"events": [event(6), event(7)]})
-    cut = "rmsplugin events: note: these are the newest 2; -n LIMIT shows more of them\n"
-    assert run(site, "events", "--since", "1h", "-n", "2").stderr == cut
+    cut = "only the newest 2 events are shown; see --limit"
+    assert run(site, "events", "--since", "1h", "-n", "2").stderr == f"rmsplugin events: {cut}\n"
     assert run(site, "events", "--since", "1h", "-n", "3").stderr == ""
     assert run(site, "events", "-n", "2").stderr == "", "who asks for so many knows it"
-    assert run(site, "events", "--since", "1h", "-n", "2", "--json").stderr == ""
+    done = run(site, "events", "--since", "1h", "-n", "2", "--json")
+    assert (done.stderr, json.loads(done.stdout)["warnings"]) == ("", [{"description": cut}])
 
 
 def test_a_kind_of_which_there_is_no_event_is_told_with_the_kinds_that_there_are(
@@ -627,7 +628,7 @@ def test_a_kind_of_which_there_is_no_event_is_told_with_the_kinds_that_there_are
     done = run(site, "events", "--kind", "suspended")
     assert done.returncode == 0
     told = "no such event; of the kinds of the newest 2 events there are note"
-    assert done.stderr == f"rmsplugin events: note: {told}\n"
+    assert done.stderr == f"rmsplugin events: {told}\n"
 
 
 def test_follow_shows_each_event_once_and_waits_for_a_restarted_engine(site: Path, engine: FakeEngine) -> None:
