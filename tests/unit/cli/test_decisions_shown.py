@@ -320,7 +320,7 @@ def test_decisions_of_a_vjob(world: World, said: Said) -> None:
 def test_reasons_say_why_a_vjob_runs_and_what_a_sleeping_one_waits_for(world: World, said: Said) -> None:
     by_hand, by_engine = running(world, 2)
     [row] = answer_of(said("vjobs", str(by_hand), "--json"))["vjobs"]
-    assert row["reason"].startswith("all VMs answer; needs 2 CPUs")
+    assert row["reason"].startswith("all VMs answer; at its start: needs 2 CPUs")
     assert (row["resumes"], row["ran_s"] > 0) == (False, True)
     for job, resumes in ((by_hand, False), (by_engine, True)):
         ledger = world.context.ledger

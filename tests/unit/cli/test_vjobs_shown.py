@@ -191,7 +191,7 @@ def test_the_reason_of_one_that_runs_names_no_node_that_it_may_have_left(served:
     world.ask(job, OperationKind.MIGRATE, next(node for node in ("n1", "n2") if node != here))
     world.tick()
     row = shown.rows(str(job))[str(job)]
-    assert row["nodes"] != [here] and row["reason"].startswith("all VMs answer; needs")
+    assert row["nodes"] != [here] and row["reason"].startswith("all VMs answer; at its start: needs")
     assert not any(node in row["reason"] for node in ("n1", "n2", "n3"))
 
 

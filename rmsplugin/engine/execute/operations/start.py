@@ -132,7 +132,7 @@ def _enter_running(task: Task, vms: list[VMRow], job: RmsJob, told: _Told, *, fr
 def _now_running(task: Task, how: str, job: RmsJob, account: Account) -> bool:
     """Enter *running*, if the account is still the one that the VMs were configured with."""
     context = task.context
-    reason = f"{how}; {task.operation.arguments['reason']}"
+    reason = f"{how}; at its start: {task.operation.arguments['reason']}"  # what was free then, it has now
     with context.ledger.transaction():
         vjob = task.vjob()
         if vjob.account and account_of(vjob, job.gid) != account:
