@@ -91,7 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     own_words, command_words = split_command(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:
         return _closed_output()
-    parser = build_parser(own_words[0] if own_words else "")
+    first = own_words[0] if own_words else ""
+    parser = build_parser(first)
+    if first and not first.startswith("-") and first not in _MODULES:
+        parser.error(_no_command(first))
     arguments, unknown = parser.parse_known_args(own_words, argparse.Namespace(words=command_words))
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with the usage of the command
@@ -116,6 +119,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = f"{type(error).__name__}: {error}"
         return _complain(arguments, f"unexpected {text} (with RMSPLUGIN_DEBUG=1 it says where; please report it)", 1)
     return status
+
+
+def _no_command(word: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, _MODULES)
+    like = f"; did you mean {' or '.join(close)}?" if close else "; `rmsplugin --help` lists them"
+    return f"there is no command {word!r}{like}"
 
 
 def _closed_output() -> int:

@@ -239,7 +239,8 @@ def test_every_command_has_help_with_examples_that_parse(site: Path, name: str) 
     ("words", "complaint"),
     [
         ((), "required: COMMAND"),
-        (("fly",), "invalid choice: 'fly'"),
+        (("fly",), "there is no command 'fly'; `rmsplugin --help` lists them"),
+        (("vjob",), "there is no command 'vjob'; did you mean vjobs?"),
         (("vjobs", "twelve"), "'twelve' is not a job id"),
         (("vjobs", "12;rm"), "is not a job id"),
         (("suspend",), "required: JOBID"),
