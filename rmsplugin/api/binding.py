@@ -166,6 +166,11 @@ class Engine:
             found._scancel = f"{bin_dir}/scancel"
         return found
 
+    @property
+    def places(self) -> list[str]:
+        """Where it is asked, in that order: the path of a socket of this host, or HOST:PORT, which needs munge."""
+        return [str(each) for each in self._clients]
+
     # -- monitoring ----------------------------------------------------------------------------------------------
 
     def status(self, *, within_s: float = 0.0) -> answers.Status:

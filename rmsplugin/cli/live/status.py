@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
@@ -12,15 +13,23 @@ from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
 from rmsplugin.cli.shared.table import local_time
-from rmsplugin.errors import RmspluginError, UnavailableError
+from rmsplugin.errors import NoMungeError, RmspluginError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rmsplugin.api.answers import Cluster, GroupLead, Status
+    from rmsplugin.api.binding import Engine
+
+T = TypeVar("T")
 
 #: Whoever watches the engine is answered within so many seconds.
 _ANSWER_S = 2.0
+#: An engine that has not answered within this part of that is taken for silent, and munge is looked at.
+_SOON = 0.25
+_WITHOUT_MUNGE = (
+    "without it nobody on another host can be asked from here: see `systemctl status munge`, and start it again"
+)
 
 
 def add_command(commands: options.Commands) -> None:
@@ -48,7 +57,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = _within(_ANSWER_S, lambda: find_engine(arguments.config).status())
+    answer = _within(_ANSWER_S, lambda: find_engine(arguments.config))
     ills = [*answer.get("ills", ()), *_silent_groups(answer)]
     if arguments.json:
         print_document(arguments, answer, errors=ills, warnings=answer.get("problems", ()))
@@ -94,26 +103,75 @@ def _silent_groups(answer: Status) -> list[str]:
     ]
 
 
-def _within(seconds: float, ask: Callable[[], Status]) -> Status:
-    """The answer, or UnavailableError: a socket, munge or a file server may hang, each with a bound of its own."""
-    import threading  # here: other commands need none
+class _Asked(Generic[T]):
+    """A question in a thread of its own: a socket, munge or a file server may hang, each with a bound of its own."""
 
-    said: list[Status | RmspluginError] = []
+    def __init__(self, ask: Callable[[], T]) -> None:
+        import threading  # here: other commands need none
 
-    def asks() -> None:
+        self._ask, self._said = ask, list[T | RmspluginError]()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
         try:
-            said.append(ask())
+            self._said.append(self._ask())
         except RmspluginError as error:
-            said.append(error)
+            self._said.append(error)
 
-    asking = threading.Thread(target=asks, daemon=True)
-    asking.start()
-    asking.join(seconds)
-    if not said:
-        raise UnavailableError(f"the engine did not answer within {seconds:g} s")
-    if isinstance(said[0], RmspluginError):
-        raise said[0]
-    return said[0]
+    def wait(self, seconds: float) -> bool:
+        """Whether it is answered, or has failed, after so long at most."""
+        self._thread.join(max(0.0, seconds))
+        return bool(self._said)
+
+    def answer(self) -> T:
+        """The answer; raises the error with which it has failed."""
+        if isinstance(self._said[0], RmspluginError):
+            raise self._said[0]
+        return self._said[0]
+
+
+def _within(seconds: float, find: Callable[[], Engine]) -> Status:
+    """The answer of the engine. Raises UnavailableError with what keeps it away, after so long at the latest."""
+    began = time.monotonic()
+    found: list[Engine] = []
+
+    def ask() -> Status:
+        found.append(find())
+        return found[0].status()
+
+    asked, proved = _Asked(ask), None
+    if not asked.wait(seconds * _SOON):
+        proved = _Asked(_prove) if _needs_munge(_places(found)) or not found else None
+    if not asked.wait(began + seconds - time.monotonic()):
+        places = _places(found)
+        munge_hangs = _needs_munge(places) and proved is not None and not proved.wait(0.0)
+        raise UnavailableError(_why_silent(seconds, places, munge_hangs=munge_hangs))
+    try:
+        return asked.answer()
+    except NoMungeError as error:
+        raise UnavailableError(f"{error}; {_WITHOUT_MUNGE}") from None
+
+
+def _places(found: Sequence[Engine]) -> list[str]:
+    return [place for engine in found for place in engine.places]
+
+
+def _needs_munge(places: Sequence[str]) -> bool:
+    return not all(place.startswith("/") for place in places)
+
+
+def _prove() -> None:
+    """Have munge make a credential. Ends late where it hangs; an error of it is that of the question, too."""
+    from rmsplugin.adapters import munge
+
+    munge.encode(b"")
+
+
+def _why_silent(seconds: float, places: Sequence[str], *, munge_hangs: bool) -> str:
+    where = f" at {', '.join(places)}" if places else ""
+    said = f"the engine{where} did not answer within {seconds:g} s"
+    return f"{said}; munge on this host does not answer either, and {_WITHOUT_MUNGE}" if munge_hangs else said
 
 
 def _print_groups(groups: Sequence[GroupLead]) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
+from rmsplugin.adapters import munge
+from rmsplugin.api.binding import Engine
 from rmsplugin.cli.live import status
 from rmsplugin.cli.main import main
+from rmsplugin.client import EngineClient
 from rmsplugin.decision.reasons import cpu_seconds, starts_within
+from rmsplugin.errors import NoMungeError
 
 
 @pytest.fixture
@@ -27,6 +33,15 @@ def settings(directory: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> 
     path = directory / "rmsplugin.toml"
     path.write_text(SETTINGS.format(socket=address))
     monkeypatch.setenv("RMSPLUGIN_CONFIG", str(path))
+
+
+def hangs(payload: bytes) -> str:
+    threading.Event().wait(5.0)
+    raise NoMungeError("munged does not answer")
+
+
+def dies(payload: bytes) -> str:
+    raise NoMungeError("munged does not answer: Connection refused")
 
 
 def test_an_engine_whose_cycles_run_is_well(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +79,42 @@ def test_an_engine_that_hangs_is_given_up(
         settings(tmp_path, monkeypatch, str(path))
         monkeypatch.setattr(status, "_ANSWER_S", 0.2)
         assert main(["status"]) == 1
-        assert capsys.readouterr().err == "rmsplugin status: the engine did not answer within 0.2 s\n"
+        assert capsys.readouterr().err == f"rmsplugin status: the engine at {path} did not answer within 0.2 s\n"
+
+
+class Silent(EngineClient):
+    """The way to an engine on another host whose request waits for munge, which hangs or has died."""
+
+    def request(self, *words: Any, **options: Any) -> dict[str, Any]:
+        munge.encode(b"")
+        raise AssertionError("munge has answered")
+
+
+@pytest.mark.parametrize(
+    ("munge_says", "said"),
+    [
+        (
+            hangs,
+            "the engine at front2:6830 did not answer within 0.4 s; munge on this host does not answer either, and ",
+        ),
+        (dies, "munged does not answer: Connection refused; "),
+    ],
+)
+def test_a_host_without_munge_is_told_what_is_wrong_with_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    munge_says: Callable[[bytes], str],
+    said: str,
+) -> None:
+    """Seen on a controller that stood by: the engine did not answer within 2 s, it said, and nothing of munge."""
+    monkeypatch.setattr(munge, "encode", munge_says)
+    monkeypatch.setattr(status, "_ANSWER_S", 0.4)
+    far = Silent([("front2", 6830)], unix_path="", engine_uid=0, munge_socket="")
+    monkeypatch.setattr(status, "find_engine", lambda config: Engine([far]))
+    assert main(["status", "--config", str(tmp_path / "none")]) == 1
+    ends = "without it nobody on another host can be asked from here: see `systemctl status munge`, and start it again"
+    assert capsys.readouterr().err == f"rmsplugin status: {said}{ends}\n"
 
 
 def test_no_sentence_of_a_decision_is_absurd() -> None:
