@@ -23,7 +23,7 @@ from rmsplugin.errors import RmspluginError, UnavailableError
 from rmsplugin.live_page.document import document
 from rmsplugin.live_page.scene import Scene
 from rmsplugin.live_page.together import number_of, together
-from rmsplugin.live_page.values import scene_of
+from rmsplugin.live_page.values import NewerFormError, scene_of
 from rmsplugin.manager.numbers import Numbers
 
 #: Asks all engines for this target on behalf of the caller: answers and errors, by group.
@@ -96,6 +96,12 @@ class SitePage:
         for group, reply in replies.items():
             try:
                 scenes[group] = _with_numbers(scene_of(reply["scene"]), group, numbers)
+            except NewerFormError:
+                silent[group] = (
+                    f"its engine is of a newer release than the manager on {socket.gethostname()}, which shows this "
+                    f"page, and is of {__version__}. Install the newer one there, or ask a manager that has it; "
+                    "`rmsplugin nodes` and `vjobs` tell of the group, too"
+                )
             except (KeyError, ValidationError):
                 silent[group] = "its engine is of another release"
         if not scenes:

@@ -19,13 +19,14 @@ from rmsplugin.api.routes import ROUTES
 from rmsplugin.engine.context.durations import MeasuredDuration
 from rmsplugin.engine.ledger import ledger_care
 from rmsplugin.engine.ledger.rows import OperationKind
-from rmsplugin.engine.serve import views
+from rmsplugin.engine.serve import routes, views
 from rmsplugin.engine.serve.asked import Asked
 from rmsplugin.engine.serve.doors import LOCAL, Origin
 from rmsplugin.engine.serve.live_pages import LivePages
 from rmsplugin.engine.serve.parsing import Body, Query
 from rmsplugin.errors import RefusedError
-from rmsplugin.live_page.scene import Viewer
+from rmsplugin.live_page.scene import Scene, Viewer
+from rmsplugin.live_page.values import FORM, scene_of, values_of
 from rmsplugin.manager.handing import Handed
 from rmsplugin.manager.site_page import SitePage
 from rmsplugin.manager.where import WHERE
@@ -178,14 +179,17 @@ def test_a_group_whose_engine_is_silent_is_named_on_the_page(manager: Managed, e
     assert manager.ask("GET", "/v1/page")[0] == 503
 
 
-@pytest.mark.parametrize("tells", ["nothing", "a scene of another form"])
+@pytest.mark.parametrize("tells", ["nothing", "a scene of another form", "a scene of a newer form"])
 def test_a_page_without_a_group_whose_engine_is_of_another_release_is_not_asked_for_again_and_again(
     manager: Managed, engines: dict[str, Served], monkeypatch: pytest.MonkeyPatch, tells: str
 ) -> None:
     """Its news are told all the same. If the page had another number than they, a browser would ask without a pause."""
     for each in engines.values():
         each.world.tick()
-    newest = LivePages.scene
+    newest, newer = LivePages.scene, list[Scene]()
+
+    def values(scene: Scene) -> dict[str, Any]:
+        return {**values_of(scene), **({"form": FORM + 1} if any(scene is each for each in newer) else {})}
 
     def scene(pages: LivePages, viewer: Viewer, node: str) -> Any:
         found = newest(pages, viewer, node)
@@ -193,14 +197,25 @@ def test_a_page_without_a_group_whose_engine_is_of_another_release_is_not_asked_
             return found
         if tells == "nothing":
             raise RefusedError("there is no such key: scene")
+        if tells.endswith("newer form"):
+            newer.append(found)
+            return found
         return make_dataclass("Other", ["number", "nodes"])(found.number, "n[1-3]")
 
     monkeypatch.setattr(LivePages, "scene", scene)
+    monkeypatch.setattr(routes, "values_of", values)
     page = manager.ask("GET", "/v1/page")[1]
     assert "group b is missing on this page: " in page["html"]
+    assert ("of a newer release than the manager on " in page["html"]) == bool(newer)
     assert f'data-number="{page["number"]}"' in page["html"]
     news = manager.ask("GET", f"/v1/page/news?after={page['number']}")
     assert news == (200, {"number": page["number"], "changed": False})
+
+
+def test_a_scene_of_a_release_that_names_no_form_is_read() -> None:
+    values = values_of(Scene(number=7))
+    assert values.pop("form") == FORM
+    assert scene_of(values) == Scene(number=7)
 
 
 def test_engines_are_told_from_which_host_a_page_of_all_groups_is_asked_for(
