@@ -110,10 +110,10 @@ class _Asked(Generic[T]):
         import threading  # here: other commands need none
 
         self._ask, self._said = ask, list[T | RmspluginError]()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._keep_answer, daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def _keep_answer(self) -> None:
         try:
             self._said.append(self._ask())
         except RmspluginError as error:
