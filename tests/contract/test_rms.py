@@ -190,7 +190,7 @@ def test_pulse(world: World) -> None:
         lambda rms: rms.resume(NO_JOB),
         lambda rms: rms.requeue(NO_JOB),
         lambda rms: rms.cancel(NO_JOB),
-        lambda rms: rms.tell_end(NO_JOB, 0, 0),
+        lambda rms: rms.tell_end(NO_JOB, 0, 0, 0),
         lambda rms: rms.extend_room(NO_JOB, 3600),
     ],
 )
@@ -358,10 +358,10 @@ def test_cancel(world: World) -> None:
 @pytest.mark.parametrize(("exit_code", "signal", "detail"), [(0, 0, "COMPLETED"), (3, 0, "FAILED"), (0, 9, "FAILED")])
 def test_a_job_ends_as_slurm_is_told(world: World, exit_code: int, signal: int, detail: str) -> None:
     job_id = world.started()
-    world.rms.tell_end(job_id, exit_code, signal)
+    world.rms.tell_end(job_id, 0, exit_code, signal)
     job = world.wait_for(job_id, JobState.ENDED)
     assert (job.detail, job.restarts) == (detail, 0)
-    world.rms.tell_end(job_id, 1, 0)
+    world.rms.tell_end(job_id, 0, 1, 0)
     assert world.rms.job(job_id).detail == detail, "a job that has ended is left as it is"
 
 
@@ -370,8 +370,15 @@ def test_only_a_job_that_runs_has_an_end(world: World) -> None:
     world.rms.suspend(suspended)
     for job_id in (waiting, suspended):
         with pytest.raises(RefusedError, match="not running"):
-            world.rms.tell_end(job_id, 0, 0)
+            world.rms.tell_end(job_id, 0, 0, 0)
     assert world.rms.job(waiting).state is JobState.PENDING
+
+
+def test_the_end_of_one_run_ends_no_other(world: World) -> None:
+    job_id = world.started()
+    with pytest.raises(RefusedError, match="runs again"):
+        world.rms.tell_end(job_id, 1, 0, 0)
+    assert world.rms.job(job_id).state is JobState.RUNNING
 
 
 def test_ended(world: World) -> None:

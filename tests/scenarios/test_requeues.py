@@ -368,6 +368,27 @@ def test_script_that_ended_and_is_requeued_by_hand_is_run_again(world: World) ->
     assert not world.events("end-told")
 
 
+def test_run_that_began_since_the_look_is_not_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm, which misses the script, or an operator requeues the job while the engine is about to tell its end."""
+    job = world.running()
+    delivers_its_end(world, job)
+    world.rms.finish(job)
+    world.until(job, S.TERMINATED)
+    world.rms.forget_end(job)
+    tell_end = world.rms.tell_end
+
+    def requeued_meanwhile(*end: int) -> None:
+        monkeypatch.undo()
+        world.rms.requeue_by_admin(job)
+        world.rms.forget_end(job)  # Slurm has started it
+        tell_end(*end)
+
+    monkeypatch.setattr(world.rms, "tell_end", requeued_meanwhile)
+    world.until(job, S.RUNNING)
+    assert boots(world) == 2
+    assert not world.events("end-told")
+
+
 def test_end_that_cannot_be_told_is_told_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     job = world.running()
     delivers_its_end(world, job)
@@ -384,4 +405,4 @@ def test_end_that_cannot_be_told_is_told_later(world: World, monkeypatch: pytest
 
     monkeypatch.setattr(world.rms, "tell_end", fails_once)
     ticks(world, 40)
-    assert (tried, world.rms.job(job).detail, boots(world)) == ([(job, 0, 0)] * 2, "COMPLETED", 1)
+    assert (tried, world.rms.job(job).detail, boots(world)) == ([(job, 0, 0, 0)] * 2, "COMPLETED", 1)

@@ -392,13 +392,17 @@ class Rms(Protocol):
         """Cancel the job; without effect if it has ended."""
         ...
 
-    def tell_end(self, job_id: int, exit_code: int, signal: int) -> None:
+    def tell_end(self, job_id: int, restarts: int, exit_code: int, signal: int) -> None:
         """End a running job as its script has ended, which the RMS has forgotten; without effect if it has ended.
 
         Args:
             job_id: of the job; on its nodes nothing of it may be left but what an end removes.
+            restarts: how often it had been requeued before the run whose script has ended.
             exit_code: of its script, 0 to 255.
             signal: the signal that has ended the script; 0: none.
+
+        Raises:
+            RefusedError: it does not run, or it runs again: another run's script has not ended.
         """
         ...
 

@@ -348,13 +348,15 @@ class SlurmCli:
         if row.job.state is not JobState.ENDED:
             self._act("scancel", row.target)
 
-    def tell_end(self, job_id: int, exit_code: int, signal: int) -> None:
+    def tell_end(self, job_id: int, restarts: int, exit_code: int, signal: int) -> None:
         """See ``Rms.tell_end``."""
         row = self._row(job_id)
         if row.job.state is JobState.ENDED:
             return
         if row.job.state is not JobState.RUNNING:
             raise RefusedError(f"job {job_id} is {row.job.detail}, not running")
+        if row.job.restarts != restarts:
+            raise RefusedError(f"job {job_id} was requeued and runs again, and that run has not ended")
         if not self._plugin_dir:
             told = slurm_records.configuration(self._run("scontrol", "show", "config"))
             self._plugin_dir = told.get("PluginDir", "")

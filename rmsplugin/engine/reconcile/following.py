@@ -300,7 +300,7 @@ class Following:
             self._rms.requeue(job_id)
             self._ledger.event("requeue", directive.reason, vjob=vjob.display_id)
         elif directive.what is RmsAct.TELL_END:
-            self._rms.tell_end(job_id, vjob.exit_code or 0, vjob.exit_signal)
+            self._rms.tell_end(job_id, vjob.restarts, vjob.exit_code or 0, vjob.exit_signal)
             self._ledger.event("end-told", directive.reason, vjob=vjob.display_id)
         elif directive.what is RmsAct.FORGET and self._ledger.set_aside.of_vjob(job_id):
             self._executor.begin(job_id, OperationKind.STOP, directive.reason)  # its VMs are removed, too

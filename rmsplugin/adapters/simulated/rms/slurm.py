@@ -232,15 +232,18 @@ class SimulatedRms(SimulatedCluster):
             if each.state is not JobState.ENDED:
                 self._end(each, "CANCELLED")
 
-    def tell_end(self, job_id: int, exit_code: int, signal: int) -> None:
+    def tell_end(self, job_id: int, restarts: int, exit_code: int, signal: int) -> None:
         """See ``Rms.tell_end``."""
         with self._lock:
             self._called("tell_end", job_id)
             each = self._find(job_id)
-            if each.state is JobState.RUNNING:
-                self._end(each, "FAILED" if exit_code or signal else "COMPLETED")
-            elif each.state is not JobState.ENDED:
+            if each.state is JobState.ENDED:
+                return
+            if each.state is not JobState.RUNNING:
                 raise RefusedError(f"job {job_id} is {each.detail}, not running")
+            if each.restarts != restarts:
+                raise RefusedError(f"job {job_id} was requeued and runs again, and that run has not ended")
+            self._end(each, "FAILED" if exit_code or signal else "COMPLETED")
 
     def request_room(self, node: str, partition: str, *, time_limit_s: float, time_min_s: float) -> int:
         """See ``Rms.request_room``."""
