@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from rmsplugin.adapters.platform.node_base import NodeSettings, WantedVM
-from rmsplugin.adapters.platform.podman.on_node import acts, criu, network, program
+from rmsplugin.adapters.platform.podman.on_node import acts, criu, directories, network, program
 from rmsplugin.adapters.platform.podman.on_node.groups import PARENT, Group
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.vm_names import tap_of
@@ -81,33 +78,11 @@ def _words(vm: WantedVM, namespace: Path) -> list[str]:
 
 
 def require_allowed(vm: WantedVM, settings: NodeSettings) -> None:
-    """Refuse what this node's own settings do not have. Raises OperationFailedError."""
+    """Refuse what this node's own settings do not have, or what users could exchange. Raises OperationFailedError."""
     if vm.reference not in settings.references:
         raise OperationFailedError(f"no image of this node's settings is {vm.reference[:200]}")
     for path, _ in vm.mounts:
-        if not any(_allows(target, path) for target in settings.mount_targets):
-            raise OperationFailedError(f"no mount of this node's settings is {path[:200]}")
-
-
-def _allows(target: str, path: str) -> bool:
-    """Whether ``path`` is ``target`` of [guest] mounts, for some user; a home is that of the account that owns it."""
-    if not re.fullmatch(r"/[^\s,:\"]*", path) or ".." in path.split("/"):
-        return False
-    if re.fullmatch(_pattern(target), path) is None:
-        return False
-    return "{home}" not in target or _is_home(path)
-
-
-def _pattern(target: str) -> str:
-    return re.escape(target).replace(r"\{user\}", r"[A-Za-z0-9_][A-Za-z0-9_.-]*").replace(r"\{home\}", r"/.+")
-
-
-def _is_home(path: str) -> bool:
-    try:
-        owner = os.stat(path).st_uid
-        return owner != 0 and pwd.getpwuid(owner).pw_dir == path
-    except (OSError, KeyError):
-        return False
+        directories.require_allowed(path, settings.mount_targets)
 
 
 def require_image(reference: str, image: str = "") -> None:
