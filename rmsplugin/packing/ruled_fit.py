@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,8 @@ class RuledFit:
             nodes: the nodes, in the order in which they are tried.
             concerning: all rules about VMs beside each other.
             homes: the node of each VM that has memory at present.
-            expected: all VMs that will be placed: VMs that have to be together begin where there is room for all.
+            expected: all VMs that will be placed: VMs that have to be together begin where there is room for all. If
+                there is no such node, they begin where there is room for those of their vjob: the others stay out.
         """
         up = [node for node in nodes if node.state is NodeState.UP]
         self._names = [node.name for node in up]
@@ -87,7 +88,7 @@ class RuledFit:
         if len(order) > 1:
             order.sort(key=lambda item: decreasing(item.vm))
         for item in order:
-            node = self._node_for(item, prefer.get(item.vm.name))
+            node = self._node_for(item, prefer.get(item.vm.name), order)
             if isinstance(node, Obstacle):
                 for each in order[: len(placed)]:
                     self.give_back(each.vm, placed[each.vm.name])
@@ -98,7 +99,7 @@ class RuledFit:
 
     def come(self, item: Item, node: str) -> bool:
         """Place one VM on a node, if there is room for it, and its rules allow that."""
-        found = self._takes(item, node, self._wanted(item.vm), self._concerning.of(item.vm.name))
+        found = self._takes(item, node, self._wanted(item.vm)[0], self._concerning.of(item.vm.name))
         if found:
             self.take(item.vm, node)
         return found
@@ -109,17 +110,19 @@ class RuledFit:
             return False
         return (not item.rules or bool(self._mask(item.rules)[i])) and self._is_open(rules, item.vm.name, node)
 
-    def _node_for(self, item: Item, preferred: str | None) -> str | Obstacle:
-        vm, demand, rules = item.vm.name, self._wanted(item.vm), self._concerning.of(item.vm.name)
-        if preferred is not None and self._takes(item, preferred, demand, rules):
-            return preferred
-        room = (self._cpus >= demand.centi_cpus) & (self._memory >= demand.memory_mib)
-        if item.rules:
-            room &= self._mask(item.rules)
-        rooms = np.flatnonzero(room)
-        for i in map(int, self._open(rooms, rules, vm)):
-            if self._is_open(rules, vm, self._names[i]):
-                return self._names[i]
+    def _node_for(self, item: Item, preferred: str | None, order: Sequence[Item]) -> str | Obstacle:
+        """A node for a VM, which is placed with these others of its vjob."""
+        vm, rules = item.vm.name, self._concerning.of(item.vm.name)
+        for demand in self._wanted(item.vm, order):
+            if preferred is not None and self._takes(item, preferred, demand, rules):
+                return preferred
+            room = (self._cpus >= demand.centi_cpus) & (self._memory >= demand.memory_mib)
+            if item.rules:
+                room &= self._mask(item.rules)
+            rooms = np.flatnonzero(room)
+            for i in map(int, self._open(rooms, rules, vm)):
+                if self._is_open(rules, vm, self._names[i]):
+                    return self._names[i]
         there = [self._names[i] for i in map(int, rooms)]
         barred = {rule.title: sum(not rule.lets(vm, node, self.standing) for node in there) for rule in rules}
         return Obstacle(vm, len(there), {title: number for title, number in barred.items() if number})
@@ -139,12 +142,17 @@ class RuledFit:
                 return False
         return True
 
-    def _wanted(self, vm: VM) -> Resources:
-        """The room that a VM needs: with it for all that have to be beside it, if it is the first of them."""
+    def _wanted(self, vm: VM, order: Iterable[Item] = ()) -> list[Resources]:
+        """The rooms that will do for a VM, the most wanted first, and its own last.
+
+        The first one of those that have to be together wants room for all of them, or else for those of its vjob. That
+        all of them have room on no node is no reason for any of them to stay out: some of them have.
+        """
         for rule, demand in self._gathered.get(vm.name, ()):
             if not any(self.standing.nodes_of(other) for other in rule.vms):
-                return demand if demand.holds(vm.demand) else vm.demand
-        return vm.demand
+                own = sum((item.vm.demand for item in order if item.vm.name in rule.vms), NOTHING)
+                return [*(each for each in (demand, own) if each.holds(vm.demand)), vm.demand]
+        return [vm.demand]
 
     def _mask(self, rules: Rules) -> Bools:
         if rules not in self._masks:
