@@ -130,7 +130,7 @@ class Engine:
             words = (socket, url, section.get("user", defaults.USER), bin_dir)
             if all(isinstance(word, str) for word in words):
                 return cls._found(*words)
-        except (AttributeError, KeyError, OSError, RmspluginError, ValueError):
+        except (AttributeError, KeyError, OSError, RmspluginError, ValueError, RecursionError):
             pass
         from rmsplugin import settings
 

@@ -272,6 +272,8 @@ def load(path: Path) -> Settings:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: lists and sections are nested too deeply") from None
     try:
         return Settings.model_validate(data)
     except ValidationError as error:

@@ -78,7 +78,7 @@ def read_answer(
         for line in filter(None, lines):
             try:
                 answer = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise OperationFailedError(f"{what}: unexpected answer {line[:200]!r}") from None
             if _is_progress(answer) and advance:
                 advance(answer)

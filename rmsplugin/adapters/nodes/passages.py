@@ -113,7 +113,9 @@ class Passage:
                     raise OSError("the agent ended without an answer")
             line, _, self._early = said.partition(b"\n")
             answer = json.loads(line)
-        except (paramiko.SSHException, EOFError, OSError, ValueError) as error:
+            if not isinstance(answer, dict):
+                raise OSError("the agent gives an answer that is none")
+        except (paramiko.SSHException, EOFError, OSError, ValueError, RecursionError) as error:
             raise UnavailableError(f"the platform of {link.node} cannot be reached: {error or 'no answer'}") from None
         if "error" in answer:
             raise error_of(link.node, answer)

@@ -154,7 +154,7 @@ class Served:
         del self._said[: end + 1]
         try:
             found = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise OSError(f"unexpected answer {line[:200]!r}") from None
         if not isinstance(found, dict):
             raise OSError(f"unexpected answer {line[:200]!r}")
@@ -173,8 +173,9 @@ class Served:
             except (OSError, EOFError) as error:
                 self._break(str(error))
                 return
+            number = frame.get("call")
             with self._lock:
-                frames = self._waiting.get(frame.get("call", 0))
+                frames = self._waiting.get(number) if isinstance(number, int) else None
             if frames is not None:
                 frames.put(frame)
 

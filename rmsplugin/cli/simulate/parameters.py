@@ -131,6 +131,8 @@ def _durations(path: str) -> dict[str, float]:
             section = tomllib.loads(text).get("durations")
         except tomllib.TOMLDecodeError as error:
             raise WorkloadError(f"no TOML: {error}") from None
+        except RecursionError:
+            raise WorkloadError("lists and sections are nested too deeply") from None
         if not isinstance(section, dict):
             raise WorkloadError("has no section [durations], as `rmsplugin calibrate` prints it")
         try:

@@ -98,6 +98,8 @@ def _parsed(text: str) -> dict[str, PlacementRule]:
         sections = tomllib.loads(text).get("rule")
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"no TOML: {error}") from None
+    except RecursionError:
+        raise WorkloadError("lists and sections are nested too deeply") from None
     if not isinstance(sections, dict) or not sections:
         raise WorkloadError("has no section [rule.NAME], as the settings have them")
     return {name: _rule(name, values) for name, values in sections.items()}

@@ -59,7 +59,7 @@ def verify_request(
         claim = json.loads(credential.payload)
         claimed = (claim["method"], claim["path"], claim["sha256"])
         nonce = claim["nonce"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ForbiddenError("the MUNGE credential was not made for the engine") from None
     if claimed != (method, path, hashlib.sha256(body).hexdigest()):
         raise ForbiddenError("the MUNGE credential was made for another request")

@@ -137,6 +137,8 @@ def answers(line: bytes) -> Callable[[str, socket.socket], None]:
         ),
         (b"", UnavailableError, "ended without an answer"),
         (b"what?\n", UnavailableError, "n1 cannot be reached"),
+        (b"[" * 4000 + b"\n", UnavailableError, "n1 cannot be reached"),
+        (b"5\n", UnavailableError, "n1 cannot be reached"),
         (b"x" * 9000, UnavailableError, "ended without an answer"),
     ],
 )

@@ -100,6 +100,7 @@ def test_a_rule_that_selects_nobody_is_named(capsys: pytest.CaptureFixture[str])
     ("text", "message"),
     [
         ("[rule.x", "r.toml: no TOML"),
+        ("x = " + "[" * 3000, "r.toml: lists and sections are nested too deeply"),
         ("rule = 3", "r.toml: has no section [rule.NAME]"),
         ("[rule]\nx = 3", "r.toml: rule.x is no section"),
         ('[rule."a b"]\nkind = "spread"', "r.toml: 'a b' is no name of a rule"),

@@ -128,6 +128,12 @@ def test_a_request_without_a_credential_is_401(served: Served, header: str) -> N
     assert plain(served, "GET", "/v1/status", headers) == (401, {"error": "no valid munge credential"})
 
 
+def test_a_credential_whose_content_is_nested_without_end_is_401(served: Served, munged: Munged) -> None:
+    credential = munged.encode_as(ME, b"[" * 3000)
+    answer = plain(served, "GET", "/v1/status", {"Authorization": f"Munge {credential}"})
+    assert answer == (401, {"error": "no valid munge credential"})
+
+
 def test_a_munge_that_is_down_is_503(served: Served, munged: Munged, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = functools.partial(sealing.verify_request, munge_socket="/nowhere")
     monkeypatch.setattr(front, "verify_request", gone)

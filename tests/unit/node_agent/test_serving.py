@@ -422,3 +422,29 @@ def test_an_agent_is_not_let_go_while_a_call_waits(pool: ThreadPoolExecutor, mon
     else:
         raise AssertionError("it was let go before each call")
     fake.close()
+
+
+@pytest.mark.parametrize("line", [b"[" * 4000, b'{"call": 1, "line": ' + b"[" * 4000, b"what?"])
+def test_a_call_ends_when_the_agent_says_what_is_no_answer(line: bytes, pool: ThreadPoolExecutor) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b'{"serving": 1}\n')
+        agent = Served(SocketChannel(ours, PATIENCE_S), "agent")
+        waits = pool.submit(agent.call, ["list"], b"", Patience(PATIENCE_S), "list")
+        assert theirs.recv(1 << 16)
+        theirs.sendall(line + b"\n")
+        with pytest.raises(UnavailableError):
+            waits.result(PATIENCE_S)
+
+
+def test_a_frame_of_no_call_does_not_end_the_others(pool: ThreadPoolExecutor) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        theirs.sendall(b'{"serving": 1}\n')
+        agent = Served(SocketChannel(ours, PATIENCE_S), "agent")
+        waits = pool.submit(agent.call, ["list"], b"", Patience(PATIENCE_S), "list")
+        call = json.loads(theirs.recv(1 << 16).partition(b"\n")[0])["call"]
+        for frame in ({"call": []}, {"call": {}}, {}, {"call": call, "line": {"vms": []}}):
+            theirs.sendall(json.dumps(frame).encode() + b"\n")
+        theirs.sendall(json.dumps({"call": call, "end": True, "status": 0}).encode() + b"\n")
+        assert waits.result(PATIENCE_S) == {"vms": []}
