@@ -80,7 +80,8 @@ def no_room(vjob: VJob, room: NodeRoom, where: str = "free behind those ahead of
 
     Of many that wait most are alike: the reason of one is kept in the room for the others, until a vjob comes.
     """
-    apart = vjob.name in room.site.configuration.apart
+    spread = room.site.configuration.apart.get(vjob.name)
+    apart = None if spread is None else spread.title  # it names the VMs, if they are few
     alike = (where, room.site.demands[vjob.name], len(vjob.vms), vjob.own_rules, apart, room.site.effort.is_spent)
     if alike not in room.refusals:
         room.refusals[alike] = _no_room(vjob, room, where)
@@ -101,8 +102,11 @@ def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
         sentence = f"needs {needs(vjob)}; {obstacle}"
     elif free.holds(demand):
         sentence += f", but in pieces: no node has more than {room.largest_free_for(vjob)} free"
+    ruled: dict[str, float | int | str] = {}
     if free.holds(demand) and room.only_apart(vjob):
-        code, sentence = ReasonCode.RULE, f"needs {needs(vjob)}; {_too_few_nodes(vjob, room)}"
+        number, title = room.nodes_for_one_of(vjob), room.site.configuration.apart[vjob.name].title
+        code, sentence = ReasonCode.RULE, f"needs {needs(vjob)}; {_too_few_nodes(number, title)}"
+        ruled = {"nodes_with_room": number, "rule": title}
     if room.site.effort.is_spent:
         sentence += "; more packings would take longer than a cycle may"
     numbers = {
@@ -112,12 +116,11 @@ def _no_room(vjob: VJob, room: NodeRoom, where: str) -> Reason:
         "free_cpus": free.cpus,
         "free_memory_mib": free.memory_mib,
     }
-    return Reason(code, sentence, numbers)
+    return Reason(code, sentence, numbers | ruled)
 
 
-def _too_few_nodes(vjob: VJob, room: NodeRoom) -> str:
+def _too_few_nodes(number: int, title: str) -> str:
     """That a rule has a vjob's VMs on nodes of their own, and the number of nodes with room for one."""
-    number, title = room.nodes_for_one_of(vjob), room.site.configuration.apart[vjob.name].title
     has = "has" if number == 1 else "have"
     return f"{counted(number, 'node')} {has} room for one of its VMs, but {title} has each on a node of its own"
 

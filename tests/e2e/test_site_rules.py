@@ -30,7 +30,7 @@ def test_vms_come_apart_and_one_that_a_rule_keeps_out_says_why(cluster: Cluster,
         wide = cluster.sbatch("#!/bin/sh\n", "-J", "apart2", "-N", "4", "-n", "4", "-c", "1", "--mem=96")
         cluster.wait(
             "the reason of the one that finds no nodes",
-            lambda: "rule apart: spread of 4 VMs bars it from" in str(cluster.vjob(wide)),
+            lambda: "rule apart: spread of 4 VMs has each on a node of its own" in str(cluster.vjob(wide)),
             PATIENCE_S,
             lambda: str(cluster.vjob(wide)),
         )

@@ -32,7 +32,7 @@ def used_mib(world: World) -> int:
     assert world.cycle.seen is not None
     hosts = world.capacities().hosts(world.cycle.seen).values()
     overhead_mib = world.settings.nodes.memory_overhead_mib
-    return sum(host.used.memory_mib - host.vms * overhead_mib for host in hosts)
+    return sum(host.used.memory_mib - len(host.parts) * overhead_mib for host in hosts)
 
 
 def test_a_vm_keeps_the_size_with_which_it_was_booted_whatever_the_setting_says_later(world: World) -> None:

@@ -29,7 +29,7 @@ def used(world: World) -> tuple[float, int, int]:
     assert world.cycle.seen is not None
     hosts = world.capacities().hosts(world.cycle.seen).values()
     overhead_mib = world.settings.nodes.memory_overhead_mib
-    vms = sum(host.vms for host in hosts)
+    vms = sum(len(host.parts) for host in hosts)
     memory_mib = sum(host.used.memory_mib for host in hosts) - vms * overhead_mib
     return sum(host.used.cpus for host in hosts), memory_mib, vms
 

@@ -35,9 +35,10 @@ def test_a_decision_names_the_rule_that_stood_in_the_way(capsys: pytest.CaptureF
     told = json.loads(capsys.readouterr().out)["decision"]["a"]
     assert (told["state"], told["code"]) == ("waiting", "rule")
     assert told["reason"] == (
-        "needs 4 CPUs and 2048 MiB in 4 VMs; 3 nodes with room for a-3, but spread of 4 VMs bars it from 3"
+        "needs 4 CPUs and 2048 MiB in 4 VMs; 3 nodes have room for one of its VMs, but spread of 4 VMs has each on a "
+        "node of its own"
     )
-    assert told["numbers"]["rule"] == "spread of 4 VMs"
+    assert (told["numbers"]["rule"], told["numbers"]["nodes_with_room"]) == ("spread of 4 VMs", 3)
 
 
 @pytest.mark.parametrize("heuristic", [(), ("--heuristic", "ffd"), ("--heuristic", "better-fit")])

@@ -152,3 +152,14 @@ def test_a_taken_back_vjob_leaves_the_room_as_it_was() -> None:
     assert empty.add(a)
     empty.discard(a)
     assert empty.add(b) and empty.placement == {"b-0": "n1", "b-1": "n2"}
+
+
+def test_each_of_two_that_are_alike_is_told_its_own_rule() -> None:
+    """The reason of one that waits is kept for others like it; a rule about few VMs has their names in its words."""
+    queue = Queue(*nodes(1, cpus=4)).add("a", vms=2, time_limit_s=600).add("b", vms=2, time_limit_s=600)
+    rules = [Spread(frozenset(f"{vjob}-{number}" for number in range(2))) for vjob in "ab"]
+    found = decide("mixed", with_rules(queue, *rules))
+    for vjob in "ab":
+        reason, title = found.reasons[vjob], f"spread of '{vjob}-0' '{vjob}-1'"
+        assert title in reason.sentence and reason.numbers["rule"] == title, reason
+        assert reason.numbers["nodes_with_room"] == 1
