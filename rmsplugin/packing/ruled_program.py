@@ -7,6 +7,7 @@ themselves: it is for few VMs and nodes.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,14 +105,14 @@ def kinds_of(
     found: dict[Hashable, list[Item]] = {}
     for item in items:
         vm = item.vm
-        parts = tuple(part for rule in rules if (part := _part_in(rule, vm.name, homes)) is not None)
+        parts = tuple(part for rule in rules if (part := part_in(rule, vm.name, homes)) is not None)
         cost = tuple(wish.cost.get((vm.name, node.name), 0) for node in nodes) if wish.cost else ()
         key = (vm.demand.centi_cpus, vm.demand.memory_mib, item.rules, parts, cost)
         found.setdefault(key, []).append(item)
     return list(found.values())
 
 
-def _part_in(rule: Joint, vm: str, homes: Mapping[str, str]) -> Hashable | None:
+def part_in(rule: Joint, vm: str, homes: Mapping[str, str]) -> Hashable | None:
     """The part of a VM in a rule; None if it is no other than that of most VMs."""
     match rule:
         case Online():
@@ -127,7 +128,11 @@ def _part_in(rule: Joint, vm: str, homes: Mapping[str, str]) -> Hashable | None:
 
 
 class _Program:
-    """The program: a variable for each kind of VMs and node."""
+    """The program: a variable for each kind of VMs and node.
+
+    VMs that stay may break a rule among themselves. That is no reason against a place for others, where none of these
+    breaks it further.
+    """
 
     def __init__(
         self,
@@ -214,13 +219,16 @@ class _Program:
         kinds = self._of(rule.vms)
         for node in self._places:
             there = [variable for variable, _ in self._on(kinds, node)]
-            self._model.add(_sum(there) + self._staying(rule.vms, node) <= 1)
+            self._model.add(_sum(there) <= max(0, 1 - self._staying(rule.vms, node)))
 
     @obey.register
     def _gather(self, rule: Gather) -> None:
+        kinds = self._of(rule.vms)
+        if sum(self._staying(rule.vms, node) > 0 for node in self._places) > 1:
+            self._bar(kinds, self._names)
+            return
         somewhere = {node: self._model.new_bool_var("") for node in self._places}
         self._model.add_at_most_one(somewhere.values())
-        kinds = self._of(rule.vms)
         for node, there in somewhere.items():
             self._implies(kinds, rule.vms, node, there)
 
@@ -235,6 +243,9 @@ class _Program:
     def _apart(self, groups: Sequence[frozenset[str]]) -> None:
         kinds = [self._of(group) for group in groups]
         for node in self._places:
+            if sum(self._staying(group, node) > 0 for group in groups) > 1:
+                self._bar(itertools.chain.from_iterable(kinds), [node])
+                continue
             whose = [self._model.new_bool_var("") for _ in groups]
             self._model.add_at_most_one(whose)
             for group, its, here in zip(groups, kinds, whose, strict=True):
@@ -250,11 +261,13 @@ class _Program:
     def _capacity(self, rule: Capacity) -> None:
         kinds, nodes = self._of(rule.vms), sorted(rule.nodes)
         there = [variable for node in nodes for variable, _ in self._on(kinds, node)]
-        self._model.add(_sum(there) + sum(self._staying(rule.vms, node) for node in nodes) <= rule.most)
+        self._model.add(_sum(there) <= max(0, rule.most - sum(self._staying(rule.vms, node) for node in nodes)))
 
     @obey.register
     def _online(self, rule: Online) -> None:
-        self._model.add(_sum([self._hosts(node) for node in sorted(rule.nodes)]) <= rule.most)
+        kept = rule.nodes.intersection(self._fixed.values())
+        more = [self._hosts(node) for node in sorted(rule.nodes - kept)]
+        self._model.add(_sum(more) <= max(0, rule.most - len(kept)))
 
     @obey.register
     def _part(self, rule: Part) -> None:

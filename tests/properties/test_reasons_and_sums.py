@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,7 +12,7 @@ from examples import few
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from properties.generators import configurations
-from properties.joint_rules import with_rules
+from properties.joint_rules import joint_rule, with_rules
 
 from rmsplugin.decision.later import Ruling
 from rmsplugin.decision.parameters import Parameters
@@ -17,6 +20,8 @@ from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VM, Node, NodeState
+from rmsplugin.model.resources import Resources
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
@@ -65,3 +70,32 @@ def test_what_sums_refuse_has_no_place_by_any_search(source: Configuration, data
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RuledSums, "refuse", lambda self, vms: False)
         assert not Ruling(source, Budget(SEARCH)).allows(chosen)
+
+
+def places(names: list[str], homes: Mapping[str, str], cluster: list[Node]) -> Iterator[dict[str, str]]:
+    """All places of VMs of a CPU: each where it is, whatever node that is, or on one that is up, with room for all."""
+    up = [node.name for node in cluster if node.state is NodeState.UP]
+    choices = [dict.fromkeys([*([homes[name]] if name in homes else []), *up]) for name in names]
+    capacity = {node.name: node.capacity.cpus for node in cluster}
+    for nodes in itertools.product(*choices):
+        hosts = dict(zip(names, nodes, strict=True))
+        there, come = Counter(nodes), {node for name, node in hosts.items() if homes.get(name) != node}
+        if all(there[node] <= capacity[node] for node in come):
+            yield hosts
+
+
+@given(data=st.data())
+@settings(max_examples=few(600), deadline=None)
+def test_sums_refuse_no_vms_of_which_some_may_stay_where_they_break_rules(data: st.DataObject) -> None:
+    states = data.draw(st.lists(st.sampled_from([NodeState.UP] * 6 + [NodeState.DRAINING]), min_size=2, max_size=3))
+    cpus = data.draw(st.integers(1, 3))
+    cluster = [Node(f"n{i}", Resources(cpus, 4), state) for i, state in enumerate(states)]
+    names = [f"v{i}" for i in range(data.draw(st.integers(2, 6)))]
+    node = st.sampled_from([each.name for each in cluster])
+    homes = data.draw(st.dictionaries(st.sampled_from(names), node))
+    rule = data.draw(joint_rule(names, [each.name for each in cluster]))
+    if not RuledSums(cluster, [rule], homes).refuse(VM(name, Resources(1, 0)) for name in names):
+        return
+    for hosts in places(names, homes, cluster):
+        held = set(hosts.items())
+        assert rule.broken(held, held - homes.items()) is not None, hosts

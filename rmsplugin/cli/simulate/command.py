@@ -50,9 +50,10 @@ def add_command(commands: options.Commands) -> None:
         jobs; under policies that switch also completions beside those of fcfs and easy. Files are replaced as a whole,
         when all is computed.
 
-        --rules FILE has VMs obey placement rules, as the engine has them: sections [rule.NAME] of the settings, with
-        the nodes n1, n2, ... of the simulated cluster. Jobs that no node may run are left out. Such a replay looks at
-        nodes under each policy, and takes longer. docs/simulation/replays.md says what is refused.
+        --rules FILE has VMs obey placement rules, as the engine has them: sections [rule.NAME] of the settings. The
+        nodes are n1 to n8 of a simulated cluster of eight, n01 to n25 of one of 25, n001 to n120 of one of 120. Jobs
+        that no node may run are left out. Such a replay looks at nodes under each policy, and takes longer.
+        docs/simulation/replays.md says what is refused.
 
         --energy FILE has idle nodes switched off where that saves energy, and tells kilowatt-hours, and what jobs wait
         for nodes that come on. docs/simulation/energy.md describes the file.

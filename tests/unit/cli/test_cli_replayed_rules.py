@@ -11,6 +11,7 @@ from unit.cli.json_documents import answer_of
 from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
+from rmsplugin.simulation.capacity import Cluster
 
 #: Two users, whose jobs fit on one node together.
 TRACE = "".join(
@@ -142,3 +143,11 @@ def test_rules_need_nodes_with_memory(capsys: pytest.CaptureFixture[str]) -> Non
     status, out, err = call(capsys, "simulate", *words)
     assert (status, out) == (2, "")
     assert "--rules needs --memory-per-node" in err
+
+
+def test_the_help_names_nodes_as_clusters_of_each_size_have_them(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text, _ = call(capsys, "simulate", "--help")
+    said = " ".join(text.split())
+    for number, words in ((8, "of eight"), (25, "of one of 25"), (120, "of one of 120")):
+        nodes = Cluster(number, 1).node_names
+        assert f"{nodes[0]} to {nodes[-1]} of" in said and words in said
