@@ -8,17 +8,18 @@ them placed anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VJob
+from rmsplugin.model.elements import VM, VJob
+from rmsplugin.model.joint import Gather, Spread
 from rmsplugin.model.rules import Fence
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item, items_of, items_of_one
 from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
-from rmsplugin.packing.ruled_program import Wish, solve
+from rmsplugin.packing.ruled_program import Wish, part_in, solve
 from rmsplugin.packing.ruled_sums import RuledSums
 
 #: Up to so many pairs of a VM and a node all are placed anew, if they cannot stay where they are.
@@ -43,23 +44,33 @@ def is_barred_now(vjob: VJob) -> bool:
 
 
 class Ruling:
-    """Tells of sets of vjobs whether they can run together by the rules. What it has placed is kept for the next."""
+    """All that is the same at each time: nodes, rules, the order of the queue, and the limits of searches."""
 
     def __init__(self, configuration: Configuration, budget: Budget | None = None) -> None:
         """``budget``: of all integer programs together; None: none is asked."""
-        self._configuration, self._budget = configuration, budget
+        self.configuration, self.budget = configuration, budget
         self._position = {vjob.name: number for number, vjob in enumerate(configuration.vjobs)}
         self._without: dict[str, VJob] = {}
-        self._sums = RuledSums(configuration.nodes, configuration.joint, configuration.homes)
-        self._fit = self._empty(())  # who will be there besides differs from one question to the next
-        self._placed: dict[str, dict[str, str]] = {}  # by vjob, the nodes of its VMs
-        self._known: dict[str, VJob] = {}  # the vjobs that are placed
-        self._staying: set[str] = set()  # those of them that are where they are now
-        self.placed_vms = 0  # in all: what it has cost
+        self._kinds: dict[str, Hashable] = {}
+        self.sums = RuledSums(configuration.nodes, configuration.joint, configuration.homes)
+        self._passing = Places(self)
 
-    def _empty(self, expected: Iterable[VJob]) -> RuledFit:
-        whole = self._configuration
+    def empty(self, expected: Iterable[VJob] = ()) -> RuledFit:
+        """The nodes with nobody on them; ``expected``: see ``RuledFit``."""
+        whole = self.configuration
         return RuledFit(whole.nodes, whole.concerning, whole.homes, (vm for vjob in expected for vm in vjob.vms))
+
+    @property
+    def passing(self) -> Places:
+        """The places of those who were asked about last, at whatever time: those of the time before are near them."""
+        return self._passing
+
+    def places_of(self, members: Iterable[VJob]) -> Places:
+        """Places for these alone: those that were found last, if these are the vjobs; else none are known yet."""
+        if not self._passing.have(members):
+            return Places(self)
+        found, self._passing = self._passing, Places(self)
+        return found
 
     def without_bar(self, vjob: VJob) -> VJob:
         """The vjob as it is at a later time; the same object each time."""
@@ -70,26 +81,65 @@ class Ruling:
             self._without[vjob.name] = replace(vjob, rules=rules)
         return self._without[vjob.name]
 
-    def allows(self, members: Iterable[VJob]) -> bool:
+    def in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
+        """These vjobs in the order of the queue."""
+        return sorted(vjobs, key=lambda vjob: self._position[vjob.name])
+
+    def homes(self, vjob: VJob) -> dict[str, str] | None:
+        """The nodes where all its VMs have memory; None if one of them has none, or may not be there."""
+        homes = self.configuration.homes
+        found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
+        return found if len(found) == len(vjob.vms) and all(map(vjob.allows, found.values())) else None
+
+    def kind(self, vjob: VJob) -> Hashable:
+        """A key by which vjobs are alike that have equal VMs with equal parts in all rules."""
+        if vjob.name not in self._kinds:
+            own = frozenset(vm.name for vm in vjob.vms)
+            self._kinds[vjob.name] = (vjob.own_rules, tuple(self._kind(vm, own) for vm in vjob.vms))
+        return self._kinds[vjob.name]
+
+    def _kind(self, vm: VM, own: frozenset[str]) -> Hashable:
+        """``own``: the VMs of its vjob. A rule about no others is of the same kind as another vjob's."""
+        homes = self.configuration.homes
+        parts = []
+        for rule in self.configuration.concerning.of(vm.name):
+            among_them = isinstance(rule, Spread | Gather) and rule.vms <= own
+            parts.append(type(rule) if among_them else part_in(rule, vm.name, homes))
+        return vm.demand.centi_cpus, vm.demand.memory_mib, vm.only, homes.get(vm.name), tuple(parts)
+
+
+class Places:
+    """The places of vjobs that run together by the rules. They are kept for the next question."""
+
+    def __init__(self, ruling: Ruling) -> None:
+        self._ruling = ruling
+        self._fit = ruling.empty()  # who will be there besides differs from one question to the next
+        self._placed: dict[str, dict[str, str]] = {}  # by vjob, the nodes of its VMs
+        self._known: dict[str, VJob] = {}  # the vjobs that are placed
+        self._staying: set[str] = set()  # those of them that are where they are now
+        self.placed_vms = 0  # in all: what it has cost
+
+    def allow(self, members: Iterable[VJob]) -> bool:
         """Whether a place is found for all of them together; those that have memory now stay there if they can."""
         wanted = {vjob.name: vjob for vjob in members}
         if self._around_those_there(wanted):
             return True
-        if self._sums.refuse(vm for vjob in wanted.values() for vm in vjob.vms):
+        if self._ruling.sums.refuse(vm for vjob in wanted.values() for vm in vjob.vms):
             return False
         kept = self._placed.keys() - self._staying
         for name in kept:  # they came one by one, each where there was room then
             self._give_back(name)
-        return (bool(kept) and self._around_those_there(wanted)) or self._anew(self._in_order(wanted.values()))
+        return (bool(kept) and self._around_those_there(wanted)) or self._anew(self._ruling.in_order(wanted.values()))
 
-    def _in_order(self, vjobs: Iterable[VJob]) -> list[VJob]:
-        return sorted(vjobs, key=lambda vjob: self._position[vjob.name])
+    def have(self, members: Iterable[VJob]) -> bool:
+        """Whether these, and no others, have a place."""
+        return self._placed.keys() == {vjob.name for vjob in members}
 
     def _around_those_there(self, wanted: Mapping[str, VJob]) -> bool:
         for name in self._placed.keys() - wanted.keys():
             self._give_back(name)
         come = self._missing(wanted)
-        homes = {vjob.name: places for vjob in come if (places := self._homes(vjob))}
+        homes = {vjob.name: places for vjob in come if (places := self._ruling.homes(vjob))}
         if homes:  # VMs may have been placed where these are
             for name in self._placed.keys() - self._staying:
                 self._give_back(name)
@@ -99,7 +149,7 @@ class Ruling:
                         self._fit.take(vm, homes[vjob.name][vm.name])
                     self._put(vjob, homes[vjob.name])
                     self._staying.add(vjob.name)
-        for vjob in self._in_order(self._missing(wanted)):
+        for vjob in self._ruling.in_order(self._missing(wanted)):
             found = self._fit.place(items_of_one(vjob), {})
             if isinstance(found, Obstacle):
                 return False
@@ -119,18 +169,13 @@ class Ruling:
         for vm in vjob.vms:
             self._fit.give_back(vm, places[vm.name])
 
-    def _homes(self, vjob: VJob) -> dict[str, str] | None:
-        """The nodes where all its VMs have memory; None if one of them has none, or may not be there."""
-        homes = self._configuration.homes
-        found = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
-        return found if len(found) == len(vjob.vms) and all(map(vjob.allows, found.values())) else None
-
     def _anew(self, vjobs: list[VJob]) -> bool:
         """Whether all find a place one after the other, near where they are: if they are few."""
-        if sum(len(vjob.vms) for vjob in vjobs) * len(self._configuration.nodes) > _MOST_PAIRS:
+        whole = self._ruling.configuration
+        if sum(len(vjob.vms) for vjob in vjobs) * len(whole.nodes) > _MOST_PAIRS:
             return False
-        fit, homes = self._empty(vjobs), self._configuration.homes
-        ordered = sorted(vjobs, key=lambda vjob: not self._homes(vjob))
+        fit, homes = self._ruling.empty(vjobs), whole.homes
+        ordered = sorted(vjobs, key=lambda vjob: not self._ruling.homes(vjob))
         self.placed_vms += sum(len(vjob.vms) for vjob in vjobs)
         hosts: dict[str, str] = {}
         for vjob in ordered:
@@ -144,7 +189,7 @@ class Ruling:
         """Whether there is a place for all of them; it is kept: the next question may have one vjob more."""
         if hosts is None:
             return False
-        self._fit, homes = self._empty(()), self._configuration.homes
+        self._fit, homes = self._ruling.empty(), self._ruling.configuration.homes
         self._placed, self._known, self._staying = {}, {}, set()
         for vjob in vjobs:
             places = {vm.name: hosts[vm.name] for vm in vjob.vms}
@@ -157,10 +202,10 @@ class Ruling:
 
     def _by_program(self, items: list[Item]) -> Mapping[str, str] | None:
         """A place for all of these that a solver finds: if they are very few."""
-        whole = self._configuration
-        if self._budget is None or self._budget.exhausted or len(items) * len(whole.nodes) > _FEW_PAIRS:
+        whole, budget = self._ruling.configuration, self._ruling.budget
+        if budget is None or budget.exhausted or len(items) * len(whole.nodes) > _FEW_PAIRS:
             return None
-        found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), self._budget)
+        found = solve(items, whole.nodes, whole.joint, whole.homes, {}, Wish(hint=whole.homes), budget)
         return None if found is None else found.hosts
 
 
@@ -195,33 +240,43 @@ class Packed(Protocol):
 
 
 class LaterRoom:
-    """Implements ``Room`` by the room of nodes, and by rules."""
+    """Implements ``Room`` by the room of nodes, and by rules. Each has its own places, once a vjob is added to it."""
 
     by_halves = True
 
     def __init__(self, room: Packed, ruling: Ruling) -> None:
         self._room, self._ruling = room, ruling
+        self._places: Places | None = None
+        self._refused: set[Hashable] = set()  # the kinds of vjobs that rules refuse beside the present members
+        self._refused_before: set[Hashable] = set()  # the same, before the last ``add``
 
-    def _allowed(self) -> bool:
+    def _allowed(self, places: Places) -> bool:
         """Whether rules allow those in it; the trial counts as one of the decision's."""
-        before = self._ruling.placed_vms
-        found = self._ruling.allows(self._room.members)
-        self._room.spend(self._ruling.placed_vms - before)
+        before = places.placed_vms
+        found = places.allow(self._room.members)
+        self._room.spend(places.placed_vms - before)
         return found
 
     def add(self, item: VJob) -> bool:
         """See ``Room``."""
         vjob = self._ruling.without_bar(item)
-        if self._room.is_spent or not self._room.add(vjob):
+        if self._room.is_spent or self._ruling.kind(vjob) in self._refused:
             return False
-        if self._allowed():
+        if self._places is None:
+            self._places = self._ruling.places_of(self._room.members)
+        if not self._room.add(vjob):
+            return False
+        if self._allowed(self._places):
+            self._refused_before, self._refused = self._refused, set()
             return True
         self._room.discard(vjob)
+        self._refused.add(self._ruling.kind(vjob))
         return False
 
     def discard(self, item: VJob) -> None:
         """See ``Room``."""
         self._room.discard(self._ruling.without_bar(item))
+        self._refused = self._refused_before
 
     def anew(self, items: Iterable[VJob]) -> LaterRoom | None:
         """See ``Room``."""
@@ -229,6 +284,6 @@ class LaterRoom:
         return None if room is None else LaterRoom(room, self._ruling)
 
     def later(self, items: Iterable[VJob], newest: VJob | None = None) -> LaterRoom | None:
-        """See ``Room``."""
+        """See ``Room``. With ``newest``, one time after the other is tried: all of them share places."""
         found = self.anew([*items, *([newest] if newest is not None else [])])
-        return found if newest is None or found is None or found._allowed() else None
+        return found if newest is None or found is None or found._allowed(self._ruling.passing) else None

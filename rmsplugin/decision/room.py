@@ -307,9 +307,10 @@ class NodeRoom:
         """Whether rules find a place for all members and one more; the trial counts as one of the decision's."""
         ruling = self.site.ruling
         assert ruling is not None, "a rule has its VMs on nodes of their own"
-        before = ruling.placed_vms
-        found = ruling.allows([*self.members, vjob])
-        self.spend(ruling.placed_vms - before)
+        places = ruling.passing
+        before = places.placed_vms
+        found = places.allow([*self.members, vjob])
+        self.spend(places.placed_vms - before)
         return found
 
     def _alike_apart(self, vjob: VJob) -> Hashable:

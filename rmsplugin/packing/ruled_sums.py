@@ -48,13 +48,12 @@ class RuledSums:
         nothing, nor does any where one of them is on a node that takes no VMs, or that is overloaded.
         """
         demands = {vm.name: (vm.demand.centi_cpus, vm.demand.memory_mib) for vm in vms}
-        present = {name: demand for name, demand in demands.items() if name in self._homes}
-        if not self._is_sound(present):
+        exceeded = [rule for rule in self._rules if self._exceed(rule, demands)]
+        if not exceeded:
             return False
+        present = {name: demand for name, demand in demands.items() if name in self._homes}
         places = {name: self._homes[name] for name in present}
-        return any(
-            self._exceed(rule, demands) and obeys(Concerning([rule]), self._homes, places) for rule in self._rules
-        )
+        return self._is_sound(present) and any(obeys(Concerning([rule]), self._homes, places) for rule in exceeded)
 
     def _is_sound(self, present: Demands) -> bool:
         """Whether those that are there are on nodes that take VMs, and that have room for them."""

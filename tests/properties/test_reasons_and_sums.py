@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from examples import few
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from properties.generators import configurations
 from properties.joint_rules import joint_rule, with_rules
@@ -60,7 +60,7 @@ def test_a_decision_without_times_in_its_reasons_decides_the_same(
 
 
 @given(source=queues(ruled=True), data=st.data())
-@settings(max_examples=few(400), deadline=None)
+@settings(max_examples=few(400), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_what_sums_refuse_has_no_place_by_any_search(source: Configuration, data: st.DataObject) -> None:
     assume(source.joint)
     chosen = data.draw(st.lists(st.sampled_from(source.vjobs), min_size=1, unique_by=lambda vjob: vjob.name))
@@ -69,7 +69,7 @@ def test_what_sums_refuse_has_no_place_by_any_search(source: Configuration, data
     assume(refused)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RuledSums, "refuse", lambda self, vms: False)
-        assert not Ruling(source, Budget(SEARCH)).allows(chosen)
+        assert not Ruling(source, Budget(SEARCH)).passing.allow(chosen)
 
 
 def places(names: list[str], homes: Mapping[str, str], cluster: list[Node]) -> Iterator[dict[str, str]]:

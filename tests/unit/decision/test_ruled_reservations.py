@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from unit.queues import Queue, nodes, states
 
 from rmsplugin.decision import later
-from rmsplugin.decision.later import Ruling
+from rmsplugin.decision.later import Places, Ruling
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.elements import VJob
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Capacity, Gather, Joint, Root, Spread
 from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.ruled_fit import RuledFit
 from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
 
@@ -144,5 +147,45 @@ def test_a_reservation_asks_no_program_once_its_limit_is_used_up(monkeypatch: py
     spent = Budget(Search(deterministic_limit=1.0))
     spent.charge_run(1.0, 0.0)
     for budget, programs in ((spent, 0), (Budget(Search(deterministic_limit=1.0)), 1)):
-        assert not Ruling(ruled, budget).allows(ruled.vjobs)
+        assert not Ruling(ruled, budget).passing.allow(ruled.vjobs)
         assert len(asked) == programs
+
+
+def test_who_is_given_a_time_is_placed_beside_those_who_are_there_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From one time to the next nobody is taken from where he is, whoever runs then."""
+    taken: list[str] = []
+    monkeypatch.setattr(RuledFit, "give_back", lambda self, vm, node: taken.append(vm.name))
+    queue = Queue(*nodes(4, cpus=2))
+    for number in range(1, 5):
+        queue.add(f"r{number}", f"n{number}", cpus=2, time_limit_s=100 * number, preemptible=False)
+    for number in range(1, 5):
+        queue.add(f"w{number}", cpus=2, vms=1, time_limit_s=1000, preemptible=False)
+    rule = at_most(4, *(f"{letter}{number}-0" for letter in "rw" for number in range(1, 5)), on=4)
+    found = decide("conservative", queue, rule)
+    assert [found.reasons[f"w{number}"].numbers["shadow_s"] for number in range(1, 5)] == [100, 200, 300, 400]
+    assert not taken
+
+
+def test_of_vjobs_that_are_alike_one_is_refused_by_search_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``other`` is there until 250 s, and ``holder`` has the licence until 300 s."""
+    refused: list[list[str]] = []
+    allow = Places.allow
+
+    def seen(places: Places, members: Iterable[VJob]) -> bool:
+        known = list(members)
+        found = allow(places, known)
+        if not found:
+            refused.append(sorted(vjob.name for vjob in known))
+        return found
+
+    monkeypatch.setattr(Places, "allow", seen)
+    queue = Queue(*nodes(3, cpus=2)).add("holder", "n1", cpus=2, time_limit_s=300, preemptible=False)
+    queue.add("short", "n2", cpus=2, time_limit_s=100, preemptible=False)
+    queue.add("other", "n3", cpus=2, time_limit_s=250, preemptible=False)
+    waiting = [f"w{number}" for number in range(1, 5)]
+    for name in waiting:
+        queue.add(name, vms=1, cpus=1, time_limit_s=500, preemptible=False)
+    rule = at_most(1, "holder-0", *(f"{name}-0" for name in waiting), on=3)
+    found = decide("conservative", queue, rule)
+    assert [found.reasons[name].numbers["shadow_s"] for name in waiting] == [300, 800, 1300, 1800]
+    assert [names for names in refused if "other" in names] == [["holder", "other", "w1"]]
