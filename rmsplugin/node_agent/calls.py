@@ -294,6 +294,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ("vm-list", 0): lambda agent, rest, options: _vms(agent).list(),
     ("vm-has", 1): lambda agent, rest, options: _vms(agent).has(VMName(rest[0])),
     ("vm-statistics", 0): lambda agent, rest, options: _vms(agent).statistics(),
+    ("vm-used", 1): lambda agent, rest, options: _vms(agent).used(VMName(rest[0])),
     ("vm-boot", 2): lambda agent, rest, options: _vms(agent).boot(
         VMName(rest[0]), _milliseconds(rest[1]), standard_input(CONFIG_LIMIT_BYTES)
     ),
@@ -325,7 +326,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
 _PEER_CALLS = frozenset({("receive", 3), ("space", 0)})
 #: The verbs that change nothing.
 _LOOKS = frozenset({"stat", "verify", "verify-aside", "list", "space", "check", "reach", "await-guest"})
-_LOOKS |= {"look-at-platform", "vm-host", "vm-list", "vm-has", "vm-statistics"}
+_LOOKS |= {"look-at-platform", "vm-host", "vm-list", "vm-has", "vm-statistics", "vm-used"}
 _SHARED = frozenset({"stat", "seal", "verify", "drop-state", "list", "space", "init-store"})
 _SHARED |= {"put-aside", "take-back", "drop-aside", "verify-aside", "use-checkpoint"}
 _OF_GROUPS = frozenset({"adopt", "lend"})

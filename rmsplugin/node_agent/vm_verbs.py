@@ -54,6 +54,10 @@ class VMVerbs:
         """The counters of all VMs of ours."""
         return {"vms": self._vms.statistics()}
 
+    def used(self, vm: VMName) -> Reply:
+        """What the VM has used since it was first started."""
+        return {"used": self._vms.used(vm.name)}
+
     def boot(self, vm: VMName, timeout_ms: int, wanted: bytes) -> Reply:
         """Boot the VM that standard input describes."""
         self._vms.boot(_wanted(vm, wanted), self._call(timeout_ms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -201,6 +202,24 @@ def test_a_container_is_resized_and_has_its_size_on_the_other_node(cluster: Clus
     told = cluster.events(job)
     assert f"{name} uses 1 of its 2 CPUs, and used 2" in told
     assert f"{name} may use 80 of its 96 MiB, and had 96" in told
+
+
+def test_what_a_job_in_a_container_uses_is_told_also_over_a_suspend(cluster: Cluster) -> None:
+    job = run(cluster, "#!/bin/sh\nhead -c 20000000 /dev/zero >/tmp/some\n(while :; do :; done) &\n" + COUNTS, *WHOLE)
+
+    def used() -> dict[str, float]:
+        done = cluster.plugin("usage", str(job), "--json")
+        assert done.code == 0, done.err
+        [found] = json.loads(done.out)["usage"]
+        return {name: found[name] or 0 for name in ("cpu_s", "memory_used_mib", "memory_with_caches_mib")}
+
+    cluster.wait("two seconds of CPU", lambda: used()["cpu_s"] > 2, 60, lambda: str(used()))
+    before = used()
+    assert 19 < before["memory_used_mib"] <= before["memory_with_caches_mib"] <= 96
+    assert cluster.plugin("suspend", str(job)).code == 0
+    assert used()["cpu_s"] >= before["cpu_s"]
+    assert cluster.plugin("resume", str(job)).code == 0
+    cluster.wait("it to use more", lambda: used()["cpu_s"] > before["cpu_s"] + 1, 60, lambda: str(used()))
 
 
 def resized(cluster: Cluster, job: int, *words: str) -> bool:

@@ -157,6 +157,23 @@ def test_a_clock_is_set_only_where_it_is_the_guests_own(directory: Path, own_ker
         assert "clock-not-set" not in {event.kind for event in world.context.ledger.events(limit=1000)}
 
 
+def test_where_vms_have_the_nodes_kernel_the_platform_says_what_they_have_used(directory: Path) -> None:
+    with lesser(directory, replace(EVERYTHING, own_kernel=False)) as world:
+        [job] = running(world, 1)
+        [vm] = world.context.ledger.vms(job)
+        world.hypervisor.set_demand(vm.name, 1.0)
+        world.hypervisor.set_working_set(vm.name, 100)
+        for _ in range(10):
+            world.tick(10.0)
+        display_id = world.context.ledger.vjob(job).display_id
+        [usage] = world.requests().usage(0, display_id)
+        assert usage["cpu_s"] >= 90 and usage["memory_used_mib"] == 100
+        world.requests().suspend(0, display_id)
+        world.until(job, S.SLEEPING)
+        [asleep] = world.requests().usage(0, display_id)
+        assert asleep["cpu_s"] >= usage["cpu_s"], "what it had used when it was saved is known"
+
+
 CONTAINERS = ContainerImage(kind="container", reference="localhost/guest:1")
 
 

@@ -19,7 +19,7 @@ from rmsplugin.errors import OperationFailedError, TimedOutError, UnavailableErr
 SERVED = frozenset(
     """put-config drop-config drop-state stat space list make-overlay use-checkpoint put-aside take-back drop-aside
     adopt lend end-room bound-memory use-template await-guest keep-disk settle-template refuse-template
-    vm-host vm-list vm-has vm-statistics vm-boot vm-stop vm-pause vm-unpause vm-memory vm-cpus
+    vm-host vm-list vm-has vm-statistics vm-used vm-boot vm-stop vm-pause vm-unpause vm-memory vm-cpus
     vm-abort""".split()  # noqa: SIM905
 )
 #: More content than this goes by a channel of its own, whose window it fills alone.

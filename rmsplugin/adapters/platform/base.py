@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.model.capabilities import Capabilities
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.made_at_once import made_at_once
@@ -236,6 +237,14 @@ class Platform(Protocol):
 
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """Counters of all VMs of ours on the node, by name. Raises UnavailableError."""
+        ...
+
+    def used(self, node: str, name: str) -> Used | None:
+        """The use of a VM without a kernel of its own, since its first boot: also before its saves.
+
+        None: the platform does not count; a VM with a kernel of its own does (``Guests.used``). ``available_kib`` is 0.
+        Raises NotFoundError, UnavailableError.
+        """
         ...
 
     def template_key(self, node: str, spec: VMSpec) -> str:

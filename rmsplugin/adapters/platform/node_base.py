@@ -208,6 +208,10 @@ class VMs(Protocol):
         """By name, the values of ``base.VMStatistics``: cpu_time_ns, cpu_delay_ns, used_kib, most_kib, cpus, time_s."""
         ...
 
+    def used(self, name: str) -> dict[str, int]:
+        """The use of the VM, by the names of ``guests.used.Used``. Raises NotFoundError: it is not here."""
+        ...
+
     def boot(self, vm: WantedVM, call: Call) -> None:
         """See ``Platform``."""
         ...

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rmsplugin.adapters.guests.base import Guests
+from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
@@ -26,21 +27,31 @@ _PARALLEL = 32
 _SHORT = "memory-short"
 
 
-def ask_all(ledger: Ledger, guests: Guests, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]) -> None:
+def ask_all(
+    ledger: Ledger, guests: Guests, hypervisor: Platform, vjobs: Iterable[tuple[VJobRow, Sequence[VMRow]]]
+) -> None:
     """Ask all VMs of running vjobs, as ``ask`` does one."""
     asked = [(vjob, vm) for vjob, vms in vjobs for vm in vms]
     if asked:
         with ThreadPoolExecutor(min(_PARALLEL, len(asked)), thread_name_prefix="usage") as pool:
-            list(pool.map(lambda each: ask(ledger, guests, *each, timeout_s=_SHOW_S), asked))
+            list(pool.map(lambda each: ask(ledger, guests, hypervisor, *each, timeout_s=_SHOW_S), asked))
 
 
-def ask(ledger: Ledger, guests: Guests, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S) -> None:
-    """Ask one VM, and keep its answer; if it is silent, or does not run, its last answer stays."""
+def ask(
+    ledger: Ledger, guests: Guests, hypervisor: Platform, vjob: VJobRow, vm: VMRow, *, timeout_s: float = _END_S
+) -> None:
+    """Ask one VM, and keep its answer; if it is silent, or does not run, its last answer stays.
+
+    Where VMs have no kernel of their own the platform is asked.
+    """
     if not vjob.script_started or not vm.phase.in_memory:
         return
     try:
-        used = guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
-    except RmspluginError as error:  # an older release's guest does not count, or the VM is lost
+        if hypervisor.capabilities.own_kernel:
+            used = guests.used(vm.address, vm.host_key_public, timeout_s=timeout_s)
+        else:
+            used = hypervisor.used(vm.host, vm.name)
+    except RmspluginError as error:  # an older release's guest, or agent, does not count, or the VM is lost
         log.info("what was used in %s is not known: %s", vm.name, error)
         return
     if used is None:

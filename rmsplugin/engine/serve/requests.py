@@ -367,7 +367,9 @@ class Requests:
         for vjob in vjobs:
             self._owned(uid, vjob.display_id, operators=True)
         running = [vjob for vjob in vjobs if vjob.state is VJobState.RUNNING]
-        usage.ask_all(self._ledger, self._guests, [(vjob, ledger.vms(vjob.job_id)) for vjob in running])
+        usage.ask_all(
+            self._ledger, self._guests, self._hypervisor, [(vjob, ledger.vms(vjob.job_id)) for vjob in running]
+        )
         return [usage.view(self._ledger, self._clock, vjob) for vjob in vjobs]
 
     # -- operations ----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from contract.hypervisor.steps import boot, left_mib, power, run_on_podman, saved, the_other_half
 from contract.hypervisor.worlds import VM, A, B, World, eventually, spec
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import VMPower, VMSpec
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
 
@@ -90,6 +91,21 @@ def test_a_state_that_uses_more_than_the_size_is_restored_all_the_same(world: Wo
     world.hypervisor.unpause(A, VM, timeout_s=20)
     assert left_mib(world, vm) >= _USES_MIB
     assert world.uses(A, VM), "a process of it was ended"
+
+
+def test_what_a_vm_uses_is_counted(world: World) -> None:
+    have_sized(world)
+    eventually(lambda: used(world).cpu_us > 1_000_000)
+    assert used(world).memory_bytes >= _USES_MIB << 20
+    assert used(world).peak_bytes >= used(world).memory_bytes
+    with pytest.raises(NotFoundError):
+        world.hypervisor.used(A, "vjob9009-0")
+
+
+def used(world: World) -> Used:
+    found = world.hypervisor.used(A, VM)
+    assert found is not None
+    return found
 
 
 def test_a_vm_that_stands_still_is_resized(world: World) -> None:

@@ -47,7 +47,7 @@ LOOKS = {
         "mail_wish",
         "overseers",
     },
-    Platform: {"listen", "host_info", "list_vms", "has_vm", "statistics", "template_key", "close"},
+    Platform: {"listen", "host_info", "list_vms", "has_vm", "used", "statistics", "template_key", "close"},
     Nodes: {
         "stat",
         "verify",

@@ -654,6 +654,7 @@ PEER = ("--peer",)
         f"vm-pause {VM} 1000",
         f"vm-unpause {VM} 1000",
         f"vm-memory {VM} 1000 64",
+        f"vm-used {VM}",
         f"vm-cpus {VM} 1000 1",
         f"vm-abort {VM}",
         "",

@@ -35,6 +35,7 @@ def test_vms_that_are_not_here_are_not_listed(node: Node) -> None:
     assert node.call("vm-list") == {"vms": {}}
     assert node.call("vm-statistics") == {"vms": {}}
     assert node.call(f"vm-has {VM}") == {"here": False}
+    assert node.call(f"vm-used {VM}")["kind"] == "not_found"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import libvirt
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import (
     Converge,
     HostInfo,
@@ -157,6 +158,10 @@ class LibvirtPlatform:
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``base.Platform``."""
         return self._nodes.statistics(node)
+
+    def used(self, node: str, name: str) -> Used | None:
+        """See ``base.Platform``: guests count."""
+        return None
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``base.Platform``."""

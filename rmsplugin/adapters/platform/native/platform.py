@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import (
     HostInfo,
     Progress,
@@ -91,6 +92,10 @@ class NativePlatform:
     def statistics(self, node: str) -> dict[str, VMStatistics]:
         """See ``Platform``: nobody counts what a job uses."""
         return {}
+
+    def used(self, node: str, name: str) -> Used | None:
+        """See ``Platform``: the RMS counts what jobs use."""
+        return None
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``Platform``."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rmsplugin.adapters.guests.used import COLUMNS, Used
 from rmsplugin.adapters.platform.base import (
     NODE_FILTER,
     AgentCalls,
@@ -66,6 +67,11 @@ class PodmanPlatform:
         """See ``Platform``."""
         said: Mapping[str, Any] = self._agents.call(node, ["vm-statistics"])["vms"]
         return {name: _statistics(vm) for name, vm in said.items()}
+
+    def used(self, node: str, name: str) -> Used | None:
+        """See ``Platform``."""
+        said: Mapping[str, Any] = self._agents.call(node, ["vm-used", name])["used"]
+        return Used(**{key: int(said[key]) for key in COLUMNS if key in said})
 
     def template_key(self, node: str, spec: VMSpec) -> str:
         """See ``Platform``."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import (
     Converge,
     DiskImage,
@@ -221,6 +222,16 @@ class SimulatedHypervisor:
                     cpus=self.machines.cpus(guest.spec) if self.capabilities.bounds else None,
                 )
             return result
+
+    def used(self, node: str, name: str) -> Used | None:
+        """See ``base.Platform``: only the CPU time, and the memory that it needs now; nothing of before a restore."""
+        with self._asked("used", node, name):
+            vm = self.machines.on(node, name)
+            if self.capabilities.own_kernel:
+                return None
+            self.machines.count(node)
+            memory_bytes = self.machines.memory.used_mib(vm.spec) * MIB
+            return Used(cpu_us=int(vm.cpu_time_ns) // 1000, memory_bytes=memory_bytes, peak_bytes=memory_bytes)
 
     def boot(self, node: str, spec: VMSpec, *, timeout_s: float) -> None:
         """See ``base.Platform``."""

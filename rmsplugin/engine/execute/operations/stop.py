@@ -39,7 +39,7 @@ def _ask_usage(task: Task, vm: VMRow) -> None:
             observed = context.hypervisor.list_vms(vm.host).get(vm.name)
             if observed is not None and observed.power is VMPower.PAUSED and not observed.job_running:
                 context.hypervisor.unpause(vm.host, vm.name, timeout_s=context.settings.hypervisor.stop_timeout_s)
-    usage.ask(context.ledger, context.guests, task.vjob(), vm)
+    usage.ask(context.ledger, context.guests, context.hypervisor, task.vjob(), vm)
 
 
 def remove_all(task: Task) -> None:

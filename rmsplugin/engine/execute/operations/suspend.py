@@ -49,7 +49,7 @@ def suspend(task: Task) -> None:
     context, vjob = task.context, task.vjob()
     if not vjob.paused:  # a guest that stands still cannot answer
         task.each(
-            task.vms(), lambda vm: usage.ask(context.ledger, context.guests, vjob, vm)
+            task.vms(), lambda vm: usage.ask(context.ledger, context.guests, context.hypervisor, vjob, vm)
         )  # the vjob may be cancelled while it sleeps
     try:
         if current_job(task).state is JobState.RUNNING:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmsplugin.adapters.guests.used import Used
 from rmsplugin.adapters.platform.base import ContainerImage, KernelImage, VMPower, VMSpec
 from rmsplugin.adapters.platform.podman.platform import PodmanPlatform
 from rmsplugin.errors import NotFoundError, OperationFailedError
@@ -131,6 +132,12 @@ def test_what_agents_see_is_given_as_it_is() -> None:
     assert found.cpus is None, "an agent of an older release does not say"
     agents = Agents(statistics={"vms": {VM: {**counters, "cpus": 2}}})
     assert PodmanPlatform(agents).statistics(NODE)[VM].cpus == 2
+
+
+def test_what_a_container_has_used_is_what_its_agent_says() -> None:
+    said = {"cpu_us": 9, "user_us": 8, "system_us": 1, "memory_bytes": 5, "peak_bytes": 6, "read_bytes": 2}
+    used = PodmanPlatform(Agents(used={"used": said})).used(NODE, VM)
+    assert used == Used(9, 8, 1, 5, 6, 2)
 
 
 def test_the_progress_of_a_save_is_told() -> None:

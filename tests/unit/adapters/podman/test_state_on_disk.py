@@ -76,6 +76,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         monkeypatch.setattr(module, "Group", Group)
     monkeypatch.setattr(checkpoint, "Podman", Podman)
     monkeypatch.setattr(checkpoint, "has_version_2", lambda: True)
+    monkeypatch.setattr(checkpoint.use, "of", lambda name, group: checkpoint.use.NO_USE)
     monkeypatch.setattr(checkpoint, "_image_of", lambda name: "0123")
     monkeypatch.setattr(checkpoint.criu, "write_settings", lambda name: None)
     monkeypatch.setattr(container, "freeze", freezes)
@@ -94,7 +95,7 @@ def test_a_vm_is_ended_when_its_state_is_on_disk(node: Node, monkeypatch: pytest
     monkeypatch.setattr(os, "fsync", lambda descriptor: node.said.append("on disk"))
     ContainersOnNode().save(VM, node.state, a_call())
     assert node.said == ["stands still", "on disk", "ended"]
-    assert state_file.read(node.state) == (VM, "0123", len(b"podman's export"))
+    assert state_file.read(node.state) == state_file.Seal(VM, "0123", len(b"podman's export"))
 
 
 def test_a_vm_whose_state_never_comes_to_disk_goes_on(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

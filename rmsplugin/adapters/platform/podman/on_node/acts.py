@@ -136,9 +136,11 @@ def is_ending(name: str) -> bool:
 
 def forget(name: str) -> None:
     """Drop what is known of a VM that is not here; within an act with it, which ends thereby for others."""
-    for kind in ("vm", "stop", "ending", "act"):
+    for kind in ("vm", "use", "stop", "ending", "act"):
         with suppress(FileNotFoundError):
             (DIRECTORY / f"{name}.{kind}").unlink()
+    for half in DIRECTORY.glob(f"{name}.use.*"):  # an agent was killed while it wrote
+        half.unlink(missing_ok=True)
 
 
 def _stop_word(name: str) -> Path:

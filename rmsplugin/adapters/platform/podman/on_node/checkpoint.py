@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rmsplugin.adapters.platform.node_base import Call
-from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, state_file
+from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, state_file, use
 from rmsplugin.adapters.platform.podman.on_node.groups import Group, has_version_2
 from rmsplugin.adapters.platform.podman.on_node.program import Podman, run
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
@@ -63,7 +63,7 @@ class Checkpoint:
             )
             with criu.explained(self._name):
                 self._export(call)
-            state_file.add(self._path, self._name, image)
+            state_file.add(self._path, self._name, image, use.of(self._name, Group(self._name)))
             yield
         except BaseException:
             with suppress(FileNotFoundError):

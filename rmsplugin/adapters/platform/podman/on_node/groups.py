@@ -145,6 +145,25 @@ class Group:
             return None if used_us is None else used_us * 1000
         return self._number("cpuacct", "cpuacct.usage")
 
+    def cpu_times_us(self) -> tuple[int, int, int]:
+        """The CPU time since it was made here: all, the processes' own, and the kernel's for them; 0 if unknown."""
+        if self.version_2:
+            counters = self._counters("cpu", "cpu.stat")
+            return counters.get("usage_usec", 0), counters.get("user_usec", 0), counters.get("system_usec", 0)
+        files = ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys")
+        all_us, user_us, system_us = ((self._number("cpuacct", file) or 0) // 1000 for file in files)
+        return all_us, user_us, system_us
+
+    def memory_bytes(self) -> int:
+        """Its memory, without what it caches of files; files that lie in memory count. 0 if unknown."""
+        used = self._number("memory", "memory.current" if self.version_2 else "memory.usage_in_bytes") or 0
+        counters, total = self._counters("memory", "memory.stat"), "" if self.version_2 else "total_"
+        return max(0, used - sum(counters.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive")))
+
+    def memory_peak_bytes(self) -> int:
+        """The most memory that it had since it was made here, with caches; 0 if the kernel does not say."""
+        return self._number("memory", "memory.peak" if self.version_2 else "memory.max_usage_in_bytes") or 0
+
     def memory_kib(self) -> tuple[int | None, int | None]:
         """Its memory, without files' pages that could be dropped at once; and the most that it may have."""
         used = self._number("memory", "memory.current" if self.version_2 else "memory.usage_in_bytes")

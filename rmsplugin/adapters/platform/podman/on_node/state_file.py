@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+from rmsplugin.adapters.platform.podman.on_node.use import NO_USE, Use
 from rmsplugin.errors import CorruptStateError
 
 _HEAD = struct.Struct("<II")
@@ -26,12 +27,14 @@ class Seal(NamedTuple):
     name: str
     image: str  # the id of its image
     content_bytes: int  # what podman has written
+    use: Use = NO_USE  # what its container had used; nothing in one of an older release
 
 
-def add(state: Path, name: str, image: str) -> None:
+def add(state: Path, name: str, image: str, use: Use = NO_USE) -> None:
     """Write the seal behind what podman has written."""
     size = state.stat().st_size
-    said = _MARK + json.dumps({"name": name, "image": image, "content_bytes": size}).encode()
+    seal = {"name": name, "image": image, "content_bytes": size, "use": use._asdict()}
+    said = _MARK + json.dumps(seal).encode()
     with open(state, "ab") as file:
         file.write(_HEAD.pack(_SKIPPED, _SIZE - _HEAD.size) + said.ljust(_SIZE - _HEAD.size))
 
@@ -48,7 +51,7 @@ def read(state: Path) -> Seal | None:
         return None
     try:
         said = json.loads(end[_HEAD.size + len(_MARK) :])
-        seal = Seal(str(said["name"]), str(said["image"]), int(said["content_bytes"]))
+        seal = Seal(str(said["name"]), str(said["image"]), int(said["content_bytes"]), Use.of(said.get("use")))
     except (ValueError, KeyError, TypeError):
         return None
     return seal if seal.content_bytes + _SIZE == size else None

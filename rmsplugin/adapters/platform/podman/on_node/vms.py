@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from rmsplugin.adapters.platform.node_base import Call, WantedVM
-from rmsplugin.adapters.platform.podman.on_node import acts, container, criu, groups, network, program, size, state_file
+from rmsplugin.adapters.platform.podman.on_node import (
+    acts,
+    container,
+    criu,
+    groups,
+    network,
+    program,
+    size,
+    state_file,
+    use,
+)
 from rmsplugin.adapters.platform.podman.on_node.checkpoint import Checkpoint
 from rmsplugin.adapters.platform.podman.on_node.groups import Group
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError
@@ -45,6 +55,7 @@ class ContainersOnNode:
         found = {}
         for name in groups.names():
             group = Group(name)
+            use.see(name, group)
             used_kib, most_kib = group.memory_kib()
             found[name] = {
                 "cpu_time_ns": group.cpu_time_ns(),
@@ -55,6 +66,13 @@ class ContainersOnNode:
                 "time_s": int(time.time()),
             }
         return found
+
+    def used(self, name: str) -> dict[str, int]:
+        """See ``VMs``."""
+        group = Group(name)
+        if not group.processes():
+            raise NotFoundError(f"{name} is not on this node")
+        return use.of(name, group)._asdict()
 
     def boot(self, vm: WantedVM, call: Call) -> None:
         """See ``VMs``."""
@@ -67,6 +85,7 @@ class ContainersOnNode:
                 container.require_image(vm.reference)
                 container.create(vm, container.prepare(vm, call.settings, call.is_filtered))
                 acts.remember(vm.name, acts.Known(vm.uuid, vm.cpus, vm.memory_mib))
+                use.begin(vm.name, use.NO_USE)
                 with call.turn():
                     network.attach(container.interface_of(vm.name, vm.filtered), call.settings.bridge)
                     program.run("start", vm.name, timeout_s=min(_START_S, _left(call.deadline)))
@@ -112,6 +131,7 @@ class ContainersOnNode:
                 container.remove(vm.name)
                 container.prepare(vm, call.settings, call.is_filtered)
                 acts.remember(vm.name, acts.Known(vm.uuid, vm.cpus, vm.memory_mib))
+                use.begin(vm.name, seal.use)
                 words = ("container", "restore", "--tcp-established", "--file-locks", "--import", str(path))
                 with criu.explained(vm.name):
                     program.run(*words, timeout_s=_left(call.deadline))
