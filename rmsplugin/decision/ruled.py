@@ -22,6 +22,7 @@ from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.model.wording import counted
 from rmsplugin.packing.ruled_fit import Obstacle
+from rmsplugin.packing.search import Search
 
 #: The most decisions, one after the other. Those that find no place after the last one stay out, and none fills in.
 _ROUNDS = 6
@@ -43,13 +44,15 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     """
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
+    if configuration.apart and (whole := _as_if_together(policy, configuration, parameters)) is not None:
+        return whole
     stated, reasons, trial = configuration, dict[str, Reason](), None
     pauses = may_pause(configuration, parameters)
     for left in reversed(range(_ROUNDS)):
         found = decide_with_pauses(policy, stated, parameters)
         if isinstance(found, Infeasible):
             return found
-        trial = Trial(stated, found, parameters.search_of_one_check if parameters.exact_checks else None, trial)
+        trial = Trial(stated, found, _search(parameters), trial)
         out = trial.out()
         for vjob, obstacle in out.items():
             if vjob.target is VJobState.RUNNING:
@@ -59,6 +62,24 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
             return _told(configuration, found, trial.placement, out, reasons)
         stated = _kept_out(stated, {vjob.name for vjob in out}, policy)
     raise AssertionError("the last round is decided")
+
+
+def _search(parameters: Parameters) -> Search | None:
+    """The limits of the program that a trial may ask; None: it asks none."""
+    return parameters.search_of_one_check if parameters.exact_checks else None
+
+
+def _as_if_together(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | None:
+    """The decision of a policy that knows of no VM that it needs a node of its own; None: not all have their place.
+
+    First Fit gives VMs that are apart the first nodes with room, and may so leave none to those behind them. A trial
+    by rules may have found a place for all.
+    """
+    found = decide_with_pauses(policy, configuration.with_none_apart(), parameters)
+    if isinstance(found, Infeasible):
+        return None
+    trial = Trial(configuration, found, _search(parameters), None)
+    return None if trial.out() else _told(configuration, found, trial.placement, {}, {})
 
 
 def _fills_nobody_in(
