@@ -86,13 +86,14 @@ class MemoryDemand:
         recent, first = (*self.recent, sample), 0
         while first + 1 < len(recent) and recent[first + 1].time_s <= reached:
             first += 1
-        recent, mib = recent[first:], self._needed(sample)
+        recent, mib = recent[first:], self._needed(sample.working_set_mib)
         if mib <= self.mib:
             covered = recent[0].time_s <= reached and len(recent) > 1
-            mib = max([self._needed(each) for each in recent]) if covered else self.mib
+            # More memory never needs less: the largest working set tells the most that was needed.
+            mib = self._needed(max([each.working_set_mib for each in recent])) if covered else self.mib
         return MemoryDemand(self.size_mib, mib, recent)
 
-    def _needed(self, sample: MemorySample) -> int:
+    def _needed(self, working_set_mib: int) -> int:
         """The working set with its margin, in whole steps, in MiB."""
-        wanted = max(FLOOR_MIB, sample.working_set_mib * (1 + MARGIN))
+        wanted = max(FLOOR_MIB, working_set_mib * (1 + MARGIN))
         return min(self.size_mib, STEP_MIB * -int(-wanted // STEP_MIB))

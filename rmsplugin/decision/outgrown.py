@@ -145,6 +145,8 @@ def bearable(configuration: Configuration) -> Configuration:
     finds no decision for the whole cluster, and without a decision no node is helped. A leaving vjob is no reason for
     others to go.
     """
+    if not any(_is_short(configuration, node) for node in configuration.nodes):
+        return configuration
     stays: Counter[str] = Counter()
     leaves: Counter[str] = Counter()
     for vjob in configuration.vjobs:

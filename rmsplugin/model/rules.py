@@ -18,6 +18,9 @@ Held = tuple[str, str]
 #: The number of sets of rules that are remembered; most vjobs share one, of a partition's nodes.
 _SETS = 4096
 
+#: The number of sets whose words are remembered; those of one may take 100 KiB.
+_QUOTED = 64
+
 
 class Rule(ABC):
     """One rule about the places of a vjob's VMs.
@@ -217,5 +220,7 @@ def _of_others(rules: Rules) -> Rules:
     return tuple(rule for rule in rules if not isinstance(rule, (Fence, Ban)))
 
 
-def _quoted(names: Iterable[str]) -> str:
+@lru_cache(maxsize=_QUOTED)
+def _quoted(names: frozenset[str]) -> str:
+    """The names in their order. Vjobs of a partition share one set, perhaps of ten thousand nodes."""
     return " ".join(map(repr, sorted(names)))

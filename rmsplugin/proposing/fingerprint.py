@@ -53,10 +53,11 @@ def facts(configuration: Configuration, plan: Plan) -> dict[str, str]:
     vjobs = {vjob.name: vjob for vjob in map(configuration.vjob_by_vm.get, moving) if vjob is not None}
     found |= {f"vjob {name}": _vjob(vjob) for name, vjob in vjobs.items()}
     touched = {vm.name for vjob in vjobs.values() for vm in vjob.vms}
-    for name, at in configuration.locations.items():
-        if (at.node in nodes and at.state.holds_memory) or name in touched:
-            demand = configuration.vm_by_name[name].demand
-            found[f"VM {name}"] = f"{at}, demands {demand.centi_cpus} cCPU and {demand.memory_mib} MiB"
+    locations = configuration.locations
+    touched.update([name for name, at in locations.items() if at.node in nodes and at.state.holds_memory])
+    for name in touched:
+        demand = configuration.vm_by_name[name].demand
+        found[f"VM {name}"] = f"{locations[name]}, demands {demand.centi_cpus} cCPU and {demand.memory_mib} MiB"
     return found
 
 

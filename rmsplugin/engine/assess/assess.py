@@ -19,10 +19,10 @@ from rmsplugin.engine.assess.newcomers import free_addresses
 from rmsplugin.engine.assess.queue import (
     Waiting,
     allowed_hosts,
+    allowed_waiting,
     new_booked_mib,
-    objection,
     queue_key,
-    ready_hosts,
+    ready_among,
     without,
 )
 from rmsplugin.engine.assess.site_rules import closing_rules, open_nodes, ruled, traits_of, traits_of_job
@@ -164,8 +164,9 @@ class _Assessor:
         found = []
         for waiting in queue:
             name = waiting.job.display_id
-            if why := objection(self._settings, seen, waiting):
-                refused[name] = why
+            allowed = allowed_waiting(self._settings, seen, waiting)
+            if allowed.objection:
+                refused[name] = allowed.objection
             elif waiting.sleeping is None and waiting.geometry.vms > free:
                 refused[name] = f"needs {waiting.geometry.vms} addresses, {free} free in network.pool"
             else:
@@ -174,7 +175,7 @@ class _Assessor:
                     priority = priority_of(seen, row, waiting.job)
                     found.append((key, self._hosted(row, waiting.job, priority, goes_on=True)))
                 else:
-                    found.append((key, self._ready(waiting)))
+                    found.append((key, self._ready(waiting, allowed.nodes)))
         known = {facts.name for _, facts in found}
         for vjob in vjobs:
             if vjob.state.is_live and vjob.display_id not in known and vjob.job_id in self._vms:
@@ -230,8 +231,8 @@ class _Assessor:
                     *(job, row.geometry, row.submitted, job.priority), since=row.state_since, preferred=row.preferred
                 )
 
-    def _ready(self, waiting: Waiting) -> VJobFacts:
-        """A vjob that may start, or be resumed."""
+    def _ready(self, waiting: Waiting, allowed: frozenset[str]) -> VJobFacts:
+        """A vjob that may start, or be resumed; ``allowed``: the hosts where it may be."""
         job, row = waiting.job, waiting.sleeping
         rows = self._vms.get(row.job_id, ()) if row is not None else ()
         promise = self._promises.get(job.display_id)
@@ -240,7 +241,7 @@ class _Assessor:
         return VJobFacts(
             name=job.display_id,
             vms=self._ready_members(waiting, rows, promise),
-            nodes=ready_hosts(self._settings, self._seen, waiting, rows, self._resting),
+            nodes=ready_among(self._settings, self._seen, waiting, allowed, rows, self._resting),
             unsettled=PROMISED if promise else "an operation on it is under way" if busy else "",
             preemptible=site.may_suspend(self._seen.rms, job.partition),
             priority=self._tier(job.partition),

@@ -105,12 +105,8 @@ def allowed_hosts(settings: Settings, seen: Observation, vjob: VJobRow) -> froze
     return _allowed(settings, seen, vjob.partition, vjob.geometry, closing).nodes
 
 
-def objection(settings: Settings, seen: Observation, waiting: Waiting) -> str:
-    """Why no VM host at all may be used, in a sentence for the job's owner; empty if one may."""
-    return _allowed_waiting(settings, seen, waiting).objection
-
-
-def _allowed_waiting(settings: Settings, seen: Observation, waiting: Waiting) -> Allowed:
+def allowed_waiting(settings: Settings, seen: Observation, waiting: Waiting) -> Allowed:
+    """The VM hosts that a waiting vjob's job, and the site's rules, allow."""
     closing = closing_rules(settings.rule, traits_of_job(waiting.job, waiting.geometry)) if settings.rule else ()
     return _allowed(settings, seen, waiting.job.partition, waiting.geometry, closing)
 
@@ -183,14 +179,26 @@ def new_booked_mib(capacities: Capacities, seen: Observation, waiting: Waiting) 
     def booked_mib(index: int) -> int | None:
         return expected_booked_mib(capacities.settings, capacities.ledger, seen, job, job.name, geometry, index)
 
-    return booked_mib(0), booked_mib(geometry.vms - 1)
+    first = booked_mib(0)
+    return first, first if geometry.vms == 1 else booked_mib(geometry.vms - 1)
 
 
 def ready_hosts(
     settings: Settings, seen: Observation, waiting: Waiting, vms: Iterable[VMRow | None], resting: Resting
 ) -> frozenset[str]:
     """The nodes where a waiting vjob's VMs may go: its user and its disks allow them, and they do not rest."""
-    nodes = _allowed_waiting(settings, seen, waiting).nodes
+    return ready_among(settings, seen, waiting, allowed_waiting(settings, seen, waiting).nodes, vms, resting)
+
+
+def ready_among(
+    settings: Settings,
+    seen: Observation,
+    waiting: Waiting,
+    nodes: frozenset[str],
+    vms: Iterable[VMRow | None],
+    resting: Resting,
+) -> frozenset[str]:
+    """``ready_hosts`` of a vjob that may be on these ``nodes`` (``allowed_waiting``)."""
     if rest := resting.get("run" if waiting.sleeping is None else "resume"):
         nodes = without(seen, nodes, rest)
     if waiting.sleeping is not None and is_pinned(settings, waiting.sleeping):

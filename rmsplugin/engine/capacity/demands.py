@@ -111,7 +111,7 @@ class Demands:
         began = (vm.uuid, vjob.state_since)
         run = self._runs.get(vm.name)
         recorded = (vm.centi_cpus, vm.memory_demand_mib)
-        if run is not None and (run.began, run.recorded) == (began, recorded):
+        if run is not None and run.began == began and run.recorded == recorded:
             return run
         cpu, memory = CpuDemand.requested(vjob.geometry.cpus_of(vm.idx)), MemoryDemand.requested(vm.memory_mib)
         if vm.centi_cpus is not None:
@@ -122,10 +122,9 @@ class Demands:
 
     def _after(self, run: _Run, seen: Observation, name: str) -> _Run:
         """The run, continued by the sample of the VM if it was seen on just one node."""
-        nodes = seen.where(name)
-        if len(nodes) != 1:
+        node = seen.only_node(name)
+        if node is None:
             return run
-        (node,) = nodes
         statistics = seen.statistics.get(node, {}).get(name)
         if seen.vms[node][name].power is not VMPower.RUNNING:
             return run.anew()  # the time in which the VM stood still counts for nothing

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import RoomState, is_busy, vm_hosts
 from rmsplugin.settings import Settings
-
-_HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
 def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
@@ -19,8 +16,6 @@ def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
     requests a room there instead.
     """
     found = {}
-    # A busy node whose job is in no listing may well be held by one of our rooms that the listing left out.
-    others = {name for job in seen.rms.jobs if job.state in _HAVE_NODES or job.completing for name in job.nodes}
     for name in vm_hosts(settings, seen.rms):
         node, room = seen.rms.nodes[name], seen.rooms.by_node.get(name)
         if name not in seen.vms:
@@ -30,7 +25,8 @@ def leaving_nodes(settings: Settings, seen: Observation) -> dict[str, str]:
         elif name in seen.hot:
             found[name] = seen.hot[name]
         elif room is None or room.state is RoomState.REQUESTED:
-            if is_busy(node) and name in others:
+            # A busy node whose job is in no listing may well be held by one of our rooms that the listing left out.
+            if is_busy(node) and name in seen.nodes_of_jobs:
                 found[name] = "another job has it, and the engine has no room there"
             elif node.draining:
                 found[name] = f"it is being drained: {node.reason or 'no reason given'}"

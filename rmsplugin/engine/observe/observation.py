@@ -10,7 +10,7 @@ from functools import cached_property
 from rmsplugin.adapters.platform.base import VMInfo, VMPower, VMStatistics
 from rmsplugin.adapters.platform.native.platform import seen_in
 from rmsplugin.adapters.power.base import PowerReading
-from rmsplugin.adapters.rms.base import RmsJob, RmsSnapshot
+from rmsplugin.adapters.rms.base import JobState, RmsJob, RmsSnapshot
 from rmsplugin.engine.context.beside import each_beside
 from rmsplugin.engine.context.context import Context
 from rmsplugin.engine.context.steady_clock import of_the_rms
@@ -26,6 +26,9 @@ from rmsplugin.model.vm_names import parse_vm_name
 log = logging.getLogger(__name__)
 
 _PARALLEL = 32
+
+#: States in which a job has its nodes.
+_HAVE_NODES = (JobState.CONFIGURING, JobState.RUNNING, JobState.SUSPENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,12 @@ class Observation:
         return found
 
     @cached_property
+    def nodes_of_jobs(self) -> frozenset[str]:
+        """The nodes that jobs have, of all partitions."""
+        having = (job for job in self.rms.jobs if job.state in _HAVE_NODES or job.completing)
+        return frozenset(name for job in having for name in job.nodes)
+
+    @cached_property
     def _nodes_of(self) -> dict[str, list[str]]:
         nodes: dict[str, list[str]] = {}
         for node, vms in self.vms.items():
@@ -127,7 +136,7 @@ class Observation:
 
 
 #: The properties of an observation that go through all jobs or VMs once.
-_INDEXES = frozenset({"jobs", "of_jobs", "_nodes_of"})
+_INDEXES = frozenset({"jobs", "of_jobs", "nodes_of_jobs", "_nodes_of"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class Following:
         self, context: Context, executor: Executor, placing: Placing, first_sight: FirstSight, identity: JobIdentity
     ) -> None:
         self._settings = context.settings
+        self._native = context.settings.native
         self._ledger = context.ledger
         self._clock = context.clock
         self._rms = context.rms
@@ -132,7 +133,7 @@ class Following:
             self._look_behind_checkpoint(seen, vjob, vms)
             return None  # the vjob is changing
         directive = self._directive(seen, vjob, vms, gone, jobs)
-        if directive is None and not self._settings.native and vjob.state in _HAVE_VMS and _unseen(seen, vms):
+        if directive is None and not self._native and vjob.state in _HAVE_VMS and _unseen(seen, vms):
             names = ", ".join(vm.name for vm in vms if not seen.where(vm.name))
             self._unclear[vjob.job_id] = f"{names} was not seen at the last look"
         if directive is not None and (directive.absence or directive.disputed or not proved):
@@ -153,7 +154,7 @@ class Following:
         self, seen: Observation, vjob: VJobRow, vms: list[VMRow], gone: Collection[str], jobs: Jobs
     ) -> Directive | None:
         job = jobs.found.get(vjob.job_id)
-        if self._settings.native:
+        if self._native:
             return self._proved(vjob, reconcile_native(vjob, job), jobs)
         missing = self._missing.gone(vjob, vms, seen)
         lost = self._executor.lost(vjob.job_id)

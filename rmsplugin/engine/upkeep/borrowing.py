@@ -133,13 +133,11 @@ class Borrowing:
     def _occupied(self, seen: Observation) -> set[str]:
         """Nodes with our VMs on them, or about to come; and nodes with saved states that have to leave first."""
         found = {node for node, vms in seen.vms.items() if any(parse_vm_name(name) is not None for name in vms)}
-        live = self._ledger.live_vms()
-        found.update(vm.host for vm in live)
-        found.update(vm.destination for vm in live)
-        unsafe = unsafe_stores(self._settings, seen)
-        sleeping = {vjob.job_id for vjob in self._ledger.vjobs() if vjob.state is VJobState.SLEEPING}
-        found |= {vm.image_node for vm in live if vm.job_id in sleeping} & unsafe
-        return found - {""}
+        found |= self._ledger.places_of_live_vms()
+        if unsafe := unsafe_stores(self._settings, seen):
+            sleeping = {vjob.job_id for vjob in self._ledger.vjobs() if vjob.state is VJobState.SLEEPING}
+            found |= {vm.image_node for vm in self._ledger.live_vms() if vm.job_id in sleeping} & unsafe
+        return found
 
     def _use(self, seen: Observation, node: str, occupied: bool, wanted: bool) -> HostUse:
         now = seen.taken

@@ -72,12 +72,16 @@ class Checkpointing:
             self._executor.chore(
                 Chore.CHECKPOINTS, lambda: drop_old(self._settings, self._ledger, self._nodes, self._stores)
             )  # in the background: a silent node delays nothing here
+        timed = {name for name in self._settings.partition if self._interval_s(name) > 0}
+        if not timed:
+            return []
         rows = ledger.live_vms_by_job()
         planned = {step.vjob for step in ledger.plans.open_steps()}
         vjobs = {
             vjob.job_id: vjob
             for vjob in ledger.vjobs()
-            if vjob.job_id not in busy
+            if vjob.partition in timed
+            and vjob.job_id not in busy
             and vjob.display_id not in planned
             and self._may(seen, vjob, rows.get(vjob.job_id, []))
         }
@@ -89,18 +93,18 @@ class Checkpointing:
             begun.append(f"checkpoint {vjobs[job_id].display_id}")
         return begun
 
-    def _interval_s(self, vjob: VJobRow) -> float:
+    def _interval_s(self, name: str) -> float:
+        """The seconds between two checkpoints of a vjob of this partition; 0: there are none."""
         if not self._capabilities.checkpoint:
             return 0.0
-        partition = self._settings.partition.get(vjob.partition)
+        partition = self._settings.partition.get(name)
         return partition.checkpoint_interval_s if partition else 0.0
 
     def _may(self, seen: Observation, vjob: VJobRow, vms: Collection[VMRow]) -> bool:
         """Whether a checkpoint can be taken now: the vjob runs, settled, and all its VMs are seen on their hosts."""
         job = seen.jobs.get(vjob.job_id)
         return (
-            self._interval_s(vjob) > 0
-            and vjob.state is VJobState.RUNNING
+            vjob.state is VJobState.RUNNING
             and vjob.state_since < seen.taken
             and vjob.script_started
             and not is_ending(vjob, seen.taken)
@@ -121,7 +125,7 @@ class Checkpointing:
         return Covered(
             job_id=vjob.job_id,
             nodes=frozenset(vm.host for vm in vms),
-            interval_s=self._interval_s(vjob),
+            interval_s=self._interval_s(vjob.partition),
             ran_s=vjob.ran_by(seen.taken),
             saved_s=newest.ran_s if newest else 0.0,
             took_s=newest.whole_at - newest.began if newest else 0.0,
