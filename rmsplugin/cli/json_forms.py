@@ -132,6 +132,32 @@ class LeaderShown(TypedDict):
     seconds: float
 
 
+class GroupHanded(TypedDict):
+    """A group that was handed over; `from` is the host where it was.
+
+    Attributes:
+        group: its name.
+        to: the host where it is now; empty: it need not stay where it is.
+        epoch: of its engine; null: none is known.
+        seconds: how long it took.
+    """
+
+    group: str
+    to: str
+    epoch: int | None
+    seconds: float
+
+
+class GroupsHandedShown(TypedDict):
+    """`rmsplugin handover --all`.
+
+    Attributes:
+        groups: those that were handed over.
+    """
+
+    groups: list[GroupHanded]
+
+
 class VJobShown(TypedDict):
     """`rmsplugin show vjob`.
 
@@ -402,7 +428,7 @@ FORMS: dict[tuple[str, ...], tuple[type, ...]] = {
     ("node", "back"): (answers.Ok,),
     ("pause",): (answers.PauseAnswer,),
     ("unpause",): (answers.PauseAnswer,),
-    ("handover",): (LeaderShown,),
+    ("handover",): (LeaderShown, GroupsHandedShown),
     ("plan",): (answers.Preview, PlanShown),
     ("pack",): (PackShown,),
     ("simulate",): (SimulationShown,),

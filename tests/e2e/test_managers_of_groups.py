@@ -56,8 +56,13 @@ def test_a_group_is_handed_over_while_its_vjobs_run_and_goes_back(
     assert ", by order of root" in cluster.plugin("status").out
     # The loads are as even as they can be: the other group has gone in exchange.
     wait_groups(cluster, managers, {name: "head", other: "front2"})
-    told = cluster.plugin("handover", other, "--to", "head")
+    kept = groups(cluster)[name]["epoch"]
+    told = cluster.plugin("handover", "--all", "--to", "head")
     assert told.code == 0, [told.err, explained(cluster, managers)]
+    assert [line.partition(" with")[0] for line in told.out.splitlines()] == [
+        f"group {each} is on head" for each in (name, other)
+    ]
+    assert groups(cluster)[name]["epoch"] == kept, "the engine of the group that was there is not touched"
     wait_groups(cluster, managers, {name: "head", other: "head"})
     for words, why in {
         ("nowhere",): "there is no group nowhere: nothing was done",
@@ -66,8 +71,7 @@ def test_a_group_is_handed_over_while_its_vjobs_run_and_goes_back(
         refused = cluster.plugin("handover", *words)
         assert (refused.code, why in refused.err) == (2, True), refused.err
     assert cluster.plugin("handover", name, user="alice").code == 1, "she is no operator"
-    for each in (name, other):
-        assert cluster.plugin("handover", each, "--to", "any").code == 0
+    assert cluster.plugin("handover", "--all", "--to", "any").code == 0
     wait_shared_out(cluster, managers)
     for job in jobs:
         wait_number(cluster, job, 2)

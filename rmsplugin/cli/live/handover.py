@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
@@ -15,6 +16,7 @@ from rmsplugin.errors import (
     NoMungeError,
     NotFoundError,
     RefusedError,
+    RmspluginError,
     UnavailableError,
     WrongOrderError,
 )
@@ -52,9 +54,12 @@ def add_command(commands: options.Commands) -> None:
           rmsplugin handover vmhosts
           rmsplugin handover vmhosts --to controller2
           rmsplugin handover vmhosts --to any
+          rmsplugin handover --all --to controller2
         """,
     )
-    parser.add_argument("group", metavar="GROUP", nargs="?", help="with managers: the group; `rmsplugin groups`")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("group", metavar="GROUP", nargs="?", help="with managers: the group; `rmsplugin groups`")
+    what.add_argument("--all", action="store_true", help="with managers: each group; needs --to")
     parser.add_argument(
         "--to",
         metavar="HOST",
@@ -65,9 +70,18 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _handover(arguments: argparse.Namespace) -> int:
+    if arguments.all and not arguments.to:
+        raise WrongOrderError("--all needs --to HOST, the host of the manager that is to have all groups, or --to any")
     engine = find_engine(arguments.config)
+    if arguments.all:
+        return _handover_all(engine, arguments)
     if arguments.group:
-        return _handover_group(engine, arguments)
+        told = _hand_group(engine, arguments.group, arguments.to or "")
+        if arguments.json:
+            print_document(arguments, told)
+        else:
+            print(_sentence(told))
+        return 0
     before = engine.status()
     answer = engine.handover(to=arguments.to or "")
     began = time.monotonic()
@@ -85,10 +99,51 @@ def _handover(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _handover_group(engine: Engine, arguments: argparse.Namespace) -> int:
-    group, before = arguments.group, _group(engine.status(), arguments.group)
+def _handover_all(engine: Engine, arguments: argparse.Namespace) -> int:
+    """Hand over one group after the other; what one refuses keeps none of the others.
+
+    Those that are there already come first: else they might move away in exchange for others that come.
+    """
+    there = sorted(engine.status().get("groups", ()), key=lambda each: _short(each["host"]) != _short(arguments.to))
+    groups = [each["name"] for each in there]
+    if not groups:
+        raise WrongOrderError("no group is there: --all is for managers of groups. To hand the lead over, leave it out")
+    done: list[dict[str, Any]] = []
+    faults: dict[str, type[RmspluginError]] = {}
+    for number, group in enumerate(groups):
+        try:
+            done.append(_hand_group(engine, group, arguments.to))
+        except WrongOrderError as error:
+            faults[str(error)] = WrongOrderError
+            continue
+        except UnavailableError as error:
+            left = ", ".join(groups[number + 1 :])
+            faults[f"{error}; not tried any more: {left}" if left else str(error)] = UnavailableError
+            break
+        if not arguments.json:
+            print(_sentence(done[-1]), flush=True)
+    if arguments.json:
+        print_document(arguments, {"groups": done}, errors=faults)
+    if faults:
+        raise [*faults.values()][-1]("\n".join(faults))
+    return 0
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0]
+
+
+def _hand_group(engine: Engine, group: str, to: str) -> dict[str, Any]:
+    """Hand one group over, and return when its engine answers there; what is told of it.
+
+    Raises:
+        ForbiddenError: this user may not.
+        UnavailableError: it may be tried again.
+        WrongOrderError: it cannot be, as it is ordered.
+    """
+    before = _group(engine.status(), group)
     try:
-        answer = engine.handover(to=arguments.to or "", group=group)
+        answer = engine.handover(to=to, group=group)
     except ForbiddenError:
         raise
     except (NotFoundError, RefusedError) as error:
@@ -103,16 +158,17 @@ def _handover_group(engine: Engine, arguments: argparse.Namespace) -> int:
                 f"{_PATIENCE_S:g} s: see the logs of the managers"
             )
         epoch = after["epoch"]
-    seconds = time.monotonic() - began
-    if arguments.json:
-        told = {"group": group, "from": host, "to": answer["to"], "epoch": epoch, "seconds": round(seconds, 2)}
-        print_document(arguments, told)
-    elif answer["to"]:
-        what = f"group {group} is on {answer['to']} with epoch {epoch}, after {seconds:.1f} s"
-        print(printable(f"{what}; it stays there until that manager is gone, or `rmsplugin handover {group} --to any`"))
-    else:
-        print(printable(f"group {group} need not stay where it is: it goes where loads are even"))
-    return 0
+    seconds = round(time.monotonic() - began, 2)
+    return {"group": group, "from": host, "to": answer["to"], "epoch": epoch, "seconds": seconds}
+
+
+def _sentence(told: Mapping[str, Any]) -> str:
+    """What has become of a group."""
+    group = told["group"]
+    if not told["to"]:
+        return printable(f"group {group} need not stay where it is: it goes where loads are even")
+    what = f"group {group} is on {told['to']} with epoch {told['epoch']}, after {told['seconds']:.1f} s"
+    return printable(f"{what}; it stays there until that manager is gone, or `rmsplugin handover {group} --to any`")
 
 
 def _group(status: Status, name: str) -> GroupLead | None:

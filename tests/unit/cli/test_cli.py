@@ -577,6 +577,76 @@ def test_handover_of_a_group_to_any_waits_for_nothing(site: Path, engine: FakeEn
     assert "need not stay" in run(site, "handover", "g1", "--to", "any").stdout
 
 
+def lay_two_groups(engine: FakeEngine) -> None:
+    """Group ``g1`` is on c1, until it is handed over, and ``g2`` on c2."""
+    given: dict[str, str] = {"g1": "c1", "g2": "c2"}
+
+    def status(query: dict[str, str]) -> Answer:
+        for _, path, body in engine.requests:
+            if path == "/v1/handover" and body and body["to"] != "any":
+                given[body["group"]] = body["to"]
+        groups = [{**lead(host, 8 if host == "c1" else 9), "name": name} for name, host in given.items()]
+        return 200, {"version": "1", "started": 1.0, "host": "c1", "epoch": 3, "cluster": None, "groups": groups}
+
+    def handover(query: dict[str, str]) -> Answer:
+        body = engine.requests[-1][2]
+        assert body is not None
+        host = "" if body["to"] == "any" else body["to"]
+        return 200, {"to": host, "url": f"http://{host}:6830", "version": "1", "group": body["group"]}
+
+    engine.answers["/v1/status"], engine.answers["/v1/handover"] = status, handover
+
+
+def handed(engine: FakeEngine) -> list[object]:
+    return [body for _, path, body in engine.requests if path == "/v1/handover"]
+
+
+def test_all_groups_are_handed_over_one_after_the_other_those_that_are_there_first(
+    site: Path, engine: FakeEngine
+) -> None:
+    lay_two_groups(engine)
+    done = run(site, "handover", "--all", "--to", "c2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.partition(" with")[0] for line in done.stdout.splitlines()] == [
+        "group g2 is on c2",
+        "group g1 is on c2",
+    ]
+    assert handed(engine) == [{"to": "c2", "group": "g2"}, {"to": "c2", "group": "g1"}]
+    told = answer_of(run(site, "handover", "--all", "--to", "any", "--json").stdout)["groups"]
+    assert [(each["group"], each["to"]) for each in told] == [("g1", ""), ("g2", "")]
+
+
+@pytest.mark.parametrize(("status", "code", "asked"), [(409, 2, 2), (503, 1, 1), (403, 1, 1)])
+def test_what_a_group_refuses_keeps_no_other_one_and_what_may_be_tried_again_ends_it(
+    site: Path, engine: FakeEngine, status: int, code: int, asked: int
+) -> None:
+    lay_two_groups(engine)
+    engine.answers["/v1/handover"] = lambda query: (status, {"error": "it is so"})
+    done = run(site, "handover", "--all", "--to", "c2", "--json")
+    assert (done.returncode, len(handed(engine))) == (code, asked)
+    untold = "; not tried any more: g1" if status == 503 else ""
+    assert done.stderr == f"rmsplugin handover: it is so{untold}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--all",), "--all needs --to HOST"),
+        (("g1", "--all"), "not allowed with argument"),
+        (("--all", "--to", "c2"), "no group is there: --all is for managers of groups"),
+    ],
+    ids=" ".join,
+)
+def test_all_groups_need_a_host_and_managers(
+    site: Path, engine: FakeEngine, words: tuple[str, ...], complaint: str
+) -> None:
+    engine.lay("/v1/status", {"host": "c1", "epoch": 3})
+    done = run(site, "handover", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr
+    assert not handed(engine)
+
+
 @pytest.mark.parametrize(("status", "code"), [(404, 2), (409, 2), (403, 1), (503, 1)])
 def test_a_group_that_cannot_be_handed_over_is_wrong_input_unless_it_may_be_tried_again(
     site: Path, engine: FakeEngine, status: int, code: int
