@@ -14,6 +14,7 @@ def assign_groups(
     owners: Mapping[str, str],
     kept: Mapping[str, str] | None = None,
     closed: Collection[str] = (),
+    barred: Mapping[str, Collection[str]] | None = None,
 ) -> dict[str, str]:
     """Give each group to a manager, so that no single group's move would make loads more even.
 
@@ -28,6 +29,7 @@ def assign_groups(
         kept: by group, the manager that an operator wants to have it; one that is gone counts for nothing.
         closed: managers that keep what they have, and get nothing more but what an operator wants them to have; if all
             are, none is.
+        barred: by group, the managers that cannot have it, whoever wants that; if all are, none is.
 
     Returns:
         By group, its manager. Empty if there is none.
@@ -35,14 +37,17 @@ def assign_groups(
     present = sorted(set(managers))
     if not present:
         return {}
-    fixed = {group: manager for group, manager in (kept or {}).items() if group in sizes and manager in present}
-    found = {group: owner for group, owner in owners.items() if group in sizes and owner in present} | fixed
-    taking = [manager for manager in present if manager not in closed] or present
+    able = {
+        group: [each for each in present if each not in (barred or {}).get(group, ())] or present for group in sizes
+    }
+    fixed = {group: manager for group, manager in (kept or {}).items() if manager in able.get(group, ())}
+    found = {group: owner for group, owner in owners.items() if owner in able.get(group, ())} | fixed
+    taking = {group: [each for each in those if each not in closed] or those for group, those in able.items()}
     loads = dict.fromkeys(present, 0)
     for group, owner in found.items():
         loads[owner] += sizes[group]
     for group in sorted(sizes.keys() - found.keys(), key=lambda group: (-sizes[group], group)):
-        found[group] = min(taking, key=lambda manager: (loads[manager], manager))
+        found[group] = _lightest(taking[group], loads)
         loads[found[group]] += sizes[group]
     while move := _best_move(sizes, found, loads, fixed.keys(), taking):
         group, target = move
@@ -57,23 +62,27 @@ def _best_move(
     found: Mapping[str, str],
     loads: Mapping[str, int],
     fixed: Collection[str],
-    taking: Collection[str],
+    taking: Mapping[str, Collection[str]],
 ) -> tuple[str, str] | None:
     """The move after which the larger of the two loads is the least, of the most loaded managers' moves; None if none.
 
     A move makes loads more even if the gap between both is larger than the group: then the sum of their squares falls,
-    and so moves come to an end. The groups ``fixed`` do not move, and none
-    moves but to the managers ``taking``.
+    and so moves come to an end. The groups ``fixed`` do not move, and others only to managers ``taking`` them.
     """
-    lightest = min(taking, key=lambda manager: (loads[manager], manager))
-    best: tuple[int, str] | None = None
+    best: tuple[int, str, str] | None = None
     for group, owner in found.items():
-        gap = loads[owner] - loads[lightest]
-        if group in fixed or gap <= sizes[group]:
+        if group in fixed:
             continue
-        if best is None or (-_gain(gap, sizes[group]), group) < best:
-            best = (-_gain(gap, sizes[group]), group)
-    return (best[1], lightest) if best else None
+        lightest = _lightest(taking[group], loads)
+        gap = loads[owner] - loads[lightest]
+        if gap > sizes[group]:
+            move = (-_gain(gap, sizes[group]), group, lightest)
+            best = move if best is None else min(best, move)
+    return best[1:] if best else None
+
+
+def _lightest(managers: Iterable[str], loads: Mapping[str, int]) -> str:
+    return min(managers, key=lambda manager: (loads[manager], manager))
 
 
 def _gain(gap: int, size: int) -> int:

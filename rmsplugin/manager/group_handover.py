@@ -78,7 +78,7 @@ class GroupHandover:
             log.info("%s lets group %s be at any manager", by, group)
             return {"to": "", "url": "", "version": "", "group": group}
         chosen = self._choose(group, to)
-        await self._require_ready(chosen)
+        await self._require_ready(chosen, group)
         await asyncio.to_thread(self._site.keep_at, group, chosen.name, by)
         log.info("%s has group %s handed over to %s", by, group, chosen.name)
         about = chosen.about
@@ -138,9 +138,11 @@ class GroupHandover:
                 loads[assignment.manager] += max(1, len(assignment.hosts))
         return loads
 
-    async def _require_ready(self, chosen: Member) -> None:
-        own = self._site.members.get(self._site.name)
-        if own is not None and chosen.about.get("ledger", "") < own.about.get("ledger", ""):
+    async def _require_ready(self, chosen: Member, group: str) -> None:
+        assignment = self._site.assignments[group]
+        owner = self._site.members.get(assignment.manager)
+        step = max(assignment.ledger, owner.about.get("ledger", "") if owner is not None else "")
+        if chosen.about.get("ledger", "") < step:
             raise RefusedError(
                 f"the manager on {_host(chosen)} is of release {chosen.about.get('version', 'unknown')}, which cannot "
                 f"read the ledger of a group: {_NOTHING}. Install this release there first"

@@ -183,7 +183,9 @@ class Site:
         kept = {name: each.kept for name, each in before.items() if each.kept in members}
         sizes = {name: max(1, len(hosts)) for name, hosts in groups.items()}
         able = members.keys() - self._passed_over() or members.keys()
-        managers = assign_groups(sizes, able, owners, kept, closed=self._doubted())
+        ledgers = {name: max(each.ledger, _reads(members, each.manager)) for name, each in before.items()}
+        barred = {name: {each for each in able if _reads(members, each) < step} for name, step in ledgers.items()}
+        managers = assign_groups(sizes, able, owners, kept, closed=self._doubted(), barred=barred)
         found = dict(before)
         for name in sorted(before.keys() - groups.keys()):
             if not self.lease.held():
@@ -192,7 +194,9 @@ class Site:
             del found[name]
         for name, hosts in groups.items():
             known = before.get(name, Assignment((), ""))
-            wanted = replace(known, hosts=tuple(hosts), manager=managers.get(name, ""))
+            manager = managers.get(name, "")
+            step = max(ledgers.get(name, ""), _reads(members, manager))
+            wanted = replace(known, hosts=tuple(hosts), manager=manager, ledger=step)
             if name not in kept:
                 wanted = wanted.kept_at("", "")  # its manager is gone, and with it the operator's word
             if wanted == known:
@@ -206,3 +210,8 @@ class Site:
             if wanted.manager != known.manager:
                 log.info("group %s is given to %s", name, wanted.manager or "nobody: there is no manager")
         return found
+
+
+def _reads(members: Mapping[str, Member], manager: str) -> str:
+    """The newest step of the ledger's schema that a manager knows; empty: it is gone, or does not say."""
+    return members[manager].about.get("ledger", "") if manager in members else ""

@@ -32,11 +32,12 @@ class Managers:
         self.fitness: dict[str, Fitness] = {}
         self.ills: dict[str, str] = {}  # by manager, what keeps it from doing its work
 
-    def join(self, name: str) -> Site:
+    def join(self, name: str, ledger: str = "m1") -> Site:
+        """``ledger``: the newest step of the schema that it knows."""
         tree = self.trees[name] = self.ensemble.open(SESSION_S)
         candidate = Candidate(name, "shared", SESSION_S, 0.0)
         elected = Elected(tree, "/r/site", candidate, self.clock, own_session=False)
-        members = Members(tree, "/r/managers", Member(name, {"url": f"http://{name}:6"}))
+        members = Members(tree, "/r/managers", Member(name, {"url": f"http://{name}:6", "ledger": ledger}))
         words = WordsOfManagers(tree, "/r", FITNESS)
         fitness = Fitness(lambda: self.require_fit(name), words, name, WHILE_S, self.clock)
         site = Site(

@@ -44,6 +44,56 @@ def test_one_that_joins_has_its_share_and_the_others_keep_theirs(managers: Manag
     assert {after[name] for name in GROUPS if after[name] != before[name]} == {"c"}
 
 
+def restart(managers: Managers, name: str, ledger: str) -> None:
+    """A manager ends in order, and starts again with another release."""
+    managers.sites.pop(name).leave()
+    managers.turns(2)
+    managers.join(name, ledger)
+    managers.turns(2)
+
+
+def of(managers: Managers, name: str) -> set[str]:
+    return {group for group, owner in managers.owners().items() if owner == name}
+
+
+def test_a_group_that_a_newer_release_had_goes_to_no_older_one_while_a_newer_one_is_there(managers: Managers) -> None:
+    """Engines of an older release refuse such a ledger: the group would have an owner, and no engine."""
+    restart(managers, "b", "m2")
+    newer = of(managers, "b")
+    assert len(newer) == 2
+    managers.join("c")
+    managers.turns(2)
+    assert of(managers, "b") == newer and len(of(managers, "c")) == 1
+    managers.sites.pop("c").leave()
+    managers.turns(2)
+    assert of(managers, "b") == newer, "a has two, as before"
+    managers.join("d", "m2")
+    managers.turns(2)
+    assert len(of(managers, "d")) == 1
+    newer = of(managers, "b") | of(managers, "d")
+    managers.sites.pop("d").leave()
+    managers.turns(2)
+    assert of(managers, "b") >= newer
+
+
+def test_a_group_that_a_newer_release_had_goes_back_to_it_from_an_older_one(managers: Managers) -> None:
+    """While no newer one is there, an older one has it, and says why its engine does not run."""
+    restart(managers, "b", "m2")
+    (last, _) = sorted(of(managers, "a"))
+    managers.sites["b"].keep_at(last, "b", "alice")
+    managers.turns(2)
+    newer = of(managers, "b")
+    assert len(newer) == 3, "none went to a in exchange"
+    managers.sites.pop("b").leave()
+    managers.turns(2)
+    assert of(managers, "a") == GROUPS.keys()
+    managers.join("b", "m2")
+    managers.turns(2)
+    assert of(managers, "b") == newer
+    restart(managers, "a", "m2")
+    assert len(of(managers, "a")) == 2
+
+
 @pytest.mark.parametrize("killed", ["a", "b"])
 def test_the_groups_of_one_that_is_killed_go_to_the_other_whoever_leads(managers: Managers, killed: str) -> None:
     managers.kill(killed)

@@ -78,6 +78,32 @@ def test_a_manager_that_is_closed_keeps_what_it_has_and_gets_no_more_but_by_orde
     assert assign_groups(given_sizes, there, found, kept, closed) == found, "to ask again moves nothing"
 
 
+barred_from = st.dictionaries(st.integers(0, 30).map("g{}".format), managers, max_size=12)
+
+
+@given(sizes, managers, owners, kept_at, managers, barred_from)
+@settings(max_examples=few(500), deadline=None)
+def test_no_group_is_at_a_manager_that_cannot_have_it_while_another_one_can(
+    given_sizes: dict[str, int],
+    there: set[str],
+    before: dict[str, str],
+    kept: dict[str, str],
+    closed: set[str],
+    barred: dict[str, set[str]],
+) -> None:
+    found = assign_groups(given_sizes, there, before, kept, closed, barred)
+    assert found.keys() == (given_sizes.keys() if there else set())
+    total = loads(given_sizes, there, found)
+    for group, manager in found.items():
+        able = there - barred.get(group, set()) or there
+        assert manager in able
+        taking = able - closed or able
+        if kept.get(group) not in able:
+            gap = total[manager] - min(total[each] for each in taking)
+            assert gap <= given_sizes[group], "moving it would even the loads"
+    assert assign_groups(given_sizes, there, found, kept, closed, barred) == found, "to ask again moves nothing"
+
+
 @given(sizes, managers, owners, st.data())
 @settings(max_examples=few(300), deadline=None)
 def test_groups_that_are_kept_where_they_are_move_nothing_and_one_that_is_let_go_leaves_no_trace(

@@ -19,7 +19,7 @@ from rmsplugin.adapters.coordination.tree import ChangedError, MissingError, Tre
 from rmsplugin.errors import RefusedError
 
 #: What this release says of a group.
-_KNOWN = frozenset({"hosts", "manager", "kept"})
+_KNOWN = frozenset({"hosts", "manager", "kept", "ledger"})
 #: And of an operator's wish.
 _KNOWN_OF_WISHES = frozenset({"to", "by"})
 
@@ -35,6 +35,7 @@ class Assignment:
     kept_by: str = ""  # that operator
     others: Mapping[str, Any] = field(default_factory=dict)  # what a newer release says besides: it is written again
     kept_others: Mapping[str, Any] = field(default_factory=dict)  # the same of the operator's word, as long as it holds
+    ledger: str = ""  # the newest step of the schema that a manager which had the group knows: its ledger may have it
 
     def kept_at(self, manager: str, by: str) -> Assignment:
         """The group with another operator's word; with none, if it names no manager."""
@@ -83,6 +84,7 @@ class Assignments:
                 str(kept.get("by", "")),
                 _besides(_KNOWN, said),
                 _besides(_KNOWN_OF_WISHES, kept),
+                str(said.get("ledger", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RefusedError(f"the node {self._folder}/{name} holds no group: {data[:60]!r}") from None
@@ -96,6 +98,8 @@ class Assignments:
         """
         path = f"{self._folder}/{name}"
         said: dict[str, Any] = {**assignment.others, "hosts": assignment.hosts, "manager": assignment.manager}
+        if assignment.ledger:
+            said["ledger"] = assignment.ledger
         if assignment.kept:
             said["kept"] = {**assignment.kept_others, "to": assignment.kept, "by": assignment.kept_by}
         data = json.dumps(said).encode()

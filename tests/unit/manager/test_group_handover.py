@@ -172,6 +172,11 @@ def test_a_manager_that_is_not_ready_is_refused_with_the_reason(site: Site) -> N
     site.members["c3:6830"] = member("c3", ledger="m4", version="0.9")
     said = refused(site, RefusedError, group="a", to="c3")
     assert said.startswith("the manager on c3 is of release 0.9, which cannot read the ledger of a group")
+    site.members["c1:6830"] = member("c1", ledger="m4")
+    assert order(site, group="a", to="c3")["to"] == "c3", "its owner is of that release, too"
+    site.kept.clear()
+    site.assignments["a"] = Assignment(("n1",), "c1:6830", ledger="m5")
+    assert refused(site, RefusedError, group="a", to="c3") == said, "a newer one has had it before"
 
 
 def test_only_operators_on_controllers_may(site: Site) -> None:
