@@ -41,7 +41,7 @@ SENTENCES = {
     "replayed": "the replays give each of {count} {jobs} the CPUs and memory that it requested, from its start to its"
     " end, for as long as it really ran; VMs are counted in equal processors, as if all nodes were one, and all jobs"
     " are one queue in the order of their submission: priorities, tiers of partitions, QOS, users' limits,"
-    " dependencies, native jobs and outages of nodes are not replayed",
+    " dependencies, placement rules, native jobs and outages of nodes are not replayed",
     "shared": "{count} {jobs} of these shared CPUs with VMs that together demanded more than their node has: "
     "the cost of that, by the demands that were seen, is taken off their run times",
     "slowed": "other things that slowed {count} {jobs} of these are not known, and not taken off: neighbours "
