@@ -6,6 +6,7 @@ It goes down when other tests follow: an idle one would take a fortieth of a CPU
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -77,7 +78,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _make_usual_templates(cluster: Cluster) -> None:
-    """Have a template of each kind of VM that many tests have, each made by a job on a node of its own."""
+    """Have a template of each kind of VM that many tests have, each made by a job on a node of its own.
+
+    On a busy machine a guest may be too late for its template, and is booted. Then the tests make it themselves.
+    """
     nodes = cluster.nodes[: len(_USUAL)]
     jobs = [cluster.sbatch("#!/bin/sh\n", *kind, "-w", node) for kind, node in zip(_USUAL, nodes, strict=True)]
     for job in jobs:
@@ -85,7 +89,13 @@ def _make_usual_templates(cluster: Cluster) -> None:
         cluster.wait_gone(job)
     for node in nodes:
         place = cluster.host_path(node, common_templates.OF_A_NODE)
-        cluster.wait(f"a template on {node}", lambda place=place: list(place.glob("*.state")), 60)
+        told = functools.partial(cluster.plugin, "events", "--node", node)
+        cluster.wait(
+            f"a template on {node}, or why there is none",
+            lambda place=place, told=told: list(place.glob("*.state")) or "template-failed" in told().out,
+            60,
+            lambda told=told: told().out,
+        )
     share_templates(cluster)
 
 
