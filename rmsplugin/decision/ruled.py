@@ -33,6 +33,9 @@ _RESERVING = frozenset({"easy", "easy-preempt", "conservative", "mixed"})
 #: The policies by which all run that find room.
 _BY_ROOM = frozenset({"rjsp", "rjsp-exact"})
 
+#: Up to so many pairs of a VM and a node a second decision costs less than it brings.
+_FEW_PAIRS = 1_000_000
+
 _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 
@@ -44,7 +47,8 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     """
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
-    if configuration.apart and (whole := _as_if_together(policy, configuration, parameters)) is not None:
+    few = len(configuration.vm_by_name) * len(configuration.nodes) <= _FEW_PAIRS
+    if few and configuration.apart and (whole := _as_if_together(policy, configuration, parameters)) is not None:
         return whole
     stated, reasons, trial = configuration, dict[str, Reason](), None
     pauses = may_pause(configuration, parameters)
