@@ -33,9 +33,6 @@ _RESERVING = frozenset({"easy", "easy-preempt", "conservative", "mixed"})
 #: The policies by which all run that find room.
 _BY_ROOM = frozenset({"rjsp", "rjsp-exact"})
 
-#: Up to so many pairs of a VM and a node a second decision costs less than it brings.
-_FEW_PAIRS = 1_000_000
-
 _READY = (VJobState.WAITING, VJobState.SLEEPING)
 
 
@@ -47,9 +44,6 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     """
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
-    few = len(configuration.vm_by_name) * len(configuration.nodes) <= _FEW_PAIRS
-    if few and configuration.apart and (whole := _as_if_together(policy, configuration, parameters)) is not None:
-        return whole
     stated, reasons, trial = configuration, dict[str, Reason](), None
     pauses = may_pause(configuration, parameters)
     for left in reversed(range(_ROUNDS)):
@@ -71,19 +65,6 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
 def _search(parameters: Parameters) -> Search | None:
     """The limits of the program that a trial may ask; None: it asks none."""
     return parameters.search_of_one_check if parameters.exact_checks else None
-
-
-def _as_if_together(policy: str, configuration: Configuration, parameters: Parameters) -> Decision | None:
-    """The decision of a policy that knows of no VM that it needs a node of its own; None: not all have their place.
-
-    First Fit gives VMs that are apart the first nodes with room, and may so leave none to those behind them. A trial
-    by rules may have found a place for all.
-    """
-    found = decide_with_pauses(policy, configuration.with_none_apart(), parameters)
-    if isinstance(found, Infeasible):
-        return None
-    trial = Trial(configuration, found, _search(parameters), None)
-    return None if trial.out() else _told(configuration, found, trial.placement, {}, {})
 
 
 def _fills_nobody_in(

@@ -6,7 +6,6 @@ A contradiction is refused when a configuration is made, with the place of each 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -111,12 +110,6 @@ class Configuration:
                 if whole is not None:
                     found[vjob.name] = whole
         return found
-
-    def with_none_apart(self) -> Configuration:
-        """The same for whoever places VMs as if those of a vjob could be together."""
-        changed = copy(self)
-        changed.__dict__.update({**self.__dict__, "apart": {}})
-        return changed
 
     @cached_property
     def homes(self) -> dict[str, str]:

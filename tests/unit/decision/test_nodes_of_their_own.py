@@ -15,7 +15,7 @@ from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.abiding import abiding
 from rmsplugin.model.capabilities import EVERYTHING, NATIVE, Capabilities
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.elements import VM, Location, Node, VJob, VMState
+from rmsplugin.model.elements import Node, VJob
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Joint, Root, Spread
 from rmsplugin.model.resources import Resources
@@ -50,20 +50,6 @@ def one_node_is_free(can: Capabilities = EVERYTHING) -> Queue:
     queue.add("wide", vms=2, cpus=2, memory_mib=100, priority=2, time_limit_s=600, waited_s=5000, can=can)
     about = {"priority": 1, "time_limit_s": 36000, "ran_s": 3000, "state_s": 3000, "can": can}
     return queue.add("low", "n2", "n3", cpus=4, memory_mib=100, **about)
-
-
-def test_nobody_makes_way_for_it_where_rules_find_a_place_for_all() -> None:
-    """First Fit puts the small VMs of ``wide`` on ``n1`` and ``n3``: ``other`` would have no node with 2 GiB left."""
-    cluster = (Node("n1", Resources(1, 512)), Node("n2", Resources(2, 3072)), Node("n3", Resources(2, 2048)))
-    small, big = Resources(0, 256), Resources(2, 2048)
-    wide = VJob("wide", tuple(VM(f"wide-{i}", demand) for i, demand in enumerate((small, small, big))))
-    vjobs = given_rules((wide, VJob("other", (VM("other-0", big),))), [(rule := spread("wide", vms=3), rule.names)])
-    hosts = {"wide-0": "n1", "wide-1": "n1", "wide-2": "n2", "other-0": "n3"}
-    source = Configuration(cluster, vjobs, {vm: Location(VMState.RUNNING, node) for vm, node in hosts.items()})
-    assert source.apart.keys() == {"wide"}
-    found = decide("rjsp", source)
-    assert states(found) == {"wide": "running", "other": "running"}
-    assert len({found.placement[f"wide-{i}"] for i in range(3)}) == 3
 
 
 @pytest.mark.parametrize("can", [EVERYTHING, NATIVE], ids=["VMs", "native jobs"])
