@@ -168,8 +168,8 @@ def refresh(cluster: Cluster, progress: Progress) -> None:
     progress("Lua files and hooks are copied, Slurm is reconfigured")
     if cluster.engine:
         daemons = hosts.request(cluster.head, op="status")["daemons"]
-        if "engine" in daemons:
-            hosts.request(cluster.head, op="restart", name="engine")
-            progress("engine restarted")
+        if cluster.engine_daemon in daemons:
+            hosts.request(cluster.head, op="restart", name=cluster.engine_daemon)
+            progress(f"{cluster.engine_daemon} restarted")
         else:
             engine.start_and_wait(cluster, progress)

@@ -37,7 +37,7 @@ With --power-saving a node has a daemon bmc, too; its address is that of the nod
 
 DAEMON is slurmctld, slurmdbd, mariadb, nfs, engine, slurmd (of front1) or munged on the head, slurmd, libvirtd, sshd or
 munged on a node, slurmd or munged on another front. With --controllers 2 there are slurmctld and engine on front2, too,
-and zookeeper on the head, front2 and n1.
+and zookeeper on the head, front2 and n1. With --managers it is manager in the place of engine.
 """
 
 
@@ -105,6 +105,12 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         choices=[1, 2],
         default=1,
         help="hosts with slurmctld and an engine: the head, and front2, whose stand by (default: %(default)s)",
+    )
+    up.add_argument(
+        "--managers",
+        action="store_true",
+        help="with --controllers 2: managers in the place of engines, and two groups of VM hosts, `left` (n1) and "
+        "`right` (the others)",
     )
     up.add_argument(
         "--rooms", choices=["hold", "elastic"], default="hold", help="how nodes are borrowed (default: %(default)s)"
@@ -198,6 +204,8 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         raise RefusedError("a minicluster needs 1 to 50 fronts, and times of 0 s or more")
     if not 0 < arguments.demand_window_s <= 86400 * 7:
         raise RefusedError("--demand-window-s is more than 0 s, and 7 days at most")
+    if arguments.managers:
+        _check_managers(arguments)
     if arguments.native:
         _check_native(arguments)
     if arguments.podman:
@@ -223,6 +231,7 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
             nodes=arguments.nodes,
             fronts=0 if arguments.native else max(arguments.fronts, arguments.controllers),
             controllers=arguments.controllers,
+            managers=arguments.managers,
             rooms=arguments.rooms,
             room_idle_s=arguments.room_idle_s,
             demand_window_s=arguments.demand_window_s,
@@ -245,6 +254,12 @@ def _up(arguments: argparse.Namespace, directory: Path) -> int:
         bring_up(cluster, progress)
     progress(f"up: {describe(cluster)}")
     return 0
+
+
+def _check_managers(arguments: argparse.Namespace) -> None:
+    """Refuse one controller, and too few nodes."""
+    if arguments.controllers != 2 or arguments.nodes < 2:
+        raise RefusedError("--managers needs --controllers 2, and two nodes: one for each group")
 
 
 def _check_native(arguments: argparse.Namespace) -> None:

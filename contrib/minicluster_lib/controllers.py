@@ -6,6 +6,7 @@ second controller and on the first node, say which engine leads.
 
 from __future__ import annotations
 
+import json
 import shutil
 
 from minicluster_lib import hosts
@@ -42,6 +43,9 @@ servers = [{{servers}}]
 session_s = 6
 shared_dir = "{SHARED}"
 """
+
+
+_GROUP = '[group.{name}]\nhosts = "{hosts}"\n'
 
 
 def ensemble(cluster: Cluster) -> list[Host]:
@@ -106,11 +110,19 @@ def settings(cluster: Cluster, text: str, host: str) -> str:
     # As long as a command may take, the next engine waits for what the one before may have begun.
     text = _with(text, "[slurm]\n", "[slurm]\ncommand_timeout_s = 5\n")
     servers = ", ".join(f'"{each.address}:{_ZOOKEEPER_PORT}"' for each in ensemble(cluster))
-    text += _CLUSTER.format(servers=servers)
+    text += _CLUSTER.format(servers=servers) + _groups(cluster)
     if host == second.name:
         text = _with(text, f'listen = "{HEAD_ADDRESS}', f'listen = "{second.address}')
         text = _with(text, _ENGINE_STATE, f'state_dir = "{_STATE}"')
     return text
+
+
+def _groups(cluster: Cluster) -> str:
+    """What follows the section [cluster]: its setting of groups, and their own sections."""
+    if not cluster.groups:
+        return ""
+    sections = [_GROUP.format(name=name, hosts=",".join(nodes)) for name, nodes in cluster.groups.items()]
+    return f"migration_domains = [{json.dumps([*cluster.groups])}]\n{''.join(sections)}"
 
 
 def _with(text: str, old: str, new: str) -> str:

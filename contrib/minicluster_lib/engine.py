@@ -1,4 +1,4 @@
-"""Engine: rmsplugin's sidecar on each controller."""
+"""Engine: rmsplugin's sidecar on each controller, or the manager of groups in its place."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def start(cluster: Cluster) -> bool:
     """Start the head's engine; False when it is not installed."""
     if not COMMAND.exists():
         return False
-    _start_on(cluster.head)
+    _start_on(cluster, cluster.head)
     return True
 
 
-def _start_on(host: Host) -> None:
+def _start_on(cluster: Cluster, host: Host) -> None:
     state = controllers.engine_state(host.name)
     hosts.start_daemon(
         host,
-        "engine",
-        [str(COMMAND), "engine", "--config", settings_file.PATH],
+        cluster.engine_daemon,
+        [str(COMMAND), cluster.engine_daemon, "--config", settings_file.PATH],
         user="slurm",
         environment={
             "HOME": state,
@@ -52,7 +52,7 @@ def _start_on(host: Host) -> None:
     )
 
 
-def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 60) -> None:
+def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 180) -> None:
     """Start the engine and wait for its first cycle; an engine that does not come up is a warning, not a failure.
 
     Before its first cycle a new cluster has no gate: Slurm would start vjobs as it does other jobs.
@@ -60,17 +60,18 @@ def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s:
     if not start(cluster):
         progress(f"warning: no engine: {COMMAND} is not installed")
         return
-    progress("waiting for the engine's first cycle")
+    name = cluster.engine_daemon
+    progress(f"waiting for the {name}'s first cycle")
     deadline = time.monotonic() + timeout_s
     while not _has_looked(cluster):
-        state = hosts.request(cluster.head, op="status")["daemons"]["engine"]
+        state = hosts.request(cluster.head, op="status")["daemons"][name]
         if state["pid"] is None or time.monotonic() > deadline:
             how = f"ended with status {state['status']}" if state["pid"] is None else "has not finished a cycle yet"
-            progress(f"warning: the engine {how}; see: minicluster logs head engine")
+            progress(f"warning: the {name} {how}; see: minicluster logs head {name}")
             return
         time.sleep(0.1)
     if cluster.second is not None:
-        _start_on(cluster.second)
+        _start_on(cluster, cluster.second)
 
 
 def _has_looked(cluster: Cluster) -> bool:

@@ -87,6 +87,7 @@ class Cluster:
     nodes: int = 3
     fronts: int = 1
     controllers: int = 1
+    managers: bool = False
     rooms: str = "hold"
     room_idle_s: float = 5.0
     demand_window_s: float = 60.0
@@ -115,6 +116,17 @@ class Cluster:
     def second(self) -> Host | None:
         """The host of the second controller."""
         return self.front_hosts[SECOND] if self.controllers == 2 else None
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The groups of VM hosts that managers share: the first node, and the others. None without managers."""
+        first, *others = (host.name for host in self.node_hosts)
+        return {"left": (first,), "right": tuple(others)} if self.managers else {}
+
+    @property
+    def engine_daemon(self) -> str:
+        """The daemon that decides on a controller: an engine, or the manager that runs the engines of groups."""
+        return "manager" if self.managers else "engine"
 
     @property
     def node_hosts(self) -> list[Host]:

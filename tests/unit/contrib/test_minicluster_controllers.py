@@ -46,6 +46,21 @@ def test_both_engines_know_all_servers(cluster: Cluster) -> None:
         assert known == [f"{host.address}:2181" for host in controllers.ensemble(cluster)]
 
 
+def test_managers_have_groups_which_all_hosts_know_alike(tmp_path: Path) -> None:
+    managed = Cluster(tmp_path, nodes=3, fronts=2, controllers=2, managers=True)
+    for name in ("head", "front2", "n1"):
+        known = tomllib.loads(controllers.settings(managed, SETTINGS, name))
+        assert known["group"] == {"left": {"hosts": "n1"}, "right": {"hosts": "n2,n3"}}
+        assert known["cluster"]["migration_domains"] == [["left", "right"]]
+    assert managed.engine_daemon == "manager"
+
+
+def test_engines_have_no_groups(cluster: Cluster) -> None:
+    known = tomllib.loads(controllers.settings(cluster, SETTINGS, "head"))
+    assert "group" not in known and "migration_domains" not in known["cluster"]
+    assert cluster.engine_daemon == "engine"
+
+
 def test_one_controller_has_no_server(tmp_path: Path) -> None:
     alone = Cluster(tmp_path, nodes=2)
     assert controllers.ensemble(alone) == []
