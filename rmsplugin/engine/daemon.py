@@ -112,7 +112,7 @@ _REAP_S = 0.5
 _SHARED_S = 5.0
 #: So long an engine whose lease ran out stands still at most, in seconds. Servers of ZooKeeper that have lost their
 #: leader notice within 10 s by Debian's settings, and have another one some seconds later.
-_STILL_S = 30.0
+STILL_S = 30.0
 #: A cycle that takes longer, in seconds, stands still: no question of one lasts for more than some minutes.
 _LONGEST_CYCLE_S = 1800.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
@@ -136,7 +136,7 @@ def main(settings: Settings, config: Path, group: str = "") -> int:
         shared_dir = settings.cluster.shared_dir
         shared = "" if shared_dir is None else identity_of(shared_dir)
         opened = open_lease(settings, state_dir, shared, about(settings))
-        leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION, _STILL_S)
+        leadership = Leadership(opened.lease, settings.cluster.session_s / ASKS_A_SESSION, STILL_S)
         proposer = Proposers(proposer_limits(settings), most_processes(settings))
         if not _wait_for(leadership, settings, proposer.warm_up):
             proposer.close()

@@ -88,6 +88,13 @@ class Children:
             child = self._children.get(group)
             return "" if child is None or child.process is not None else child.last
 
+    def kill(self, group: str, pid: int) -> None:
+        """Kill the engine of a group, if it is still this process: it is started again as after each end."""
+        with self._lock:
+            child = self._children.get(group)
+            if child is not None and child.process is not None and child.process.pid == pid:
+                child.process.kill()  # a process that has ended, and was not waited for, keeps its id
+
     def close(self) -> None:
         """Have all engines end, and wait for that: as long as they may take."""
         while True:

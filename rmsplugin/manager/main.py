@@ -30,7 +30,7 @@ from rmsplugin.adapters.rms.slurm_cli import SlurmCli
 from rmsplugin.engine.context.hearing import TEST_PERIOD_S, Hearing
 from rmsplugin.engine.controllers.about import about
 from rmsplugin.engine.controllers.controllers import LOOK_S
-from rmsplugin.engine.daemon import log_to_stderr, prepare_state_dir
+from rmsplugin.engine.daemon import STILL_S, log_to_stderr, prepare_state_dir
 from rmsplugin.engine.decide.grouping import Grouping
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.serve.browsers import Browsers
@@ -61,6 +61,7 @@ from rmsplugin.manager.queue import SlurmQueue
 from rmsplugin.manager.readings import Reading, Readings
 from rmsplugin.manager.site import Site
 from rmsplugin.manager.standing import OwnStatus
+from rmsplugin.manager.stillness import Stillness
 from rmsplugin.manager.watching import GroupTurns
 from rmsplugin.settings import Settings
 
@@ -74,6 +75,8 @@ _GIVE_S, _HEAR_S = 1.0, 1.0
 _GIVE_PART = 0.2
 #: An engine may take so much longer to end than ``engine.stop_wait_s``, in seconds.
 _END_S = 15.0
+#: Seconds between two looks whether engines stand still.
+_STILLNESS_S = 5.0
 #: A request between managers has another one inside.
 _BODY_MAX = 256 * 1024
 
@@ -150,6 +153,7 @@ class Manager:
             lambda group: command(str(config), group, self._watched.told(group), own.name),
             settings.engine.stop_wait_s + _END_S,
         )
+        stillness = Stillness(self._children, self._socket_of, cluster.session_s + STILL_S)
         rights = Rights.of_site(settings.engine)
         self._uids = rights.engine_uids
         self._engine_uid = max(self._uids)
@@ -202,6 +206,7 @@ class Manager:
             Periodic("site", self._stay, cluster.session_s / ASKS_A_SESSION),
             Periodic("leader", self._lead, _GIVE_S, most=_GIVE_PART),
             Periodic("ensemble", self._see_servers, LOOK_S),
+            Periodic("stillness", stillness.look_at_engines, _STILLNESS_S),
             Periodic("hearing", ears.test_hearing, TEST_PERIOD_S),
             Periodic("deafness", deafness.tell, _TELL_S),
             Periodic("fitness-test", fitness.test, TEST_S),
