@@ -56,10 +56,10 @@ class Liveness:
                 bound_s = LOOK_S
             return task.result()
         finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await task
+            # Also where it has failed in the instant in which this is given up: an error that nobody takes is logged.
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
 
     async def close(self) -> None:
         """Look at nobody any more."""
