@@ -52,7 +52,7 @@ def _start_on(cluster: Cluster, host: Host) -> None:
     )
 
 
-def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 180) -> None:
+def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s: float = 60) -> None:
     """Start the engine and wait for its first cycle; an engine that does not come up is a warning, not a failure.
 
     Before its first cycle a new cluster has no gate: Slurm would start vjobs as it does other jobs.
@@ -68,7 +68,7 @@ def start_and_wait(cluster: Cluster, progress: Callable[[str], None], timeout_s:
         if state["pid"] is None or time.monotonic() > deadline:
             how = f"ended with status {state['status']}" if state["pid"] is None else "has not finished a cycle yet"
             progress(f"warning: the {name} {how}; see: minicluster logs head {name}")
-            return
+            break
         time.sleep(0.1)
     if cluster.second is not None:
         _start_on(cluster, cluster.second)
