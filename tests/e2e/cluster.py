@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -54,6 +55,12 @@ _NO_ANSWER = ("timed out", "Unable to contact", "Connection refused")
 def files_below(top: Path) -> list[Path]:
     """The files and directories below a directory of a running cluster; others may go meanwhile."""
     return [Path(place) / name for place, folders, files in os.walk(top) for name in (*folders, *files)]
+
+
+def rows_of(ledger: Path, sql: str, *parameters: Any, busy_s: float) -> list[tuple[Any, ...]]:
+    """Ask a ledger that may be in use."""
+    with contextlib.closing(read_only(ledger, busy_s=busy_s)) as connection:
+        return connection.execute(sql, parameters).fetchall()
 
 
 def _fields(record: str) -> dict[str, str]:
@@ -121,9 +128,16 @@ class Cluster:
     # -- files -----------------------------------------------------------------------------------------------------
 
     def ledger(self) -> Path:
-        """The ledger of the engine that leads: the newest one that controllers share, where they do."""
-        shared = ledgers_in(self.directory / "shared" / SHARED.lstrip("/") / "groups" / "all")
-        return shared[-1] if shared else self.host_path("head", "/var/lib/rmsplugin/ledger.sqlite")
+        """The ledger of the one engine that leads: the newest one that controllers share, where they do."""
+        [found] = self.ledgers()
+        return found
+
+    def ledgers(self) -> list[Path]:
+        """The ledger of the engine that leads, or those of the engines of all groups."""
+        shared = self.directory / "shared" / SHARED.lstrip("/") / "groups"
+        newest = {place.name: known[-1] for place in sorted(shared.glob("[!.]*")) if (known := ledgers_in(place))}
+        groups = [path for name, path in newest.items() if name != "all"]
+        return groups or [newest.get("all", self.host_path("head", "/var/lib/rmsplugin/ledger.sqlite"))]
 
     def home(self, user: str = "alice") -> Path:
         """A user's home, as this machine sees it."""
@@ -226,12 +240,8 @@ class Cluster:
         """Wait until an action of that kind on a VM of the vjob is under way; read from the ledger, to be quick."""
 
         def under_way() -> bool:
-            ledger = read_only(self.ledger(), busy_s=5)
-            try:
-                sql = "select 1 from actions where state = 'running' and kind = ? and vm like ?"
-                return ledger.execute(sql, [kind, f"vjob{job}-%"]).fetchone() is not None
-            finally:
-                ledger.close()
+            sql = "select 1 from actions where state = 'running' and kind = ? and vm like ?"
+            return any(rows_of(path, sql, kind, f"vjob{job}-%", busy_s=5) for path in self.ledgers())
 
         self.wait(f"{kind} of vjob {job} under way", under_way, timeout_s, lambda: self.describe(job), every_s=0.02)
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster import Cluster
-
-from rmsplugin.engine.ledger.ledger_file import read_only
+from e2e.cluster import Cluster, rows_of
 
 HOSTS_PARTITION = "vmhosts"
 
@@ -114,9 +112,8 @@ def room_reports(cluster: Cluster, room: int) -> list[dict[str, Any]]:
 
 
 def ledger(cluster: Cluster, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """Ask the engine's ledger, which may be in use."""
-    with contextlib.closing(read_only(cluster.ledger(), busy_s=20)) as connection:
-        return connection.execute(sql, parameters).fetchall()
+    """Ask the engine's ledger, which may be in use; those of all groups, where they have engines of their own."""
+    return [row for path in cluster.ledgers() for row in rows_of(path, sql, *parameters, busy_s=20)]
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------

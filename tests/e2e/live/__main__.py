@@ -1,6 +1,6 @@
 """Faults on a real minicluster of two controllers: see the developer guide.
 
-``contrib/run-campaign live --minutes 120 --seed 1``
+``contrib/run-campaign live --minutes 120 --seed 1``, and with ``--managers``
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from e2e.campaign import on_minicluster
 from e2e.cluster import Cluster
 from e2e.live import verdict
 from e2e.live.campaign import Campaign
-from e2e.live.dice import KINDS
+from e2e.live.dice import KINDS, KINDS_OF_MANAGERS
 from e2e.live.site import Site
 
 
@@ -31,10 +31,21 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=120, help="for how long faults come (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of all that is random (default: %(default)s)")
-    parser.add_argument("--only", default=[], nargs="+", choices=sorted(KINDS), help="faults of these kinds only")
-    parser.add_argument("--evidence", type=Path, help="directory for logs and listings, where something was wrong")
+    parser.add_argument(
+        "--managers",
+        action="store_true",
+        help="managers of two groups in the place of engines",
+    )
+    kinds = sorted(KINDS_OF_MANAGERS)
+    parser.add_argument("--only", default=[], nargs="+", choices=kinds, help="faults of these kinds only")
+    parser.add_argument(
+        "--evidence", type=Path, help="directory for logs and listings, where something was wrong or late"
+    )
     parser.add_argument("--journal", type=Path, help="file for the journal; python -m journal.check reads it")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if not found.managers and (without := {*found.only} - KINDS.keys()):
+        parser.error(f"there is no {' and no '.join(sorted(without))} without --managers")
+    return found
 
 
 def main() -> int:
@@ -53,7 +64,8 @@ def main() -> int:
             print(verdict.sentence(*told), flush=True)
             codes[0] = verdict.code(*told)
 
-    failed = on_minicluster(act, "hold", "--controllers", "2")
+    managers = ["--managers"] if arguments.managers else []
+    failed = on_minicluster(act, "hold", "--controllers", "2", *managers)
     return failed or codes[0]
 
 

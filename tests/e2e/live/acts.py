@@ -3,7 +3,7 @@
 Real engines write no journal. Each writes what it begins into the ledger of its own epoch, and each writes into its
 log when it leads; an engine of a group names the group. An action belongs to the epoch in whose ledger it was written
 after that epoch began; its end may be in the ledger of the next one, which takes it up. The turn of an epoch ends with
-the last action that it began.
+the last action that it began, or with its last decision that was seen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rmsplugin.engine.ledger.ledger_file import read_only
 from rmsplugin.engine.ledger.shared_files import epoch_of, ledgers_in
 
 _ROWS = "select id, vm, kind, source, destination, state, created, ended from actions"
-_LEADS = r"^(\S+ \S+?),(\d+) \S+ \S+ {}this engine leads, with epoch (\d+) of the ensemble$"
+_LEADS = r"^(\S+ \S+?),(\d+) \S+ \S+ {}this {} leads, with epoch (\d+) of the ensemble$"
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,44 @@ class Row:
     ended: float
 
 
+@dataclass(frozen=True)
+class Lead:
+    """The begin of a turn, as the log of its host tells it; ``began``: by the clock."""
+
+    epoch: int
+    host: str
+    began: float
+
+
+def leads(logs: Mapping[str, str], of: str = "", who: str = "engine") -> list[Lead]:
+    """All turns, in the order of time.
+
+    Args:
+        logs: by host.
+        of: the group whose engines are meant; empty: of no group.
+        who: ``engine`` or ``manager``.
+    """
+    found, said = [], _LEADS.format(f"group {re.escape(of)}: " if of else "", who)
+    for host, log in logs.items():
+        for moment, milli, epoch in re.findall(said, log, re.M):
+            seconds = time.mktime(time.strptime(moment, "%Y-%m-%d %H:%M:%S"))
+            found.append(Lead(int(epoch), host, seconds + int(milli) / 1000))
+    return sorted(found, key=lambda lead: lead.began)
+
+
 def turns(logs: Mapping[str, str], of: str = "") -> dict[int, tuple[str, float]]:
     """By epoch: the host of its engine, and when its turn began. ``logs``: by host; ``of``: the group, if any."""
-    found, leads = {}, _LEADS.format(f"group {re.escape(of)}: " if of else "")
-    for host, log in logs.items():
-        for moment, milli, epoch in re.findall(leads, log, re.M):
-            seconds = time.mktime(time.strptime(moment, "%Y-%m-%d %H:%M:%S"))
-            found[int(epoch)] = (host, seconds + int(milli) / 1000)
-    return found
+    return {lead.epoch: (lead.host, lead.began) for lead in leads(logs, of)}
+
+
+def two_of_one(found: Iterable[Lead]) -> list[str]:
+    """A sentence for each epoch that two had, and for each that came after a higher one."""
+    said, highest = [], Lead(0, "", 0.0)
+    for lead in found:
+        if lead.epoch < highest.epoch or (lead.epoch == highest.epoch and lead.host != highest.host):
+            said.append(f"epoch {lead.epoch} of {lead.host} comes after epoch {highest.epoch} of {highest.host}")
+        highest = max(highest, lead, key=lambda each: each.epoch)
+    return said
 
 
 class Acts:
@@ -58,7 +88,11 @@ class Acts:
         self._of, self._hosts = of, frozenset(hosts)
         self._own: dict[tuple[int, float], int] = {}  # by number and time: the epoch
         self._rows: dict[tuple[int, float], Row] = {}
-        self.late: list[str] = []
+        self._decided: dict[int, float] = {}  # by epoch: when its engine decided last
+
+    def decided(self, epoch: int, moment: float) -> None:
+        """The engine of an epoch has decided then: its turn is not over before."""
+        self._decided[epoch] = max(moment, self._decided.get(epoch, 0.0))
 
     def read(self, epoch: int, began: float, rows: Iterable[Row]) -> None:
         """Take in the ledger of an epoch; those of lower epochs come first."""
@@ -82,7 +116,7 @@ class Acts:
 
     def lines(self, known: Mapping[int, tuple[str, float]]) -> Iterator[str]:
         """The lines of the journal: turns, and acts in them."""
-        last: dict[int, float] = {epoch: began for epoch, (_, began) in known.items()}
+        last = {epoch: max(began, self._decided.get(epoch, 0.0)) for epoch, (_, began) in known.items()}
         acts = []
         for key, row in self._rows.items():
             epoch = self._own.get(key)

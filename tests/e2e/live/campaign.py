@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from e2e.cluster import SHARED
 from e2e.live import faults, judge, well
-from e2e.live.acts import Acts, fates, turns
-from e2e.live.dice import Throw, orders, throws
-from e2e.live.site import CONTROLLERS, Keeper, Site
+from e2e.live.acts import fates
+from e2e.live.dice import KINDS, KINDS_OF_MANAGERS, Throw, orders, throws
+from e2e.live.history import History
+from e2e.live.site import Keeper, Site
 from e2e.live.verdict import Round
 from e2e.live.work import VJob, Work
 from journal.check import check
@@ -32,11 +33,11 @@ class Campaign:
         self, site: Site, seed: int, say: Callable[[str], object], evidence: Path | None, only: Sequence[str]
     ) -> None:
         self._site, self._say, self._evidence = site, say, evidence
-        self._throws = throws(seed, only)
+        self._throws = throws(seed, only, KINDS_OF_MANAGERS if site.groups else KINDS)
         self.work = Work(site, orders(seed))
         self.rounds: list[Round] = []
         self.at_the_end: list[str] = []
-        self.acts = Acts()
+        self.history = History(site)
         self.journal: list[str] = []
         self._told: set[str] = set()
 
@@ -55,8 +56,8 @@ class Campaign:
             self._end()
 
     def _begin(self) -> None:
-        recovery, now = well.Recovery(), time.time()
-        lacks = well.until_well(self._site, now, now, recovery)
+        recovery, now = well.begin_recovery(self._site), time.time()
+        lacks = well.until_well(self._site, now, now, recovery, self.history)
         assert not lacks, f"the minicluster is not well from the beginning: {lacks}"
         self._say(f"all is well; Slurm drained {recovery.resumed}" if recovery.resumed else "all is well")
 
@@ -65,25 +66,26 @@ class Campaign:
         earlier = self._before(throw)
         hosts, middle = faults.places(self._site, throw), self.work.begin_order(throw)
         self._say(f"{len(self.rounds) + 1}. {throw} on {', '.join(hosts)}" + (f" ({middle})" if middle else ""))
-        recovery, begun = well.Recovery(decided=well.last_decision(self._site)), time.time()
+        recovery, begun = well.begin_recovery(self._site), time.time()
         with faults.under(self._site, keeper, throw, hosts):
             begun = time.time()
             if throw.submits:
                 self._say(f"   {self.work.submit_anyway()}")
             while time.time() < begun + throw.seconds:
-                well.watch(self._site, begun, recovery)
+                well.watch(self._site, begun, recovery, self.history)
                 time.sleep(0.5)
         healed = time.time()
-        lacks = well.until_well(self._site, begun, healed, recovery)
+        lacks = well.until_well(self._site, begun, healed, recovery, self.history)
         round_ = Round(
             throw.kind,
             throw.way,
             healed - begun,
-            recovery.undecided_s if recovery.well_s is not None else None,
+            max(recovery.gaps.longest_s.values()) if recovery.well_s is not None else None,
             recovery.slurm_s,
             recovery.well_s,
             len(recovery.resumed),
             len(recovery.ended),
+            unled_s=next((lead.began - begun for lead in self.history.leads() if lead.began > begun), None),
         )
         self.rounds.append(round_)
         lacking = [f"not well again: {each}" for each in lacks]
@@ -94,11 +96,13 @@ class Campaign:
             self._say(f"   ended by hand: the slurmctld on {host}, which did not end by itself")
         for line in round_.wrong:
             self._say(f"   WRONG: {line}")
+        late = f", later than the bound: {' and '.join(round_.late())}" if round_.late() else ""
+        led = f"another one leads after {round_.unled_s:.1f} s, " if round_.unled_s is not None else ""
         self._say(
-            f"   away {round_.held_s:.1f} s, no decision for {_s(round_.undecided_s)}, Slurm {_s(round_.slurm_s)}, "
-            f"well {_s(round_.well_s)}"
+            f"   away {round_.held_s:.1f} s, {led}no decision for {_s(round_.undecided_s)}, "
+            f"Slurm {_s(round_.slurm_s)}, well {_s(round_.well_s)}{late} (load {os.getloadavg()[0]:.0f})"
         )
-        if round_.wrong:
+        if round_.wrong or round_.late():
             self._keep_evidence(f"round-{len(self.rounds)}")
         return not lacks
 
@@ -118,23 +122,15 @@ class Campaign:
         wrong += judge.left_over(site, [vjob for vjob in before if vjob.ended])
         if said := well.checks_of_ledger(site):
             wrong.append(said)
-        self._read_ledgers()
-        found = check(self.acts.lines(self._turns()))
-        return wrong + list(found.breaches)
+        self.history.look(time.time())
+        self.history.read()
+        return wrong + self.history.breaches()
 
     def _new(self, wrong: list[str]) -> list[str]:
         """Each breach is told once."""
         new = [each for each in wrong if each not in self._told]
         self._told |= {*new}
         return new
-
-    def _turns(self) -> dict[int, tuple[str, float]]:
-        logs = (self._site.directory / "log" / host / "engine.log" for host in CONTROLLERS)
-        return turns({path.parent.name: path.read_text() for path in logs})
-
-    def _read_ledgers(self) -> None:
-        directory = self._site.directory / "shared" / SHARED.lstrip("/") / "groups" / "all"
-        self.acts.read_all(directory, self._turns())
 
     def _end(self) -> None:
         """Have all vjobs end."""
@@ -149,7 +145,7 @@ class Campaign:
         wrong += [f"vjob {vjob.job} has not ended: {self._site.vjob(vjob.job)}" for vjob in self.work.alive()]
         wrong += judge.left_over(self._site, [vjob for vjob in self.work.all if vjob.ended])
         wrong += self._judged()
-        self.journal = [*self.acts.lines(self._turns()), *self._fates(), '{"kind": "over", "time": 0}']
+        self.journal = [*self.history.lines(), *self._fates(), '{"kind": "over", "time": 0}']
         wrong += check(self.journal).breaches
         self.at_the_end = self._new(wrong)
         for line in self.at_the_end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 #: Ways in which something fails: it ends, it stands still, its network is gone.
@@ -22,18 +22,20 @@ class Kind:
         most_s: how long it stays away at most. Slurm takes a front for dead after ``SlurmdTimeout`` (30 s), and begins
             its jobs anew: what fails on fronts comes back before.
         weight: how often it comes, compared with others.
+        bounded: the ways that leave the other controller all that it needs: it has to lead, and decide, in time.
     """
 
     ways: tuple[str, ...]
     most_s: float
     weight: int = 2
+    bounded: tuple[str, ...] = ()
 
 
 KINDS = {
-    "leader": Kind((KILL, STOP, CUT), 40, 5),
-    "standby": Kind((KILL, STOP, CUT), 40),
-    "server": Kind((KILL, STOP, CUT), 40, 3),
-    "ensemble": Kind((KILL, STOP, CUT), 40, 3),
+    "leader": Kind((KILL, STOP, CUT), 40, 5, (KILL, STOP, CUT)),
+    "standby": Kind((KILL, STOP, CUT), 40, bounded=(KILL, STOP, CUT)),
+    "server": Kind((KILL, STOP, CUT), 40, 3, (KILL, STOP, CUT)),
+    "ensemble": Kind((KILL, STOP, CUT), 40, 3, (KILL, STOP, CUT)),
     "quorum": Kind((KILL, STOP, CUT), 30, 3),
     "nfs": Kind((KILL, STOP, CUT), 40, 3),
     "slurmctld": Kind((KILL, STOP, CUT), 40, 4),
@@ -44,6 +46,12 @@ KINDS = {
     "munged": Kind((KILL, STOP), 18),
     "node": Kind((CUT,), 25, 3),
     "controller": Kind((CUT,), 18, 3),
+}
+#: With managers leader and standby are managers, and these come, too: the engine of a group, which its manager starts
+#: again, and a manager with all its engines, which stand still at one moment.
+KINDS_OF_MANAGERS = KINDS | {
+    "engine": Kind((KILL, STOP), 60, 3, (KILL,)),
+    "halted": Kind((STOP,), 40, 4, (STOP,)),
 }
 _LEAST_S = 2.0
 
@@ -75,16 +83,16 @@ class Throw:
         return f"{self.kind} {self.way} {self.seconds:.0f} s{middle}"
 
 
-def throws(seed: int, only: Sequence[str] = ()) -> Iterator[Throw]:
-    """Faults without end; ``only``: of these kinds, each with its weight."""
+def throws(seed: int, only: Sequence[str] = (), kinds: Mapping[str, Kind] = KINDS) -> Iterator[Throw]:
+    """Faults without end, of these kinds; ``only``: of these of them, each with its weight."""
     chance = random.Random(seed)
-    names = [name for name, kind in KINDS.items() if not only or name in only for _ in range(kind.weight)]
+    names = [name for name, kind in kinds.items() if not only or name in only for _ in range(kind.weight)]
     while True:
         kind = chance.choice(names)
         yield Throw(
             kind,
-            chance.choice(KINDS[kind].ways),
-            round(chance.uniform(_LEAST_S, KINDS[kind].most_s), 1),
+            chance.choice(kinds[kind].ways),
+            round(chance.uniform(_LEAST_S, kinds[kind].most_s), 1),
             chance.random(),
             chance.choice(("", *ORDERS)),
             chance.random(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 
@@ -23,9 +24,10 @@ _DAEMONS = {
     "libvirtd": "libvirtd",
     "agent": "sshd",
     "munged": "munged",
-    "leader": "engine",
-    "standby": "engine",
 }
+_DECIDERS = ("leader", "standby")
+#: Kinds whose processes are no daemons of the minicluster's, or not alone.
+_PROCESSES = ("engine", "halted")
 
 
 def places(site: Site, throw: Throw) -> list[str]:
@@ -45,20 +47,31 @@ def places(site: Site, throw: Throw) -> list[str]:
             return ["head"]
         case "slurmctld":
             return [site.slurmctld_that_rules()]
-        case "front" | "controller":
+        case "front" | "controller" | "halted":
             return [one_of(list(CONTROLLERS), throw.which)]
+        case "engine":
+            return [host for host in CONTROLLERS if site.engines(host, group_of(site, throw))][:1]
         case "munged":
             return [one_of(site.all_hosts(), throw.which)]
         case _:
             return [one_of(site.nodes, throw.which)]
 
 
+def group_of(site: Site, throw: Throw) -> str:
+    """The group whose engine fails."""
+    return one_of([*site.groups], throw.which)
+
+
 @contextlib.contextmanager
 def under(site: Site, keeper: Keeper, throw: Throw, hosts: list[str]) -> Iterator[None]:
     """In the block the fault is there; after it, on every path, it has gone."""
-    daemon = _DAEMONS.get(throw.kind, "")
+    daemon = site.decider if throw.kind in _DECIDERS else _DAEMONS.get(throw.kind, "")
     with contextlib.ExitStack() as stack:
-        if daemon == "engine":
+        if throw.kind in _PROCESSES:
+            stack.callback(_strike(throw.way, [pid for host in hosts for pid in _struck(site, throw, host)]))
+            yield
+            return
+        if throw.kind in _DECIDERS:
             keeper.held |= {*hosts}
             stack.callback(keeper.held.difference_update, hosts)
         for host in hosts:
@@ -75,7 +88,7 @@ def _come(site: Site, way: str, host: str, daemon: str) -> Callable[[], object]:
     if way == KILL:
         return lambda: site.start(host, daemon)
     if way == CUT:
-        rules = cut.of_engine() if daemon == "engine" else cut.of_daemon(daemon) if daemon else cut.of_host()
+        rules = cut.of_engine() if daemon == site.decider else cut.of_daemon(daemon) if daemon else cut.of_host()
         site.cut(host, rules)
         return lambda: site.mend(host)
     site.signal(host, daemon, signal.SIGSTOP)
@@ -84,3 +97,22 @@ def _come(site: Site, way: str, host: str, daemon: str) -> Callable[[], object]:
 
 def _go_on(site: Site, host: str, daemon: str) -> None:
     site.signal(host, daemon, signal.SIGCONT)
+
+
+def _struck(site: Site, throw: Throw, host: str) -> list[int]:
+    """The processes on a host that it strikes, on this machine; a manager before its engines."""
+    if throw.kind == "engine":
+        return site.engines(host, group_of(site, throw))
+    return [site.decider_pid(host), *site.engines(host)]
+
+
+def _strike(way: str, pids: list[int]) -> Callable[[], object]:
+    """Kill or stop processes at one moment. Returns what makes it go: whoever is killed is started by its manager."""
+    _signal(pids, signal.SIGKILL if way == KILL else signal.SIGSTOP)
+    return lambda: None if way == KILL else _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in filter(None, pids):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

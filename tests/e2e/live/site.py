@@ -1,4 +1,7 @@
-"""Site: the minicluster of a campaign as a whole: who leads, which daemons run, and who starts an engine again."""
+"""Site: the minicluster of a campaign as a whole: who leads, which daemons run, and who starts an engine again.
+
+With managers, a *decider* is the manager of a host, and without them its engine.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from e2e.cluster import Cluster
 from e2e.live.cut import no_more
-from e2e.rooms import ledger
+from e2e.rooms import Machine, ledger
 from minicluster_lib import hosts
 from minicluster_lib.layout import MiniclusterError
 
@@ -24,30 +28,82 @@ CONTROLLERS = ("head", "front2")
 #: Seconds after which systemd starts an engine again.
 _RESTART_S = 5.0
 _ANSWER_S = 3.0
+#: An engine of a group answers so soon, unless it stands still: it is asked where it runs.
+_SOON_S = 1.0
 _STUCK, _STUCK_TAIL = "backup not completely done relinquishing control", 200
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A cycle of an engine, as that told it; ``time``: when it began, by the clock. Without managers no group."""
+
+    group: str
+    epoch: int
+    host: str
+    time: float
 
 
 class Site(Cluster):
     """A minicluster of two controllers, whichever of them leads."""
 
+    @property
+    def decider(self) -> str:
+        """The daemon of engine or manager."""
+        return self._layout.engine_daemon
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The hosts of each group that has an engine of its own; none without managers."""
+        return self._layout.groups
+
     def ask(self, path: str) -> dict[str, Any] | None:
-        """The answer of the engine that leads; None while none answers."""
+        """The answer of the engine that leads, or of any manager; None while none answers."""
         for host in CONTROLLERS:
             if (answer := self.ask_on(host, path)) is not None:
                 return answer
         return None
 
-    def ask_on(self, host: str, path: str) -> dict[str, Any] | None:
-        """The answer of the engine on that host; None if it does not lead, or does not answer."""
-        socket = f"/proc/{self._layout.init_pids[host]}/root/run/rmsplugin/engine.sock"
+    def ask_on(self, host: str, path: str, group: str = "") -> dict[str, Any] | None:
+        """The answer of a host's decider, or of its engine of a group; None if that leads nothing, or is silent."""
+        place = f"groups/{group}.sock" if group else "engine.sock"
+        socket = f"/proc/{self._layout.init_pids[host]}/root/run/rmsplugin/{place}"
         try:
-            return EngineClient.unix(socket).request("GET", path, timeout_s=_ANSWER_S)
+            return EngineClient.unix(socket).request("GET", path, timeout_s=_SOON_S if group else _ANSWER_S)
         except (RmspluginError, OSError):
             return None
 
     def leader(self) -> str:
-        """The host of the engine that leads; empty while none answers."""
-        return next((host for host in CONTROLLERS if self.ask_on(host, "/v1/status") is not None), "")
+        """The host of the decider that leads; empty while none answers."""
+        told = [(host, status) for host in CONTROLLERS if (status := self.ask_on(host, "/v1/status")) is not None]
+        if self.groups:  # one that is cut off tells of a leader before
+            newest = max((status for _, status in told), key=lambda status: int(status["epoch"]), default={"host": ""})
+            return str(newest["host"])
+        return told[0][0] if told else ""
+
+    def decisions(self) -> list[Decision]:
+        """The last cycles of all engines that answer; more than one of a group while one follows another."""
+        found = []
+        for group in self.groups or ("",):
+            for host in CONTROLLERS:
+                status = self.ask_on(host, "/v1/status", group)
+                if status is not None and (cycle := status["last_cycle"]):
+                    found.append(Decision(group, int(status["epoch"]), host, float(cycle["time"])))
+        return found
+
+    def engines(self, host: str, group: str = "") -> list[int]:
+        """The processes, on this machine, of a host's engines of groups, or of that of one group."""
+        found = Machine(self).processes(host).items()
+        named = {"--group", group} if group else {"--group"}
+        return [pid for pid, words in found if {"rmsplugin.cli.main", "engine", *named} <= {*words}]
+
+    def decider_pid(self, host: str) -> int:
+        """The process, on this machine, of a host's decider; 0: it does not run."""
+        return int(self.status()["hosts"][host]["daemons"][self.decider]["pid"] or 0)
+
+    def logs(self) -> dict[str, str]:
+        """By host, all that its decider has said, and its engines of groups through it."""
+        paths = {host: self.directory / "log" / host / f"{self.decider}.log" for host in CONTROLLERS}
+        return {host: path.read_text() for host, path in paths.items() if path.exists()}
 
     def daemons(self, host: str) -> dict[str, Any]:
         """The daemons of a host, each with its process id inside, or None."""
@@ -73,7 +129,7 @@ class Site(Cluster):
         line = f"Batch JobId={job} missing from batch node"
         logs = (self.directory / "log" / host / "slurmctld.log" for host in CONTROLLERS)
         said = ledger(self, "select count(*) from events where kind = 'script-runs-on' and vjob = ?", str(job))
-        return max(sum(log.read_text().count(line) for log in logs), said[0][0])
+        return max(sum(log.read_text().count(line) for log in logs), sum(number for (number,) in said))
 
     def stuck_slurmctlds(self) -> list[str]:
         """Hosts whose slurmctld was told to give control back, and did not end (Slurm 22.05): so its log ends."""
@@ -114,7 +170,7 @@ class Site(Cluster):
 
 
 class Keeper:
-    """Starts engines again that have ended, five seconds later, as systemd does; those that are held stay away."""
+    """Starts deciders again that have ended, five seconds later, as systemd does; those that are held stay away."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -137,9 +193,9 @@ class Keeper:
                     self._look(host)
 
     def _look(self, host: str) -> None:
-        if self._site.daemons(host)["engine"]["pid"] is not None or host in self.held:
+        if self._site.daemons(host)[self._site.decider]["pid"] is not None or host in self.held:
             self._gone.pop(host, None)
             return
         since = self._gone.setdefault(host, time.monotonic())
         if time.monotonic() - since >= _RESTART_S:
-            self._site.start(host, "engine")
+            self._site.start(host, self._site.decider)

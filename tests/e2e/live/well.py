@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from e2e.cluster import PROGRAM
+from e2e.live.gaps import Gaps
+from e2e.live.history import History
 from e2e.live.site import CONTROLLERS, Site
 from minicluster_lib.layout import MiniclusterError
 
@@ -23,18 +27,18 @@ FORGOT = "Duplicate jobid"
 class Recovery:
     """What was measured around one fault; seconds, None: not in time."""
 
-    decided: float = 0.0  # by the clock, the last decision of an engine that was seen; 0: none
-    undecided_s: float = 0.0  # the longest time between two decisions
+    gaps: Gaps  # between decisions
     slurm_s: float | None = None  # from its beginning until Slurm answers
     well_s: float | None = None  # from its end until everything is well
     resumed: list[str] = field(default_factory=list)  # nodes that Slurm had drained for a job that it forgot
     ended: list[str] = field(default_factory=list)  # hosts of a slurmctld that did not end by itself
 
 
-def last_decision(site: Site) -> float:
-    """When, by the clock, the engine that leads has looked and decided last; 0 if none says so."""
-    status = site.ask("/v1/status")
-    return float(status["last_cycle"]["time"]) if status and status["last_cycle"] else 0.0
+def begin_recovery(site: Site) -> Recovery:
+    """What is measured from now on."""
+    recovery = Recovery(Gaps(site.groups or ("",)))
+    recovery.gaps.note(site.decisions())
+    return recovery
 
 
 def slurm_answers(site: Site) -> bool:
@@ -43,10 +47,10 @@ def slurm_answers(site: Site) -> bool:
 
 
 def start_all(site: Site) -> None:
-    """Start what has ended, as its service manager or an administrator does. Engines have a keeper."""
+    """Start what has ended, as its service manager or an administrator does. Engines and managers have a keeper."""
     for host in site.all_hosts():
         for name, state in site.daemons(host).items():
-            if state["pid"] is None and name != "engine":
+            if state["pid"] is None and name != site.decider:
                 site.start(host, name)
 
 
@@ -78,6 +82,8 @@ def missing(site: Site) -> list[str]:
     found = [f"degraded: {each}" for each in cluster.get("degraded", ["no engine of several leads"])]
     if len(cluster.get("standbys", [])) != len(CONTROLLERS) - 1:
         found.append("nobody stands by")
+    if site.groups:
+        found += _missing_of_groups(site, status["groups"])
     found += [f"problem: {each}" for each in status.get("problems", [])]
     nodes = (site.ask("/v1/nodes") or {"nodes": []})["nodes"]
     found += [f"node {each['name']} is {each['state']}" for each in nodes if each["state"] in ("unreachable", "gone")]
@@ -91,7 +97,16 @@ def missing(site: Site) -> list[str]:
     return [f"Slurm: {line}" for line in site.unable_nodes()]
 
 
-def until_well(site: Site, begun: float, healed: float, recovery: Recovery) -> list[str]:
+def _missing_of_groups(site: Site, told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What groups lack, as a manager tells of them."""
+    found = [f"the engine of group {each['name']} does not answer: {each['problem']}" for each in told
+             if not each["answers"]]  # fmt: skip
+    found += [f"group {name} is not told of" for name in site.groups.keys() - {each["name"] for each in told}]
+    idle = {*CONTROLLERS} - {each["host"] for each in told}
+    return found + [f"the manager on {host} has no group" for host in sorted(idle)]
+
+
+def until_well(site: Site, begun: float, healed: float, recovery: Recovery, history: History) -> list[str]:
     """Wait until nothing is missing; fills what was measured. Returns what is missing at the bound.
 
     Args:
@@ -99,6 +114,7 @@ def until_well(site: Site, begun: float, healed: float, recovery: Recovery) -> l
         begun: when the fault came, by the clock.
         healed: when it had gone.
         recovery: what was measured so far.
+        history: takes in what is seen.
     """
     while True:
         try:
@@ -106,15 +122,15 @@ def until_well(site: Site, begun: float, healed: float, recovery: Recovery) -> l
                 end_stuck(site, recovery)
             start_all(site)
             resume_forgetful_if_told(site, recovery)
-            watch(site, begun, recovery)
+            watch(site, begun, recovery, history)
             lacks = missing(site)
         except (AssertionError, MiniclusterError, subprocess.TimeoutExpired) as error:
             lacks = [f"a look failed: {error}"]  # what answered a moment ago does not, or not yet
-        if not lacks and recovery.decided > healed:
+        if not lacks and recovery.gaps.all_since(healed):
             recovery.well_s = time.time() - healed
             return []
         if time.time() - healed > BOUND_S:
-            return lacks or ["no engine has decided since"]
+            return lacks or [f"no engine has decided since: {recovery.gaps.last}"]
         time.sleep(_EVERY_S)
 
 
@@ -124,14 +140,14 @@ def resume_forgetful_if_told(site: Site, recovery: Recovery) -> None:
         resume_forgetful(site, recovery)
 
 
-def watch(site: Site, begun: float, recovery: Recovery) -> None:
-    """Take the time of what has come back since the last look."""
+def watch(site: Site, begun: float, recovery: Recovery, history: History) -> None:
+    """Take the time of what has come back since the last look, and note what is to be seen."""
     if recovery.slurm_s is None and slurm_answers(site):
         recovery.slurm_s = time.time() - begun
-    if (decided := last_decision(site)) > recovery.decided:
-        if recovery.decided:
-            recovery.undecided_s = max(recovery.undecided_s, decided - recovery.decided)
-        recovery.decided = decided
+    decisions = site.decisions()
+    recovery.gaps.note(decisions)
+    history.note(decisions)
+    history.look(time.time())
 
 
 def checks_of_ledger(site: Site) -> str:

@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 from e2e.live import cut, well
-from e2e.live.acts import Acts, Row, fates, turns
-from e2e.live.dice import KINDS, ORDERS, Throw, one_of, orders, throws
+from e2e.live.acts import Acts, Row, fates, leads, turns, two_of_one
+from e2e.live.dice import CUT, KILL, KINDS, KINDS_OF_MANAGERS, ORDERS, STOP, Throw, one_of, orders, throws
+from e2e.live.gaps import Gaps
 from e2e.live.judge import counted
+from e2e.live.site import Decision
 from e2e.live.verdict import Round, code, sentence, table
 from e2e.live.work import VJob, Work
 from journal.check import check
@@ -39,6 +41,15 @@ def test_every_fault_in_every_way_comes_in_the_middle_of_everything() -> None:
     assert all(2 <= each.seconds <= KINDS[each.kind].most_s for each in thrown)
     assert {each.kind for each in islice(throws(1, ["nfs"]), 20)} == {"nfs"}
     assert {each.kind for each in islice(throws(1, ["nfs", "ensemble"]), 40)} == {"nfs", "ensemble"}
+
+
+def test_with_managers_their_engines_and_whole_hosts_of_them_fail_too() -> None:
+    thrown = [*islice(throws(1, kinds=KINDS_OF_MANAGERS), 2000)]
+    assert {each.kind for each in thrown} == {*KINDS, "engine", "halted"}
+    assert {(each.kind, each.way) for each in thrown} == {
+        (name, way) for name, kind in KINDS_OF_MANAGERS.items() for way in kind.ways
+    }
+    assert {each.kind for each in islice(throws(1, ["halted"], KINDS_OF_MANAGERS), 20)} == {"halted"}
 
 
 def test_nothing_fails_on_a_front_until_slurm_begins_its_jobs_anew() -> None:
@@ -130,20 +141,40 @@ def test_where_there_is_no_room_another_one_makes_some_for_a_migration() -> None
 # --- how long nobody decided ---
 
 
-def test_the_longest_time_between_two_decisions_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = [103, 103, None, 119, 121, 120]
-    answers = [each and {"last_cycle": {"time": each}} for each in seen] + [{"last_cycle": None}]
-    site: Any = SimpleNamespace(ask=lambda path: answers.pop(0))
-    monkeypatch.setattr(well, "slurm_answers", lambda site: len(answers) < 5)
-    recovery = well.Recovery(decided=100.0)
-    while answers:
-        well.watch(site, 0.0, recovery)
-    assert (recovery.undecided_s, recovery.decided) == (16.0, 121.0)
+def decided(group: str, moment: float) -> Decision:
+    return Decision(group, 7, "head", moment)
+
+
+def test_the_longest_time_between_two_decisions_is_measured() -> None:
+    gaps = Gaps([""])
+    gaps.note([decided("", 500.0)])
+    assert gaps.longest_s == {"": 0.0}, "nothing was seen before"
+    for moments in ([503.0], [503.0], [], [519.0], [521.0], [520.0]):
+        gaps.note([decided("", moment) for moment in moments])
+    assert (gaps.longest_s, gaps.last) == ({"": 16.0}, {"": 521.0})
+
+
+def test_each_group_has_gaps_of_its_own_and_the_engine_that_follows_ends_one() -> None:
+    gaps = Gaps(["left", "right"])
+    gaps.note([decided("right", 100.0), decided("left", 100.0)])
+    assert not gaps.all_since(100.0)
+    gaps.note([decided("left", 112.0), decided("left", 103.0)])  # of the one that follows, and of the one before
+    assert gaps.longest_s == {"left": 9.0, "right": 0.0}
+    assert not gaps.all_since(101.0), "one group has not decided since"
+    gaps.note([decided("right", 102.0)])
+    assert gaps.all_since(101.0)
+
+
+def test_a_look_takes_in_what_engines_tell_and_when_slurm_answers_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[object] = []
+    site: Any = SimpleNamespace(decisions=lambda: [decided("", 100.0)])
+    history: Any = SimpleNamespace(note=noted.append, look=lambda now: None)
+    monkeypatch.setattr(well, "slurm_answers", lambda site: len(noted) > 0)
+    recovery = well.Recovery(Gaps([""]))
+    well.watch(site, 0.0, recovery, history)
+    assert recovery.slurm_s is None and recovery.gaps.last == {"": 100.0} and noted == [[decided("", 100.0)]]
+    well.watch(site, 0.0, recovery, history)
     assert recovery.slurm_s is not None
-    first: Any = SimpleNamespace(ask=lambda path: {"last_cycle": {"time": 500}})
-    recovery = well.Recovery()
-    well.watch(first, 0.0, recovery)
-    assert (recovery.undecided_s, recovery.decided) == (0.0, 500.0), "nothing was seen before"
 
 
 # --- acts ---
@@ -178,6 +209,35 @@ def test_turns_of_a_group_are_those_of_its_own_engines() -> None:
         + LOG.format(9).replace("this", "group a: this")
     )
     assert [[*turns({"head": log}, of)] for of in ("", "left", "a", "b")] == [[7], [8], [9], []]
+
+
+def test_the_turns_of_managers_are_those_that_lead_the_site() -> None:
+    log = LOG.format(7).replace("this engine", "this manager") + LOG.format(8).replace("this", "group left: this")
+    assert [(lead.epoch, lead.host) for lead in leads({"head": log}, who="manager")] == [(7, "head")]
+
+
+def test_an_epoch_that_two_had_and_one_that_came_late_are_found() -> None:
+    later = LOG.replace("08:00:01", "08:00:02")
+    assert two_of_one(leads({"head": LOG.format(7) + later.format(7), "front2": later.format(8)})) == []
+    assert two_of_one(leads({"head": LOG.format(7), "front2": later.format(7)})) == [
+        "epoch 7 of front2 comes after epoch 7 of head"
+    ]
+    assert two_of_one(leads({"head": LOG.format(9), "front2": later.format(8)})) == [
+        "epoch 8 of front2 comes after epoch 9 of head"
+    ]
+
+
+def test_an_engine_that_decides_in_the_turn_of_the_next_one_is_found() -> None:
+    def judged(moment: float) -> list[str]:
+        acts = Acts()
+        acts.read(7, 100, [row(1, 110, 115)])
+        acts.read(9, 200, [row(2, 201, 205)])
+        acts.decided(7, moment)
+        acts.decided(7, 120.0)
+        return check(acts.lines({7: ("head", 100), 9: ("front2", 200)})).breaches
+
+    assert judged(199.0) == []
+    assert judged(201.0) == ["head (7) and front2 (9) may both act at 200.0"]
 
 
 def test_engines_that_act_one_after_the_other_are_right() -> None:
@@ -238,6 +298,25 @@ def test_the_table_has_a_line_for_each_kind_and_way() -> None:
     assert head.split()[0] == "fault"
     assert "20.5 to 22.0" in kills and "0.1, 1 never" in kills and kills.endswith("1")
     assert stops.startswith("nfs stop")
+
+
+def round_of(kind: str, way: str, decided_s: float | None, led_s: float | None = None) -> Round:
+    return Round(kind, way, 4.0, decided_s, 0.1, 9.0, unled_s=led_s)
+
+
+def test_what_came_later_than_the_bounds_is_told_and_is_not_wrong() -> None:
+    assert round_of("leader", KILL, 15.9, 6.9).late() == []
+    assert round_of("leader", CUT, 16.1, 7.1).late() == ["a leader", "a decision"]
+    assert round_of("engine", KILL, None).late() == ["a decision"]
+    late = [round_of("halted", STOP, 17.0), round_of("halted", STOP, 3.0)]
+    assert sentence(late, 3, []).endswith("; after 1 a leader came later than 7 s, or a decision than 16 s")
+    assert table(late)[1].split()[-2:] == ["1", "0"]
+    assert code(late, 3, []) == 0
+
+
+@pytest.mark.parametrize(("kind", "way"), [("quorum", KILL), ("slurmctld", CUT), ("engine", STOP), ("node", CUT)])
+def test_nothing_is_late_where_the_fault_takes_what_the_others_need(kind: str, way: str) -> None:
+    assert round_of(kind, way, 60.0, 60.0).late() == []
 
 
 def test_the_exit_code_says_whether_all_was_right_or_nothing_was_tried() -> None:

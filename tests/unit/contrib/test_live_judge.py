@@ -11,14 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from e2e.live import campaign, judge, well
+from e2e.live import campaign, history, judge, well
 from e2e.live import site as live_site
 from e2e.live.acts import Acts, Row, fates
 from e2e.live.campaign import Campaign
 from e2e.live.dice import Order, Throw
+from e2e.live.gaps import Gaps
+from e2e.live.history import History
 from e2e.live.judge import begun, left_over, of_vjob, of_vms
 from e2e.live.work import VJob
 from journal.check import check
+from minicluster_lib.layout import Cluster as Layout
 
 WHOLE = "1\n2\ncounted to 2\n"
 ENDED = "JobId=7 JobState=COMPLETED Restarts=0 EndTime=2026-11-28T12:00:00 ExitCode=0:0"
@@ -29,7 +32,8 @@ class Site:
     """As the campaign's minicluster: what it says of vjob 7 is set by the test."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home
+        self._home = self.directory = home
+        self.groups: dict[str, tuple[str, ...]] = {}
         self.missed = 0
         self.told, self.text, self.left, self.states = RUNS, "1\n", list[list[str]](), {7: "running"}
         (home / "started.7").write_text("started\n")
@@ -44,6 +48,9 @@ class Site:
 
     def home(self, user: str) -> Path:
         return self._home
+
+    def logs(self) -> dict[str, str]:
+        return {}
 
     def vjobs(self) -> list[dict[str, Any]]:
         return [{"job_id": job, "state": state} for job, state in self.states.items()]
@@ -147,6 +154,7 @@ def stuck(tmp_path: Path) -> live_site.Site:
     for host, line in said.items():
         (tmp_path / "log" / host).mkdir(parents=True)
         (tmp_path / "log" / host / "slurmctld.log").write_text("slurmctld: older\n" * 50 + line)
+    Layout(tmp_path, fronts=2, controllers=2).save()
     return live_site.Site(tmp_path)
 
 
@@ -166,8 +174,9 @@ def test_a_stuck_slurmctld_is_ended_by_hand_once_there_was_time_to_end(
     for name in ("start_all", "resume_forgetful_if_told", "watch"):
         monkeypatch.setattr(well, name, lambda *_: None)
     monkeypatch.setattr(well, "missing", lambda site: [])
-    recovery, now = well.Recovery(decided=time.time() + 1), time.time()
-    assert well.until_well(stuck, now - healed_ago_s - 5, now - healed_ago_s, recovery) == []
+    recovery, now = well.Recovery(Gaps([""])), time.time()
+    recovery.gaps.last[""] = now + 1
+    assert well.until_well(stuck, now - healed_ago_s - 5, now - healed_ago_s, recovery, History(stuck)) == []
     assert ended == killed and recovery.ended == [host for host, _ in killed]
 
 
@@ -234,12 +243,12 @@ def whole(site: Any, guests: list[str], monkeypatch: pytest.MonkeyPatch) -> Call
     made.work.all.append(counting())
     site.left = [[]]
     monkeypatch.setattr(well, "checks_of_ledger", lambda site: "")
-    monkeypatch.setattr(Campaign, "_turns", lambda self: {5: ("head", 0.0), 9: ("front2", 20.0)})
-    monkeypatch.setattr(Campaign, "_read_ledgers", lambda self: None)
+    monkeypatch.setattr(history, "turns", lambda logs, of: {5: ("head", 0.0), 9: ("front2", 20.0)})
+    monkeypatch.setattr(History, "read", lambda self: None)
     monkeypatch.setattr(judge, "_CLEARED_S", 0.0)
 
     def judged(*rows: Row) -> list[str]:
-        made.acts.read(5, 0.0, rows)
+        made.history._acts[""].read(5, 0.0, rows)
         return made._new(made._judged())
 
     return judged
