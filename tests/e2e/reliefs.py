@@ -13,13 +13,12 @@ from typing import Any
 
 from e2e.cluster import SHARED, Cluster
 from e2e.live import cut
-from e2e.live.acts import Acts, turns
 from e2e.live.dice import CUT, KILL, STOP
+from e2e.live.history import History
 from e2e.live.site import CONTROLLERS, Site
 from e2e.managers import GROUPS, Manager, end_well, group_of
 from e2e.rooms import Machine, count, explain, wait_number
 from e2e.test_two_controllers import SERVER
-from journal.check import check
 
 from rmsplugin.engine.ledger.ledger_file import read_only
 from rmsplugin.engine.ledger.shared_files import ledgers_in
@@ -158,28 +157,11 @@ def wait_acting(site: Site, host: str, lost: Mapping[str, int], since: float, ti
 # -- who acted when ---------------------------------------------------------------------------------------------------
 
 
-class Journal:
+class Journal(History):
     """The journal of acts of the engines of both groups, as their ledgers and logs tell it."""
 
     def __init__(self, site: Site, logs: Path) -> None:
-        self._directory, self._logs = site.directory / "shared" / SHARED.lstrip("/") / "groups", logs
-        self._acts = {name: Acts(name, hosts) for name, hosts in GROUPS.items()}
-
-    def read(self) -> None:
-        """Read all ledgers that are there: the oldest ones do not stay."""
-        for name, acts in self._acts.items():
-            acts.read_all(self._directory / name, self._turns(name))
-
-    def breaches(self) -> list[str]:
-        """What must not be."""
-        return check(self._lines()).breaches
-
-    def actors(self, job: int) -> set[str]:
-        """The groups whose engines acted on a vjob."""
-        return {each["of"] for each in map(json.loads, self._lines()) if each.get("vjob") == job}
-
-    def _lines(self) -> list[str]:
-        return [line for name, acts in self._acts.items() for line in acts.lines(self._turns(name))]
+        super().__init__(site, GROUPS, lambda: {host: (logs / f"{host}.log").read_text() for host in CONTROLLERS})
 
     def wait_at(self, site: Site, way: Way, instant: str, explain: Callable[[], object]) -> str:
         """Wait until a vjob is there, or beyond: between two looks it may go past it. Returns how far it is.
@@ -196,6 +178,3 @@ class Journal:
             return far if far and INSTANTS.index(far) >= INSTANTS.index(instant) else ""
 
         return site.wait(f"it to be {instant}", there, 180, explain, every_s=0.1)
-
-    def _turns(self, name: str) -> dict[int, tuple[str, float]]:
-        return turns({host: (self._logs / f"{host}.log").read_text() for host in CONTROLLERS}, name)
