@@ -232,7 +232,7 @@ ORDERS = {
     ),
     "manager": (
         *("numbers", "where", "merging", "backoff", "said", "child", "children", "site", "placed", "queue", "leader"),
-        *("watching", "liveness", "deafness", "fitness", "readings", "looking"),
+        *("watching", "liveness", "stillness", "deafness", "fitness", "readings", "looking"),
         *("handing", "handing_down", "pulse", "group_handover", "site_page", "entry", "standing", "main"),
     ),
     "adapters/platform": (
