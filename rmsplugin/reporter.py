@@ -24,7 +24,7 @@ from rmsplugin.report import slurm, writing
 from rmsplugin.report.build import Question, Report, Site, build
 from rmsplugin.report.document import Node
 from rmsplugin.report.ledger import LedgerReader
-from rmsplugin.report.power import classes_of
+from rmsplugin.report.power import parameters_of
 from rmsplugin.settings import Settings
 
 #: All other processes go first.
@@ -105,7 +105,7 @@ def _site(settings: Settings, until: float, progress: _Progress) -> Site:
         cpus,
         overheads_mib,
         lambda since: slurm.runs_of(settings, since, until, tell),
-        classes_of(settings, cpus),
+        parameters_of(settings, cpus),
     )
 
 

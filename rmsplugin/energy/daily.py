@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,14 @@ class Daily:
     """Steps: from each second of the day on, a value, until the next step; the last one lasts into the next day."""
 
     steps: Sequence[tuple[float, float]]  # ascending seconds of the day, at least one
+
+    @classmethod
+    def of(cls, steps: Iterable[tuple[str, float]]) -> Daily | None:
+        """Values from times of day on (HH:MM); before the first one the last one lasts. None if there are none."""
+        found = sorted((3600.0 * int(begin[:2]) + 60.0 * int(begin[3:]), value) for begin, value in steps)
+        if not found:
+            return None
+        return cls(found if found[0][0] == 0 else [(0.0, found[-1][1]), *found])
 
     def at(self, second_of_day: float) -> float:
         """The value at a time of day."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmsplugin.adapters.rms.slurm_accounting import Run
-from rmsplugin.energy.power import PowerClass
+from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.errors import ReportError, RmspluginError
 from rmsplugin.model.job_names import parse
 from rmsplugin.model.vm_memory import vm_mib
@@ -66,7 +66,7 @@ class Site:
         image_overheads_mib: ``overhead_mib`` by image; 0 for an image that is not there.
         host_cpus: the CPUs of the nodes on which VMs ran, by name; empty where unknown.
         runs: asks accounting for the runs since a time; raises RmspluginError where accounting cannot be asked.
-        classes: the watts of nodes, by name; empty where none are known.
+        energy: the watts of nodes, by name, tariff and CO2; without classes where no watts are known.
     """
 
     nodes: Sequence[Node]
@@ -75,7 +75,7 @@ class Site:
     host_cpus: Mapping[str, int]
     image_overheads_mib: Mapping[str, int]
     runs: Callable[[float], Iterable[Run]]
-    classes: Mapping[str, PowerClass] = field(default_factory=dict)
+    energy: EnergyParameters = field(default_factory=lambda: EnergyParameters({}))
 
 
 class Report:
@@ -174,12 +174,12 @@ def build(
 def _tells_energy(reader: LedgerReader, question: Question, site: Site) -> bool:
     """Whether watts are known, and the report is of the whole cluster."""
     part = question.users or question.accounts or question.partitions or question.jobs or reader.owner is not None
-    return bool(site.classes and site.host_cpus) and not part
+    return bool(site.energy.classes and site.host_cpus) and not part
 
 
 def _energy(reader: LedgerReader, question: Question, site: Site, facts: Facts, hosts: Hosts | None) -> Consumed:
     jobs = list(jobs_of(facts, hosts, np.arange(len(facts.jobs))))
-    return consumed(reader.connection, site.classes, site.host_cpus, jobs, question.since, question.until)
+    return consumed(reader.connection, site.energy, site.host_cpus, jobs, question.since, question.until)
 
 
 def _circumstances(

@@ -21,8 +21,9 @@ The keys of the JSON are the names of the fields below::
      "totals": {"all": [TOTAL], "user": [TOTAL, ...], "account": [...], "partition": [...], "week": [...],
                 "class": [...]},
      "energy": [{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.1, "kwh_not_emptied": 13.0, "kwh_oracle": 11.9,
-                 "cost": null, "co2_kg": null, "switched_off": 14,
-                 "users": [{"name": "", "kwh": 4.5}, {"name": "alice", "kwh": 8.0}], "accounts": [...]}],
+                 "cost": 3.1, "co2_kg": null, "switched_off": 14,
+                 "nodes": [{"name": "n1", "kwh": 12.5, "cost": 3.1, "co2_kg": null}],
+                 "users": [{"name": "", "kwh": 4.5, ...}, {"name": "alice", "kwh": 8.0, ...}], "accounts": [...]}],
      "utilisation_step_s": 3600.0,
      "utilisation": [{"t": 1763700000.0, "cpu_used": 1.5, "cpu_booked": 2.0, "cpu_demanded": 6.0, "cpu_total": 4.0,
                       "without": {"fcfs": 2.0, "easy": 3.0}, "mem_booked_mib": 2048.0, "mem_total_mib": 8192.0,
@@ -292,10 +293,18 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The kilowatt-hours of one user or account; an empty name: of nobody, as those of nodes without VMs."""
+    """The kilowatt-hours of one node, user or account; an empty name: of nobody, as those of nodes without VMs.
+
+    Attributes:
+        name: whose they are.
+        kwh: kilowatt-hours.
+        cost, co2_kg: of ``kwh``, by time of day; null where no tariff, or no CO2, is known.
+    """
 
     name: str
     kwh: float
+    cost: float | None = None
+    co2_kg: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +317,9 @@ class Consumed:
         kwh_all_on: with all of them on.
         kwh_not_emptied: with no node emptied so that it could be switched off; null where that is not known.
         kwh_oracle: with nodes off in each period without VMs in which that saves.
-        cost, co2_kg: of ``kwh``, by a tariff; null where there is none.
+        cost, co2_kg: of ``kwh``, by time of day; null where no tariff, or no CO2, is known.
         switched_off: how often nodes were switched off.
-        users, accounts: ``kwh`` divided among them; empty where they are not told.
+        nodes, users, accounts: ``kwh`` divided among them; empty where they are not told.
     """
 
     policy: str
@@ -321,6 +330,7 @@ class Consumed:
     cost: float | None
     co2_kg: float | None
     switched_off: int
+    nodes: tuple[Share, ...] = ()
     users: tuple[Share, ...] = ()
     accounts: tuple[Share, ...] = ()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from rmsplugin.energy.account import OffTime
+from rmsplugin.energy.daily import Daily
+from rmsplugin.energy.meter import Energy
 from rmsplugin.energy.not_emptied import EmptiedNode, as_if_not_emptied
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
-from rmsplugin.energy.shares import Period, by_node, by_owner
+from rmsplugin.energy.shares import Period, Use, by_node, by_owner, total
 from rmsplugin.engine.power.classes import power_class
 from rmsplugin.report.document import Consumed, Job, Share
 from rmsplugin.report.energy import OWNERS, uses_of
@@ -62,15 +65,26 @@ def _ends(jobs: Iterable[Job], node: str, at: float, until: float) -> Iterator[f
             yield until if job.end is None else job.end
 
 
-def classes_of(settings: Settings, nodes: Iterable[str]) -> dict[str, PowerClass]:
-    """The classes of these nodes in the settings; a node without one is left out."""
-    watts = {name: settings.power.watts_of(name) for name in nodes}
-    return {name: power_class(each) for name, each in watts.items() if each is not None}
+def parameters_of(settings: Settings, nodes: Iterable[str]) -> EnergyParameters:
+    """The watts of these nodes, tariff and CO2, by the settings; a node without a class is left out."""
+    power = settings.power
+    watts = {name: power.watts_of(name) for name in nodes}
+    return EnergyParameters(
+        {name: power_class(each) for name, each in watts.items() if each is not None},
+        price=Daily.of((each.begin, each.price) for each in power.tariff),
+        co2=Daily.of((each.begin, each.grams) for each in power.co2),
+    )
+
+
+def period_of(since: float, until: float) -> Period:
+    """The time that is looked at; tariffs go by local time."""
+    midnight = datetime.fromtimestamp(since).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Period(since, until, midnight.timestamp())
 
 
 def consumed(
     connection: sqlite3.Connection,
-    classes: Mapping[str, PowerClass],
+    parameters: EnergyParameters,
     cpus: Mapping[str, int],
     jobs: Sequence[Job],
     since: float,
@@ -80,34 +94,43 @@ def consumed(
 
     Args:
         connection: to the ledger.
-        classes: of nodes, by name.
+        parameters: the watts of nodes by name, tariff and CO2.
         cpus: of nodes, by name.
         jobs: all that were there, with their lives.
         since: begin of the time.
         until: its end.
     """
-    parameters = EnergyParameters({name: power for name, power in classes.items() if name in cpus})
-    known = {name: cpus[name] for name in parameters.classes}
-    off, period = off_times(connection, parameters.classes), Period(since, until)
-    uses = [use for use in uses_of(jobs, lambda _: "", since, until) if use.node in known]
+    known = {name: cpus[name] for name in parameters.classes if name in cpus}
+    off = [each for each in off_times(connection, parameters.classes) if each.node in known]
+    period = period_of(since, until)
     not_emptied = as_if_not_emptied(off, emptied_nodes(connection, jobs, until))
-    found = by_node(parameters, known, uses, off, period).values()
+
+    def uses(owner: Callable[[Job], str]) -> list[Use]:
+        return [use for use in uses_of(jobs, owner, since, until) if use.node in known]
 
     def shares(owner: Callable[[Job], str]) -> tuple[Share, ...]:
-        own = [use for use in uses_of(jobs, owner, since, until) if use.node in known]
-        divided = by_owner(parameters, known, own, off, period)
-        return tuple(Share(name, round(each.kwh, 6)) for name, each in divided.items())
+        divided = by_owner(parameters, known, uses(owner), off, period)
+        return tuple(_share(name, each) for name, each in divided.items())
 
-    stay = by_node(parameters, known, uses, not_emptied, period).values()
+    everybody = uses(lambda _: "")
+    nodes = by_node(parameters, known, everybody, off, period)
+    stay = by_node(parameters, known, everybody, not_emptied, period).values()
+    took = _share("", total(each.switched for each in nodes.values()))
     return Consumed(
         policy="live",
-        kwh=round(sum(each.switched.kwh for each in found), 6),
-        kwh_all_on=round(sum(each.all_on.kwh for each in found), 6),
+        kwh=took.kwh,
+        kwh_all_on=round(sum(each.all_on.kwh for each in nodes.values()), 6),
         kwh_not_emptied=round(sum(each.switched.kwh for each in stay), 6),
-        kwh_oracle=round(sum(each.oracle.kwh for each in found), 6),
-        cost=None,
-        co2_kg=None,
+        kwh_oracle=round(sum(each.oracle.kwh for each in nodes.values()), 6),
+        cost=took.cost,
+        co2_kg=took.co2_kg,
         switched_off=sum(since <= each.begin_s < until for each in off),
+        nodes=tuple(_share(name, each.switched) for name, each in nodes.items()),
         users=shares(OWNERS["user"]),
         accounts=shares(OWNERS["account"]),
     )
+
+
+def _share(name: str, energy: Energy) -> Share:
+    cost, co2_kg = (None if each is None else round(each, 6) for each in (energy.cost, energy.co2_kg))
+    return Share(name, round(energy.kwh, 6), cost, co2_kg)

@@ -14,6 +14,8 @@ from rmsplugin.settings.section import Section
 
 _Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 _Duration = Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+_TimeOfDay = Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 _Celsius = Annotated[float, Field(ge=-50, le=200, allow_inf_nan=False)]
 #: A node has cooled so many degrees below the temperature from which on it is hot, if nothing else is set.
 _COOLER_C = 5.0
@@ -70,6 +72,20 @@ class PowerWatts(_Nodes):
             raise ValueError("has to have off_w at most idle_w, and idle_w at most busy_w")
         _heat(self.hot_c, self.cool_c)
         return self
+
+
+class PowerPrice(Section):
+    """The price of a kilowatt-hour, from a time of day on until the next one; the last one lasts until the first."""
+
+    begin: _TimeOfDay = Field(..., description="time of day of the host that makes the report, as HH:MM")
+    price: _Amount = Field(..., description="of a kilowatt-hour, in any currency")
+
+
+class PowerCarbon(Section):
+    """The CO2 of a kilowatt-hour, from a time of day on until the next one; the last one lasts until the first."""
+
+    begin: _TimeOfDay = Field(..., description="time of day of the host that makes the report, as HH:MM")
+    grams: _Amount = Field(..., description="grams of CO2 of a kilowatt-hour")
 
 
 class _Driver(_Nodes):
@@ -275,9 +291,23 @@ class Power(Section):
         "no bound",
     )
     classes: tuple[PowerWatts, ...] = Field((), description="what nodes take; a node without a class is never switched")
+    tariff: tuple[PowerPrice, ...] = Field(
+        (), description="what a kilowatt-hour costs by time of day, for reports; nothing is decided by it"
+    )
+    co2: tuple[PowerCarbon, ...] = Field(
+        (), description="the CO2 of a kilowatt-hour by time of day, for reports; nothing is decided by it"
+    )
     driver: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")], PowerDriverSettings] = Field(
         default_factory=dict, description="the BMCs, by a name; the first one that names a node counts"
     )
+
+    @field_validator("tariff", "co2")
+    @classmethod
+    def _begin_once(cls, value: tuple[PowerPrice | PowerCarbon, ...]) -> tuple[PowerPrice | PowerCarbon, ...]:
+        times = [each.begin for each in value]
+        if twice := sorted({time for time in times if times.count(time) > 1}):
+            raise ValueError(f"has two values from {twice[0]} on")
+        return value
 
     def driver_of(self, node: str) -> str | None:
         """The name of the driver that has the node's BMC; None: none has it."""

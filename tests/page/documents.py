@@ -37,9 +37,10 @@ def document(jobs: int, nodes: int = 8, seed: int = 1) -> dict[str, Any]:
         "energy": [
             {
                 **{"policy": "live", "kwh": 12.5, "kwh_all_on": 20.25, "kwh_not_emptied": 13.0, "kwh_oracle": 11.75},
-                **{"cost": None, "co2_kg": None, "switched_off": 14},
-                "users": [{"name": "", "kwh": 4.5}, {"name": HOSTILE, "kwh": 6.0}, {"name": "bob", "kwh": 2.0}],
-                "accounts": [{"name": "", "kwh": 4.5}, {"name": "physics", "kwh": 8.0}],
+                **{"cost": 3.125, "co2_kg": None, "switched_off": 14},
+                "nodes": [_share(name, kwh) for name, kwh in ((names[0], 4.5), (names[-1], 8.0))],
+                "users": [_share(name, kwh) for name, kwh in (("", 4.5), (HOSTILE, 6.0), ("bob", 2.0))],
+                "accounts": [_share(name, kwh) for name, kwh in (("", 4.5), ("physics", 8.0))],
             }
         ],
         "losses": [
@@ -48,6 +49,10 @@ def document(jobs: int, nodes: int = 8, seed: int = 1) -> dict[str, Any]:
         ],
         "notes": [{"code": "running", "count": 1, "sentence": f"1 job has not ended: {HOSTILE}"}],
     }
+
+
+def _share(name: str, kwh: float) -> dict[str, Any]:
+    return {"name": name, "kwh": kwh, "cost": kwh / 4, "co2_kg": None}
 
 
 def _job(rng: random.Random, number: int, names: list[str]) -> dict[str, Any]:

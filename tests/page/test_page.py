@@ -210,14 +210,16 @@ def test_totals_by_user_are_sums_of_their_jobs(page: Browser, report: dict[str, 
 
 def test_the_energy_of_nodes_is_a_table(page: Browser) -> None:
     titles = page.value("[...document.querySelectorAll('#energy th[scope=col]')].map((each) => each.textContent)")
-    assert titles == ["Schedule", "kWh", "With all nodes on", "With no node emptied", "By an oracle", "Switched off"]
-    assert rows(page, "energy") == [["nodes as they were", "12.5", "20.3", "13.0", "11.8", "14"]]
+    beside = ["With all nodes on", "With no node emptied", "By an oracle"]
+    assert titles == ["Schedule", "kWh", *beside, "Cost", "Switched off"]
+    assert rows(page, "energy") == [["nodes as they were", "12.5", "20.3", "13.0", "11.8", "3.13", "14"]]
     assert not page.value("document.getElementById('energy').closest('section').hidden")
 
 
 def test_whose_energy_it_was_is_told_the_most_first(page: Browser) -> None:
-    assert rows(page, "energy-users") == [[HOSTILE, "6.0"], ["(nobody)", "4.5"], ["bob", "2.0"]]
-    assert rows(page, "energy-accounts") == [["physics", "8.0"], ["(nobody)", "4.5"]]
+    assert rows(page, "energy-users") == [[HOSTILE, "6.0", "1.50"], ["(nobody)", "4.5", "1.13"], ["bob", "2.0", "0.50"]]
+    assert rows(page, "energy-accounts") == [["physics", "8.0", "2.00"], ["(nobody)", "4.5", "1.13"]]
+    assert [row[1:] for row in rows(page, "energy-nodes")] == [["8.0", "2.00"], ["4.5", "1.13"]]
 
 
 def test_what_was_lost_is_told_by_job(page: Browser, report: dict[str, Any]) -> None:

@@ -83,6 +83,9 @@ def test_watts_are_ordered() -> None:
         ({"sense_s": 60, "hot_c": 45, "hot_off": True}, "hot_off needs switch"),
         ({"sense_s": 60, "hot_c": 900}, "hot_c"),
         ({"cap_w": 1000}, "cap_w needs"),
+        ({"tariff": [{"begin": "06:00", "price": 0.3}, {"begin": "06:00", "price": 0.2}]}, "two values from 06:00 on"),
+        ({"tariff": [{"begin": "6 am", "price": 0.3}]}, "begin"),
+        ({"co2": [{"begin": "06:00", "grams": -1}]}, "grams"),
         ({"cap_w": 0, "classes": [WATTS]}, "cap_w"),
     ],
 )

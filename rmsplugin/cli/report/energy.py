@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +43,8 @@ _KEYS = {
 def _number(name: str, digits: int) -> Field:
     words = {
         "kwh": "kilowatt-hours",
-        "cost": "their cost, by the tariff of the file; - where it has none",
-        "carbon": "kilograms of CO2; - where the file tells nothing",
+        "cost": "their cost, by the tariff; - where there is none",
+        "carbon": "kilograms of CO2; - where nothing tells them",
         "allon": "kilowatt-hours if all nodes had been on; - for users and others",
         "unemptied": "kilowatt-hours if no node had been emptied to be switched off; - for users and others",
         "oracle": "kilowatt-hours if nodes had been off in each period in which that saves; - for users and others",
@@ -78,10 +77,11 @@ def add_command(commands: options.Commands) -> None:
         "tell the kilowatt-hours of VM hosts, and whose they were",
         _energy,
         """
-        The watts of nodes are those of FILE, the energy file of `rmsplugin simulate`, or, without --energy, of
-        [[power.classes]] in the settings; no watt is measured. A VM takes what the CPUs take that were requested for
-        it, while it runs. What its node takes besides is divided among all VMs there, by their CPUs. What a node takes
-        while it has no VM, or is off, is nobody's. A node is off from its BMC's proof until it was ordered on.
+        The watts of nodes, tariff and CO2 are those of FILE, the energy file of `rmsplugin simulate`, or, without
+        --energy, of [[power.classes]], [[power.tariff]] and [[power.co2]] in the settings; no watt is measured. A VM
+        takes what the CPUs take that were requested for it, while it runs. What its node takes besides is divided among
+        all VMs there, by their CPUs. What a node takes while it has no VM, or is off, is nobody's. A node is off from
+        its BMC's proof until it was ordered on.
         ALLON tells what all nodes had taken on all the time, UNEMPTIED what had been taken if VMs had stayed on
         nodes that were emptied to be switched off, and ORACLE what would be left if each period without VMs were known
         beforehand, and nodes were off where that saves.
@@ -99,7 +99,7 @@ def add_command(commands: options.Commands) -> None:
     parser.add_argument(
         "--energy",
         metavar="FILE",
-        help="the watts of nodes, tariff and CO2 (default: [[power.classes]] of the settings, without tariff and CO2)",
+        help="the watts of nodes, tariff and CO2 (default: those of the settings)",
     )
     add_times(parser)
     parser.add_argument("--by", choices=_BY, default="all", help="what a line stands for (default: all)")
@@ -170,15 +170,14 @@ class _Accounts:
         connection: sqlite3.Connection,
     ) -> None:
         from rmsplugin.energy.not_emptied import as_if_not_emptied
-        from rmsplugin.energy.shares import Period
-        from rmsplugin.report.power import emptied_nodes, off_times
+        from rmsplugin.report.power import emptied_nodes, off_times, period_of
 
         self._since, self._until, self._jobs = since, arguments.until, jobs
         self._cpus = _cpus(arguments, settings, jobs)
         self._parameters = _parameters(arguments, settings, list(self._cpus))
         self._off = off_times(connection, self._parameters.classes)
         self._not_emptied = as_if_not_emptied(self._off, emptied_nodes(connection, jobs, arguments.until))
-        self._period = Period(since, arguments.until, _midnight(since))
+        self._period = period_of(since, arguments.until)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -233,17 +232,16 @@ def _node_row(name: str, accounts: Sequence[Account], not_emptied: Sequence[Acco
 def _parameters(arguments: argparse.Namespace, settings: Settings | None, nodes: Sequence[str]) -> EnergyParameters:
     """Of the file, or of the settings. Raises RmspluginError."""
     from rmsplugin.cli.shared.energy_file import read_energy
-    from rmsplugin.energy.parameters import EnergyParameters
-    from rmsplugin.engine.power.classes import power_class
+    from rmsplugin.report.power import parameters_of
 
     if arguments.energy is not None or settings is None:
         return read_energy(arguments.energy, nodes)
-    watts = {name: settings.power.watts_of(name) for name in nodes}
-    if left := [name for name, each in watts.items() if each is None]:
+    found = parameters_of(settings, nodes)
+    if left := [name for name in nodes if name not in found.classes]:
         raise ReportError(
             f"node {left[0]} has no class in [[power.classes]] of the settings: --energy FILE tells watts"
         )
-    return EnergyParameters({name: power_class(each) for name, each in watts.items() if each is not None})
+    return found
 
 
 def _cpus(arguments: argparse.Namespace, settings: Settings | None, jobs: Sequence[Job]) -> Mapping[str, int]:
@@ -260,8 +258,3 @@ def _cpus(arguments: argparse.Namespace, settings: Settings | None, jobs: Sequen
     if not names:
         raise ReportError("no VM ran on any node in this time, and Slurm is not asked what nodes there are")
     return dict.fromkeys(names, arguments.cpus_per_node)
-
-
-def _midnight(moment: float) -> float:
-    """The midnight before, of local time."""
-    return datetime.fromtimestamp(moment).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()

@@ -59,11 +59,13 @@ def _jobs(total: Total) -> Iterator[str]:
 
 def _energy(head: Head) -> Iterator[str]:
     for found in head.energy:
+        cost = "" if found.cost is None else f", which cost {found.cost:.2f}"
+        carbon = "" if found.co2_kg is None else f", with {found.co2_kg:.1f} kg of CO2"
         emptied = "" if found.kwh_not_emptied is None else f", {found.kwh_not_emptied:.1f} kWh with no node emptied"
         yield (
-            f"By the watts of their classes nodes took {found.kwh:.1f} kWh, and were switched off {found.switched_off}"
-            f" times; it would have been {found.kwh_all_on:.1f} kWh with all of them on{emptied}, and"
-            f" {found.kwh_oracle:.1f} kWh by an oracle."
+            f"By the watts of their classes nodes took {found.kwh:.1f} kWh{cost}{carbon}, and were switched off"
+            f" {found.switched_off} times; it would have been {found.kwh_all_on:.1f} kWh with all of them on"
+            f"{emptied}, and {found.kwh_oracle:.1f} kWh by an oracle."
         )
 
 

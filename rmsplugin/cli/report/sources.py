@@ -19,8 +19,9 @@ _HOW = "--nodes and --cpus-per-node say what nodes there are"
 
 def site(arguments: argparse.Namespace, settings: Settings | None, show: Callable[[str, float], None]) -> Site:
     """The cluster, as far as it can be asked; why not where it cannot."""
+    from rmsplugin.energy.parameters import EnergyParameters
     from rmsplugin.report.build import Site
-    from rmsplugin.report.power import classes_of
+    from rmsplugin.report.power import parameters_of
     from rmsplugin.report.slurm import runs_of
 
     overhead_mib = settings.memory_overhead_mib if settings else 0
@@ -38,7 +39,8 @@ def site(arguments: argparse.Namespace, settings: Settings | None, show: Callabl
             _asked(arguments, settings), since, arguments.until, lambda part: show("asking accounting", part)
         )
 
-    return Site(nodes, why, overhead_mib, cpus, overheads_mib, runs, classes_of(settings, cpus) if settings else {})
+    energy = parameters_of(settings, cpus) if settings else EnergyParameters({})
+    return Site(nodes, why, overhead_mib, cpus, overheads_mib, runs, energy)
 
 
 def _nodes(arguments: argparse.Namespace, settings: Settings | None) -> tuple[list[Node], dict[str, int]]:

@@ -71,7 +71,7 @@ def read_energy(path: str, nodes: Collection[str]) -> EnergyParameters:
     with named(path, WorkloadError):
         found = _parsed(b"".join(blocks(path, WorkloadError, "energy file")).decode())
         classes = _classes(found.classes, nodes)
-    price = _daily([(step.begin, step.price) for step in found.tariff])
+    price = Daily.of((step.begin, step.price) for step in found.tariff)
     co2 = None if found.co2_file is None else _read_co2(os.path.join(os.path.dirname(path), found.co2_file))
     emptying = None if found.underload is None else Emptying(found.underload, found.repaid_s)
     return EnergyParameters(classes, found.predict, found.reserve, price, co2, emptying)
@@ -122,14 +122,6 @@ def _among(lists: Collection[str], nodes: set[str], place: str) -> set[str]:
     return found
 
 
-def _daily(steps: Collection[tuple[str, float]]) -> Daily | None:
-    """Steps at times of day; before the first one the last one lasts."""
-    if not steps:
-        return None
-    found = sorted((3600.0 * int(text[:2]) + 60.0 * int(text[3:]), value) for text, value in steps)
-    return Daily(found if found[0][0] == 0 else [(0.0, found[-1][1]), *found])
-
-
 def _read_co2(path: str) -> Daily:
     """Lines of a time of day and grams of CO2 a kilowatt-hour: ``06:00,310``."""
     with named(path, WorkloadError):
@@ -143,7 +135,7 @@ def _read_co2(path: str) -> Daily:
             except ValueError:
                 raise WorkloadError(f'line {number}: has to be a time of day and grams, as "06:00,310"') from None
             steps.append((step.begin, step.price))
-        found = _daily(steps)
+        found = Daily.of(steps)
         if found is None:
             raise WorkloadError("has no line")
         return found

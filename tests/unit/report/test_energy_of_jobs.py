@@ -170,6 +170,66 @@ def test_cost_is_by_local_time_of_day(told: Told, capsys: pytest.CaptureFixture[
     assert n1["cost"] == pytest.approx(0.1 * (0.120 + 0.180 * 7 / 8) + 0.4 * 0.120, abs=1e-5)
 
 
+TARIFF = """
+[[power.tariff]]
+begin = "13:00"
+price = 0.4
+
+[[power.tariff]]
+begin = "12:00"
+price = 0.1
+
+[[power.co2]]
+begin = "06:00"
+grams = 300
+"""
+
+
+def with_power(told: Told) -> None:
+    """The settings know watts, tariff and CO2, as the energy file does."""
+    watts = "\n".join(f"{key} = {json.dumps(value)}" for key, value in ENERGY["classes"][0].items())
+    told.settings.write_text(f"{told.settings.read_text()}\n[[power.classes]]\n{watts}\n{TARIFF}")
+    tariff = [{"begin": "12:00", "price": 0.1}, {"begin": "13:00", "price": 0.4}]
+    directory = told.path.parent
+    (directory / "co2.csv").write_text("06:00,300\n")
+    (directory / "energy.json").write_text(json.dumps({**ENERGY, "tariff": tariff, "co2_file": "co2.csv"}))
+
+
+def test_tariff_and_co2_of_the_settings_are_those_of_a_file(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+    with_power(told)
+    by_file = document(told, capsys)
+    words = ["energy", "--config", str(told.settings), *ALONE, "--json"]
+    assert main([*words, "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]) == 0
+    found = answer_of(capsys.readouterr().out)
+    assert found == by_file
+    (n1,) = [row for row in found["nodes"] if row["name"] == "n1"]
+    assert n1["cost"] == pytest.approx(0.1 * (0.120 + 0.180 * 7 / 8) + 0.4 * 0.120, abs=1e-5)
+    assert n1["co2_kg"] == pytest.approx(0.3 * n1["kwh"], abs=1e-5)
+
+
+def test_a_report_has_cost_and_co2_by_node_user_and_account(
+    told: Told, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_power(told)
+    alone = document(told, capsys)
+    nodes = [Node("n1", 4, 8192), Node("n2", 4, 8192)]
+    monkeypatch.setattr("rmsplugin.report.slurm.nodes_of", lambda _: (nodes, {"n1": 4, "n2": 4}))
+    words = ["report", "--config", str(told.settings), "--since=2025-11-03T12:00:00", "--until=2025-11-03T14:00:00"]
+    assert main([*words, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["energy"]
+    keys = ("kwh", "cost", "co2_kg")
+    assert [found[key] for key in keys] == pytest.approx([alone["energy"][key] for key in keys], abs=2e-6)
+    for part in ("nodes", "users", "accounts"):
+        shown = {each["name"] or "(nobody)": [each[key] for key in keys] for each in found[part]}
+        assert shown == {each["name"]: [each[key] for key in keys] for each in alone[part]}, part
+        for key in keys:
+            assert sum(each[key] for each in found[part]) == pytest.approx(found[key], abs=1e-5), (part, key)
+    assert main([*words, "--email-format"]) == 0
+    mail = " ".join(capsys.readouterr().out.split())
+    kwh, cost, co2_kg = (found[key] for key in keys)
+    assert f"nodes took {kwh:.1f} kWh, which cost {cost:.2f}, with {co2_kg:.1f} kg of CO2, and were" in mail
+
+
 def test_a_copy_of_the_ledger_needs_no_settings(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(told, capsys)
     told.settings.unlink()

@@ -193,8 +193,8 @@ function showCosts() {
 function showEnergy() {
   if (!doc.energy.length) return;
   at("energy").closest("section").hidden = false;
-  const kwh = (value) => (value === null ? "" : value.toFixed(1));
-  const column = (title, key, shown = kwh) => ({ title, value: (row) => row[key], shown, number: true });
+  const digits = (number) => (value) => (value === null ? "" : value.toFixed(number));
+  const column = (title, key, shown = digits(1)) => ({ title, value: (row) => row[key], shown, number: true });
   const known = (key) => doc.energy.some((row) => row[key] !== null);
   new Table(at("energy"), "Kilowatt-hours", [
     { title: "Schedule", value: (row) => (row.policy === "live" ? "nodes as they were" : row.policy) },
@@ -202,10 +202,11 @@ function showEnergy() {
     column("With all nodes on", "kwh_all_on"),
     ...(known("kwh_not_emptied") ? [column("With no node emptied", "kwh_not_emptied")] : []),
     column("By an oracle", "kwh_oracle"),
-    ...(known("cost") ? [column("Cost", "cost")] : []),
+    ...(known("cost") ? [column("Cost", "cost", digits(2))] : []),
     ...(known("co2_kg") ? [column("kg of CO2", "co2_kg")] : []),
     column("Switched off", "switched_off", String),
   ]).show(doc.energy);
+  showShares("energy-nodes", "Node", doc.energy[0].nodes);
   showShares("energy-users", "User", doc.energy[0].users);
   showShares("energy-accounts", "Account", doc.energy[0].accounts);
 }
@@ -213,8 +214,13 @@ function showEnergy() {
 /* Whose kilowatt-hours they were, the most first; those of nodes without VMs are nobody's. */
 function showShares(place, title, shares) {
   if (!shares.length) return;
+  const known = (key) => shares.some((row) => row[key] !== null);
+  const column = (name, key, places) => (
+    { title: name, value: (row) => row[key], shown: (value) => value.toFixed(places), number: true });
   new Table(at(place), `Kilowatt-hours by ${title.toLowerCase()}`, [
     { title, value: (row) => row.name || "(nobody)" },
-    { title: "kWh", value: (row) => row.kwh, shown: (value) => value.toFixed(1), number: true },
+    column("kWh", "kwh", 1),
+    ...(known("cost") ? [column("Cost", "cost", 2)] : []),
+    ...(known("co2_kg") ? [column("kg of CO2", "co2_kg", 1)] : []),
   ], true).show([...shares].sort((one, other) => other.kwh - one.kwh));
 }
