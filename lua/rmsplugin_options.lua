@@ -160,10 +160,10 @@ local THREADS = "VMs have CPUs alone, no sockets, cores and threads to choose: l
 local PER_CORE = "VMs have CPUs alone, no sockets and cores: leave out --ntasks-per-core and --ntasks-per-socket, and ask"
   .. " for --ntasks-per-node"
 local CPU_SPEED = "VMs have no say in their node's frequency or power: leave out --cpu-freq and --power"
-local EXCLUSIVE_USER = 2
+-- Values of `shared`. The first two are wishes that the engine keeps; 1 is --oversubscribe, a leave to share, as VMs do.
+local EXCLUSIVE, EXCLUSIVE_USER, OVERSUBSCRIBE = 0, 2, 1
 local function exclusive(value)
-  -- 1 is --oversubscribe: a leave to share, as VMs do. --exclusive=user is a wish that the engine keeps.
-  return given16(value) and value ~= 1 and value ~= EXCLUSIVE_USER
+  return given16(value) and value ~= EXCLUSIVE and value ~= EXCLUSIVE_USER and value ~= OVERSUBSCRIBE
 end
 local function yes(value)
   return value == true or value == 1
@@ -184,8 +184,8 @@ local REFUSED = {
   { "boards_per_node", above16, THREADS },
   { "cpu_freq_min", above32, CPU_SPEED }, { "cpu_freq_max", above32, CPU_SPEED }, { "cpu_freq_gov", above32, CPU_SPEED },
   { "power_flags", function(value) return value ~= nil and value > 0 and value < 254 end, CPU_SPEED },
-  { "shared", exclusive, "--exclusive asks for whole nodes, and VMs share them: leave it out, and ask for the CPUs and the"
-    .. " memory that the job needs" },
+  { "shared", exclusive, "--exclusive=mcs and --exclusive=topo are about labels and networks of nodes, which VMs do not"
+    .. " know: take --exclusive or --exclusive=user, or leave it out" },
   { "pn_min_tmp_disk", above32, "--tmp asks for room on a node's disk, and a VM does not see it: leave it out; /tmp is as"
     .. " large as the VM's image makes it" },
   { "contiguous", above16, "--contiguous is about neighbouring nodes, and VMs move: leave it out, or name nodes with"
@@ -220,6 +220,16 @@ function options.refuse_asked(job_desc, list)
   end
 end
 
+-- Natively an exclusive job gets all CPUs of its nodes. A VM gets those that its user names, so one has to name some.
+local function check_cpus_are_said(job_desc)
+  local said = above32(job_desc.num_tasks) or above16(job_desc.cpus_per_task) or above16(job_desc.ntasks_per_node)
+    or above16(job_desc.pn_min_cpus) or text(job_desc.tres_per_task)
+  if job_desc.shared == EXCLUSIVE and not said then
+    refuse("--exclusive keeps other jobs' VMs off the nodes, but does not give a VM all CPUs of its node: say how many it"
+      .. " needs, with --cpus-per-task or --ntasks")
+  end
+end
+
 function options.check(job_desc)
   if job_desc.user_id == 0 then
     refuse("jobs of root do not run in VMs: submit it as the user whose job it is, or with --uid=NAME")
@@ -232,6 +242,7 @@ function options.check(job_desc)
       .. " and srun inside the script starts tasks in its VMs")
   end
   options.refuse_asked(job_desc, REFUSED)
+  check_cpus_are_said(job_desc)
 end
 
 -- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
@@ -246,8 +257,9 @@ function options.cpus_per_task(job_desc)
 end
 
 -- What the engine has to know of VMs beside each other, as pairs for the wrapper's line.
+local ALONE = { [EXCLUSIVE] = ",exclusive=yes", [EXCLUSIVE_USER] = ",exclusive=user" }
 function options.wishes(job_desc)
-  return (spread(job_desc.bitflags) and ",spread=1" or "") .. (job_desc.shared == EXCLUSIVE_USER and ",exclusive=user" or "")
+  return (spread(job_desc.bitflags) and ",spread=1" or "") .. (ALONE[job_desc.shared] or "")
 end
 
 options.given16, options.given32, options.given64 = given16, given32, given64

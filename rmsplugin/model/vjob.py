@@ -120,8 +120,9 @@ _SMALL_KEYS = {
 }
 #: Keys of the user's wishes about nodes, present if he gave any; `;` stands for a comma in their values.
 _CONSTRAINTS = ("features", "nodes", "exclude")
-#: Keys of the user's wishes about VMs beside each other, present if he gave any, with their only values.
-_WISHES = {"spread": "1", "exclusive": "user"}
+#: The user's wishes about VMs beside each other: by wish, its key and value; a key is present if he gave it.
+_WISHES = {"spread": ("spread", "1"), "exclusive": ("exclusive", "user"), "alone": ("exclusive", "yes")}
+_WISH_KEYS = {key for key, _ in _WISHES.values()}
 _VALUES = {**_KEYS, **_SMALL_KEYS}
 #: The beginning of keys that a release ignores if it does not know them.
 _OPTIONAL = "x_"
@@ -153,7 +154,8 @@ class Geometry:
         vms: their number; ``cpus`` and ``memory_mib`` are of each, or of the larger ones.
         small_cpus: the CPUs of each VM that has one task less than the first ones; 0: all are of one size. Then
             ``small_memory_mib`` is 0, too.
-        wishes: about VMs beside each other: ``spread`` (--spread-job), ``exclusive`` (--exclusive=user).
+        wishes: about VMs beside each other: ``spread`` (--spread-job), ``exclusive`` (--exclusive=user), ``alone``
+            (--exclusive).
     """
 
     vms: int
@@ -228,16 +230,16 @@ class Geometry:
                 if not pattern.fullmatch(value):
                     raise ValueError(f"not a vjob geometry: {text!r}: {key} cannot be {value!r}")
                 values[field] = int(value) if pattern is not _IMAGE else value
-            elif key in _WISHES and value != _WISHES[key]:
+            elif key in _WISH_KEYS and (key, value) not in _WISHES.values():
                 raise ValueError(f"a vjob geometry made by a newer release: {key} cannot be {value!r} in {text!r}")
-            elif key not in (*_CONSTRAINTS, *_WISHES) and not key.startswith(_OPTIONAL):
+            elif key not in (*_CONSTRAINTS, *_WISH_KEYS) and not key.startswith(_OPTIONAL):
                 raise ValueError(f"a vjob geometry made by a newer release: unknown key {key!r} in {text!r}")
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise ValueError(f"not a vjob geometry: {text!r}: it lacks {', '.join(missing)}")
         said = {key: given[key].replace(";", ",") for key in _CONSTRAINTS if key in given}
         values["constraints"] = Constraints.parse(**said)
-        values["wishes"] = frozenset(given.keys() & _WISHES.keys())
+        values["wishes"] = frozenset(wish for wish, pair in _WISHES.items() if pair in given.items())
         return cls(**values)  # type: ignore[arg-type]  # _KEYS gives each field its type
 
     def __str__(self) -> str:
@@ -247,7 +249,7 @@ class Geometry:
         )
         if self.small_cpus:
             text += f",small_cpus={self.small_cpus},small_memory={self.small_memory_mib}"
-        text += "".join(f",{key}={value}" for key, value in _WISHES.items() if key in self.wishes)
+        text += "".join(f",{key}={value}" for wish, (key, value) in _WISHES.items() if wish in self.wishes)
         lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
         said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
         return text + "".join(said)

@@ -223,8 +223,8 @@ def size(cluster: Cluster, job: int) -> dict[str, str]:
 # --- what is refused ---
 
 REFUSED = [
-    ("--exclusive", "--exclusive asks for whole nodes"),
-    ("--exclusive=mcs", "--exclusive asks for whole nodes"),
+    ("--exclusive", "does not give a VM all CPUs of its node"),
+    ("--exclusive=mcs", "--exclusive=mcs and --exclusive=topo are about labels"),
     ("--tmp=100", "--tmp asks for room on a node's disk"),
     ("-B 2:2:1", "leave out --extra-node-info"),
     ("--sockets-per-node=2", "leave out --extra-node-info"),

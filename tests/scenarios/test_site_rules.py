@@ -332,7 +332,7 @@ def test_a_node_is_borrowed_for_a_vjob_that_has_to_be_alone(elastic: World) -> N
 
 # -- wishes of users -------------------------------------------------------------------------------------------------
 
-SPREAD, EXCLUSIVE = ("spread",), ("exclusive",)
+SPREAD, EXCLUSIVE, ALONE = ("spread",), ("exclusive",), ("alone",)
 
 
 def test_vms_of_a_vjob_are_apart_where_its_user_wishes(world: World) -> None:
@@ -359,6 +359,32 @@ def test_ones_own_vms_without_the_wish_may_be_with_others(world: World) -> None:
     assert hosts(world, friends) == hosts(world, bob)
     alone = world.running(user="ann", wishes=EXCLUSIVE)
     assert not {*hosts(world, alone)} & {*hosts(world, bob)}
+
+
+def test_nobody_comes_beside_an_exclusive_vjob_not_even_its_users_own(world: World) -> None:
+    first = world.running(vms=2, user="ann", wishes=ALONE)
+    second = world.running(user="ann", wishes=ALONE)
+    other = world.running(user="ann")
+    assert [len(set(hosts(world, job))) for job in (first, second, other)] == [1, 1, 1]
+    assert len(set(hosts(world, first, second, other))) == 3, "each on a node of its own"
+    late = world.submit(user="ann", wishes=ALONE)
+    some(world)
+    assert world.state(late) is S.WAITING
+    assert "rule --exclusive: lonely 4 VMs bars it from 1 and rule --exclusive: split of" in reason(world, late)
+    world.rms.finish(first)
+    some(world)
+    assert world.state(late) is S.RUNNING
+
+
+def test_an_exclusive_vjob_waits_for_a_node_that_is_empty(world: World) -> None:
+    bobs = [world.running(user="bob", wishes=SPREAD, vms=3)]
+    alone = world.submit(user="ann", wishes=ALONE)
+    some(world)
+    assert world.state(alone) is S.WAITING
+    assert "rule --exclusive: lonely" in reason(world, alone)
+    world.rms.finish(bobs[0])
+    some(world)
+    assert world.state(alone) is S.RUNNING
 
 
 def test_an_operator_moves_no_vm_beside_one_that_wishes_to_be_alone(world: World) -> None:

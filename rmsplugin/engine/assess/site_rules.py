@@ -2,7 +2,7 @@
 
 A fence or a ban leaves a vjob fewer nodes, wherever its nodes are asked for (``assess.queue.allowed_hosts``). A reserve
 leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here. So
-are those by ``sbatch --spread-job`` and ``--exclusive=user``.
+are those by ``sbatch --spread-job``, ``--exclusive`` and ``--exclusive=user``.
 """
 
 from __future__ import annotations
@@ -198,17 +198,29 @@ def wished(members: Sequence[Member]) -> Iterator[Joint]:
         return
     apart: dict[str, list[str]] = {}
     alone: dict[str, list[str]] = {}
+    among_own: dict[str, list[str]] = {}
     friends: dict[str, list[str]] = {}
     for member in members:
         wishes, user = member.traits.wishes, member.traits.user
         if "spread" in wishes:
             apart.setdefault(member.vjob, []).extend(member.vms)
-        (alone if "exclusive" in wishes else friends).setdefault(user, []).extend(member.vms)
+        if "alone" in wishes:
+            alone.setdefault(member.vjob, []).extend(member.vms)
+        (among_own if "exclusive" in wishes else friends).setdefault(user, []).extend(member.vms)
     for vms in apart.values():
         if len(vms) > 1:
             yield Spread(frozenset(vms), label="--spread-job")
-    for user, vms in alone.items():
+    for user, vms in among_own.items():
         yield Lonely(frozenset(vms), label="--exclusive=user", friends=frozenset(friends.get(user, ())))
+    yield from _alone([frozenset(vms) for vms in alone.values()])
+
+
+def _alone(groups: Sequence[frozenset[str]]) -> Iterator[Joint]:
+    """The rules of vjobs each of which is beside nobody: two at most, as each of them is asked for each place of a VM."""
+    if groups:
+        yield Lonely(frozenset().union(*groups), label="--exclusive")
+    if len(groups) > 1:
+        yield Split(tuple(groups), label="--exclusive")
 
 
 #: By kind, the fewest VMs about which it says anything, and the rule.

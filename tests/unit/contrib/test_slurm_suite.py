@@ -127,8 +127,7 @@ def test_all_refusals_of_the_plugin_are_found() -> None:
     for said in (
         NO_SRUN + ", and srun inside the script starts tasks in its VMs",
         "heterogeneous jobs cannot run in VMs: submit one job for each part, and tie them with --dependency",
-        "--exclusive asks for whole nodes, and VMs share them: leave it out, and ask for the CPUs and the"
-        " memory that the job needs",
+        "--contiguous is about neighbouring nodes, and VMs move: leave it out, or name nodes with --nodelist",
         "3 VMs are more than the 2 that a job can have here: ask for fewer --nodes, or fewer tasks with more "
         "--cpus-per-task",
     ):

@@ -28,7 +28,7 @@ from rmsplugin.settings.rules import Traits
 
 NODES = ("n1", "n2", "n3", "n4")
 USERS = ("ann", "bob", "cid")
-WISHES = ((), (), (), ("spread",), ("exclusive",))
+WISHES = ((), (), (), ("spread",), ("exclusive",), ("alone",))
 RULES = (
     {"kind": "spread", "per": "vjob"},
     {"kind": "spread", "users": ["ann"]},

@@ -40,9 +40,10 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"tres_freq": "gpu:low"}, "VMs have no GPUs"),
     ({"ntasks_per_gpu": 1}, "VMs have no GPUs"),
     ({"ntasks_per_tres": 1}, "VMs have no GPUs"),
-    ({"shared": 0}, "--exclusive asks for whole nodes, and VMs share them: leave it out, and ask for the CPUs"),
-    ({"shared": 3}, "--exclusive asks for whole nodes"),
-    ({"shared": 4}, "--exclusive asks for whole nodes"),
+    ({"shared": 0}, "does not give a VM all CPUs of its node: say how many it needs, with --cpus-per-task or --ntasks"),
+    ({"shared": 0, "min_nodes": 2}, "does not give a VM all CPUs of its node"),
+    ({"shared": 3}, "--exclusive=mcs and --exclusive=topo are about labels and networks of nodes"),
+    ({"shared": 4}, "take --exclusive or --exclusive=user, or leave it out"),
     ({"pn_min_tmp_disk": 100}, "--tmp asks for room on a node's disk"),
     ({"pn_min_tmp_disk": 65534}, "--tmp asks for room on a node's disk"),
     (
@@ -311,6 +312,11 @@ def test_what_lua_writes_python_reads(
         ({}, set()),
         ({"bitflags": UNSET["bitflags"] + 256}, {"spread"}),
         ({"shared": 2}, {"exclusive"}),
+        ({"shared": 0, "num_tasks": 1}, {"alone"}),
+        ({"shared": 0, "cpus_per_task": 2}, {"alone"}),
+        ({"shared": 0, "ntasks_per_node": 2}, {"alone"}),
+        ({"shared": 0, "pn_min_cpus": 2}, {"alone"}),
+        ({"shared": 0, "tres_per_task": "cpu:2"}, {"alone"}),
         ({"shared": 2, "bitflags": UNSET["bitflags"] + 256}, {"spread", "exclusive"}),
         ({"shared": 1}, set()),
     ],
@@ -321,4 +327,5 @@ def test_wishes_are_told_to_the_engine(lua: Runner, given: dict[str, Any], wishe
 
 def test_other_users_wrappers_may_be_on_the_front_of_one_that_wishes_to_be_alone(lua: Runner) -> None:
     assert lua.submit(shared=2).written["shared"] == str(UNSET["shared"])
+    assert lua.submit(shared=0, num_tasks=1).written["shared"] == str(UNSET["shared"])
     assert "shared" not in lua.submit(shared=1).written

@@ -98,7 +98,12 @@ def test_a_text_of_another_form(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wishes"), [("spread=1", {"spread"}), ("exclusive=user,spread=1", {"spread", "exclusive"})]
+    ("text", "wishes"),
+    [
+        ("spread=1", {"spread"}),
+        ("exclusive=user,spread=1", {"spread", "exclusive"}),
+        ("spread=1,exclusive=yes", {"spread", "alone"}),
+    ],
 )
 def test_wishes_are_read_and_written(text: str, wishes: set[str]) -> None:
     found = Geometry.parse(f"{GEOMETRY},{text}")
