@@ -255,6 +255,9 @@ local function wrap(job_desc, geometry, image, config)
   job_desc.min_mem_per_node = geometry.total_memory
   -- These were for each node, and all is on one node now.
   job_desc.ntasks_per_node = slurm.NO_VAL16
+  if above32(job_desc.req_switch) then
+    job_desc.req_switch = slurm.NO_VAL -- its VMs are on so few switches, and it is on one node
+  end
   if options.wishes(job_desc):find("exclusive", 1, true) then
     job_desc.shared = slurm.NO_VAL16 -- other users' wrappers may be on its front
   end

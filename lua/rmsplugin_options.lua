@@ -190,8 +190,6 @@ local REFUSED = {
     .. " large as the VM's image makes it" },
   { "contiguous", above16, "--contiguous is about neighbouring nodes, and VMs move: leave it out, or name nodes with"
     .. " --nodelist" },
-  { "req_switch", above32, "--switches is about the network of nodes, and VMs move: leave it out, or name nodes with"
-    .. " --nodelist" },
   { "core_spec", given16, "--core-spec and --thread-spec are about a node's own CPUs, and VMs have their own: leave them"
     .. " out" },
   { "segment_size", above16, "--segment is about the network of nodes, and VMs move: leave it out, or name nodes with"
@@ -243,6 +241,10 @@ function options.check(job_desc)
   end
   options.refuse_asked(job_desc, REFUSED)
   check_cpus_are_said(job_desc)
+  if above32(job_desc.req_switch) and given32(job_desc.wait4switch) then
+    refuse("--switches=N@TIME gives up the switches after some time, and VMs are kept on at most N switches for good:"
+      .. " write --switches=N, or leave it out")
+  end
 end
 
 -- `--cpus-per-task`; newer releases of Slurm say it in tres_per_task as well.
@@ -257,9 +259,11 @@ function options.cpus_per_task(job_desc)
 end
 
 -- What the engine has to know of VMs beside each other, as pairs for the wrapper's line.
+local MANY = 999999 -- more switches than there are
 local ALONE = { [EXCLUSIVE] = ",exclusive=yes", [EXCLUSIVE_USER] = ",exclusive=user" }
 function options.wishes(job_desc)
-  return (spread(job_desc.bitflags) and ",spread=1" or "") .. (ALONE[job_desc.shared] or "")
+  local switches = above32(job_desc.req_switch) and ",switches=" .. integer(math.min(job_desc.req_switch, MANY)) or ""
+  return (spread(job_desc.bitflags) and ",spread=1" or "") .. (ALONE[job_desc.shared] or "") .. switches
 end
 
 options.given16, options.given32, options.given64 = given16, given32, given64

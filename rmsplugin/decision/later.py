@@ -14,7 +14,7 @@ from typing import Protocol
 
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, VJob
-from rmsplugin.model.joint import Gather, Spread
+from rmsplugin.model.joint import Gather, Joint, Spread, Within
 from rmsplugin.model.rules import Fence
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item, items_of, items_of_one
@@ -103,9 +103,19 @@ class Ruling:
         homes = self.configuration.homes
         parts = []
         for rule in self.configuration.concerning.of(vm.name):
-            among_them = isinstance(rule, Spread | Gather) and rule.vms <= own
-            parts.append(type(rule) if among_them else part_in(rule, vm.name, homes))
+            part = _among(rule, own)
+            parts.append(part_in(rule, vm.name, homes) if part is None else part)
         return vm.demand.centi_cpus, vm.demand.memory_mib, vm.only, homes.get(vm.name), tuple(parts)
+
+
+def _among(rule: Joint, own: frozenset[str]) -> Hashable | None:
+    """The kind of a rule that is about the VMs of one vjob alone; None if it is about others, too."""
+    match rule:
+        case Spread() | Gather() if rule.vms <= own:
+            return type(rule)
+        case Within() if rule.vms <= own:
+            return Within, rule.sets, rule.most
+    return None
 
 
 class Places:

@@ -14,7 +14,7 @@ from rmsplugin.groups.assignment import Assignment
 from rmsplugin.groups.forming import Group
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, WAITING, Location, Node, NodeState, VJob
-from rmsplugin.model.joint import Capacity, Gather, Online
+from rmsplugin.model.joint import Capacity, Gather, Online, Within
 from rmsplugin.model.resources import NOTHING
 
 
@@ -87,7 +87,7 @@ def _tied(
     for rule in configuration.joint:
         if isinstance(rule, (Capacity, Online)):
             tie({group_of.get(node, first) for node in rule.nodes if node in configuration.node_by_name})
-        elif isinstance(rule, Gather):
+        elif isinstance(rule, (Gather, Within)):
             owners = (configuration.vjob_by_vm.get(vm) for vm in rule.vms)
             tie({assignment[vjob.name].group for vjob in owners if vjob is not None})
     for vjob in configuration.vjobs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rmsplugin.instance.shape import RuleShape, shown
 from rmsplugin.model.elements import Node, VJob
 from rmsplugin.model.given_rules import About, given_rules
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Reserve, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Reserve, Root, Split, Spread, Within
 from rmsplugin.model.overbooking import overbooked
 from rmsplugin.model.resources import NOTHING, Resources, amount
 from rmsplugin.model.rules import Ban, Fence
@@ -26,6 +26,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "capacity": ("nodes", "vms", "most"),
     "reserve": ("nodes",),
     "online": ("nodes", "most"),
+    "within": ("vms", "sets", "most"),
     "overbook": ("vms", "ratio"),
 }
 #: By kind of rule: keys that it may have, too.
@@ -47,6 +48,9 @@ _JOINT: dict[str, Callable[[RuleShape, bool], Joint]] = {
         frozenset(data["nodes"]), frozenset(data["vms"]), data["most"], discrete
     ),
     "online": lambda data, discrete: Online(frozenset(data["nodes"]), data["most"], discrete),
+    "within": lambda data, discrete: Within(
+        tuple(map(frozenset, data["sets"])), frozenset(data["vms"]), data["most"], discrete
+    ),
 }
 _ABOUT_NODES: dict[str, type[Fence] | type[Ban]] = {"fence": Fence, "ban": Ban}
 
@@ -145,7 +149,13 @@ def _faults(data: RuleShape, nodes: Collection[str], vms: Collection[str]) -> It
         yield ("cpu",), f"must have two decimals at most, not {cpu!r}"
     yield from _names(data.get("nodes"), "nodes", nodes, "node")
     yield from _names(data.get("vms"), "vms", vms, "VM")
-    yield from _groups(data.get("groups"), vms)
+    groups, sets = data.get("groups"), data.get("sets")
+    if groups is not None and len(groups) < 2:
+        yield ("groups",), "a split needs two groups at least"
+    if sets is not None and not sets:
+        yield ("sets",), "must name at least one set of nodes"
+    yield from _apart(groups, "groups", vms, "VM", "group")
+    yield from _apart(sets, "sets", nodes, "node", "set")
 
 
 def _names(names: Sequence[str] | None, key: str, known: Collection[str], what: str) -> Iterator[tuple[_Place, str]]:
@@ -160,14 +170,15 @@ def _names(names: Sequence[str] | None, key: str, known: Collection[str], what: 
         seen.add(name)
 
 
-def _groups(groups: Sequence[Sequence[str]] | None, vms: Collection[str]) -> Iterator[tuple[_Place, str]]:
-    if groups is not None and len(groups) < 2:
-        yield ("groups",), "a split needs two groups at least"
+def _apart(
+    lists: Sequence[Sequence[str]] | None, key: str, known: Collection[str], what: str, of: str
+) -> Iterator[tuple[_Place, str]]:
+    """The faults of lists of names of which no two have the same one."""
     seen: set[str] = set()
-    for number, group in enumerate(groups or ()):
-        for place, words in _names(group, "", vms, "VM"):
-            yield ("groups", number, *place[1:]), words
-        for at, name in enumerate(group):
+    for number, names in enumerate(lists or ()):
+        for place, words in _names(names, "", known, what):
+            yield (key, number, *place[1:]), words
+        for at, name in enumerate(names):
             if name in seen:
-                yield ("groups", number, at), f"VM {name!r} is in another group, too"
-        seen.update(group)
+                yield (key, number, at), f"{what} {name!r} is in another {of}, too"
+        seen.update(names)

@@ -89,11 +89,23 @@ class RuleShape(TypedDict):
     """A placement rule; ``rmsplugin.instance.rules`` says which keys each kind has."""
 
     rule: Literal[
-        "spread", "gather", "fence", "ban", "lonely", "split", "root", "capacity", "reserve", "online", "overbook"
+        "spread",
+        "gather",
+        "fence",
+        "ban",
+        "lonely",
+        "split",
+        "root",
+        "capacity",
+        "reserve",
+        "online",
+        "within",
+        "overbook",
     ]
     vms: NotRequired[list[str]]
     nodes: NotRequired[list[str]]
     groups: NotRequired[list[list[str]]]
+    sets: NotRequired[list[list[str]]]
     most: NotRequired[Annotated[int, Field(ge=0, le=MAX_MOST)]]
     cpu: NotRequired[_Cpu]
     memory_mib: NotRequired[_Memory]
@@ -163,13 +175,15 @@ _EXPECTED: dict[tuple[str | int, ...], str] = {
     ("platforms", "lacks", 0): "migrate, suspend, elsewhere or pause",
     ("rules",): "a list of rules",
     ("rules", 0): "an object that describes a rule",
-    ("rules", "rule"): "spread, gather, fence, ban, lonely, split, root, capacity, reserve, online or overbook",
+    ("rules", "rule"): "spread, gather, fence, ban, lonely, split, root, capacity, reserve, online, within or overbook",
     ("rules", "vms"): "a list of names of VMs",
     ("rules", "vms", 0): "the name of a VM",
     ("rules", "nodes"): "a list of names of nodes",
     ("rules", "nodes", 0): "the name of a node",
     ("rules", "groups"): "a list of lists of names of VMs",
     ("rules", "groups", 0): "a list of names of VMs",
+    ("rules", "sets"): "a list of lists of names of nodes",
+    ("rules", "sets", 0): "a list of names of nodes",
     ("rules", "most"): "a whole number, 0 or more",
     ("rules", "ratio"): f"a number from 1 to {MOST_OVERBOOKING:g}",
     ("rules", "discrete"): "true or false",

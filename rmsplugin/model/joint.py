@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Ban, Fence, Held, Rule
@@ -21,6 +22,8 @@ from rmsplugin.model.wording import counted
 
 #: So many names are listed in a rule's title; of more, their number is enough.
 _NAMED = 3
+#: So many sets of sets of nodes are remembered: a site has one.
+_SETS = 8
 
 
 class Joint(Rule):
@@ -390,6 +393,79 @@ class Online(Joint):
 
 
 @dataclass(frozen=True, slots=True)
+class Within(Joint):
+    """The VMs are on at most so many of these sets of nodes. A node of no set is one by itself.
+
+    ``sets``: no node is in two of them.
+    """
+
+    sets: tuple[frozenset[str], ...]
+    vms: frozenset[str]
+    most: int
+    discrete: bool = False
+    label: str = ""
+    number_of: Mapping[str, int] = field(init=False, repr=False, compare=False)  # the number of each node's set
+
+    def __post_init__(self) -> None:
+        """Number the sets: rules about the same switches share the numbers."""
+        object.__setattr__(self, "number_of", _numbers(self.sets))
+
+    def __reduce__(self) -> tuple[type[Within], tuple[object, ...]]:
+        """Another process numbers them again."""
+        return Within, (self.sets, self.vms, self.most, self.discrete, self.label)
+
+    @property
+    def words(self) -> str:
+        """Names a few VMs."""
+        return f"within: {_few(self.vms, 'VM')} on at most {self.most} of {counted(len(self.sets), 'set')} of nodes"
+
+    @property
+    def names(self) -> Collection[str] | None:
+        """The VMs."""
+        return self.vms
+
+    def set_of(self, node: str) -> int | str:
+        """The number of a node's set; of a node that is in none, its name."""
+        return self.number_of.get(node, node)
+
+    def used(self, standing: Standing) -> set[int | str]:
+        """The sets where the VMs have memory."""
+        return {self.set_of(node) for vm in self.vms for node in standing.nodes_of(vm)}
+
+    def nodes_in(self, sets: Iterable[int | str]) -> frozenset[str]:
+        """All nodes of some sets."""
+        return frozenset().union(*({each} if isinstance(each, str) else self.sets[each] for each in sets))
+
+    def lets(self, vm: str, node: str, standing: Standing) -> bool:
+        """Whether one of them is in the node's set already, or fewer sets are used than may be."""
+        if vm not in self.vms:
+            return True
+        used = self.used(standing)
+        return len(used) < self.most or self.set_of(node) in used
+
+    def confines(self, vm: str, standing: Standing) -> Fence | Ban | None:
+        """To the sets that are used, if no other may be."""
+        if vm not in self.vms:
+            return None
+        used = self.used(standing)
+        return Fence(self.nodes_in(used)) if len(used) >= self.most else None
+
+    def broken(self, held: Collection[Held], came: Collection[Held]) -> str | None:
+        """The reason if too many sets are used, and one of them only by VMs that have come."""
+        of = {node: at for at, nodes in enumerate(self.sets) for node in nodes}
+        new, theirs = set(came), [each for each in held if each[0] in self.vms]
+        number = len({of.get(node, node) for _, node in theirs})
+        before = {of.get(node, node) for vm, node in theirs if (vm, node) not in new}
+        for vm, node in came:
+            if number > self.most and vm in self.vms and of.get(node, node) not in before:
+                return f"{vm} may not be on {node}: they would be on {number} sets of nodes ({self.title})"
+        return None
+
+    def __str__(self) -> str:
+        return f"within {self.most} of {_quoted_sets(self.sets)} {_all(self.vms)}{_when(self)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Part(Joint):
     """A fence or a ban for some of the VMs of a vjob; one for all of them is a rule of the vjob itself."""
 
@@ -458,6 +534,17 @@ class Concerning:
     def of(self, vm: str) -> Sequence[Joint]:
         """The rules that the place of a VM can break."""
         return self._of.get(vm, self._all)
+
+
+@lru_cache(maxsize=_SETS)
+def _numbers(sets: tuple[frozenset[str], ...]) -> Mapping[str, int]:
+    """The number of each node's set; many rules have the sets of one site."""
+    return {node: number for number, nodes in enumerate(sets) for node in nodes}
+
+
+@lru_cache(maxsize=_SETS)
+def _quoted_sets(sets: tuple[frozenset[str], ...]) -> str:
+    return " / ".join(map(_all, sets))
 
 
 def _by_node(held: Iterable[Held]) -> dict[str, set[str]]:

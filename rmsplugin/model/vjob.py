@@ -123,7 +123,7 @@ _CONSTRAINTS = ("features", "nodes", "exclude")
 #: The user's wishes about VMs beside each other: by wish, its key and value; a key is present if he gave it.
 _WISHES = {"spread": ("spread", "1"), "exclusive": ("exclusive", "user"), "alone": ("exclusive", "yes")}
 _WISH_KEYS = {key for key, _ in _WISHES.values()}
-_VALUES = {**_KEYS, **_SMALL_KEYS}
+_VALUES = {**_KEYS, **_SMALL_KEYS, "switches": ("switches", re.compile(r"[1-9][0-9]{0,5}"))}
 #: The beginning of keys that a release ignores if it does not know them.
 _OPTIONAL = "x_"
 _PAIR = re.compile(r"([a-z][a-z0-9_]*)=([^,=\s]*)")
@@ -156,6 +156,7 @@ class Geometry:
             ``small_memory_mib`` is 0, too.
         wishes: about VMs beside each other: ``spread`` (--spread-job), ``exclusive`` (--exclusive=user), ``alone``
             (--exclusive).
+        switches: the most leaf switches of the topology on which the VMs are (--switches); 0: any number.
     """
 
     vms: int
@@ -168,6 +169,7 @@ class Geometry:
     small_cpus: int = 0
     small_memory_mib: int = 0
     wishes: frozenset[str] = frozenset()
+    switches: int = 0
 
     def __post_init__(self) -> None:
         """Refuse impossible sizes of VMs.
@@ -200,6 +202,11 @@ class Geometry:
     def memory_mib_of(self, index: int) -> int:
         """The memory requested for VM number ``index`` (from 0)."""
         return self.memory_mib if index < self.large else self.small_memory_mib
+
+    @property
+    def wishing(self) -> bool:
+        """Whether the user wishes anything about VMs beside each other."""
+        return bool(self.wishes or self.switches)
 
     @property
     def total_cpus(self) -> int:
@@ -250,6 +257,8 @@ class Geometry:
         if self.small_cpus:
             text += f",small_cpus={self.small_cpus},small_memory={self.small_memory_mib}"
         text += "".join(f",{key}={value}" for wish, (key, value) in _WISHES.items() if wish in self.wishes)
+        if self.switches:
+            text += f",switches={self.switches}"
         lists = (self.constraints.features, ",".join(self.constraints.nodes), ",".join(self.constraints.exclude))
         said = [f",{key}={value.replace(',', ';')}" for key, value in zip(_CONSTRAINTS, lists, strict=True) if value]
         return text + "".join(said)

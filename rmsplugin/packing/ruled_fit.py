@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from rmsplugin.model.elements import VM, Node, NodeState
-from rmsplugin.model.joint import Concerning, Gather, Joint
+from rmsplugin.model.joint import Concerning, Gather, Joint, Within
 from rmsplugin.model.resources import NOTHING, Resources
-from rmsplugin.model.rules import Rules
+from rmsplugin.model.rules import Fence, Rules
 from rmsplugin.model.standing import Standing
 from rmsplugin.packing.ffd import decreasing
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.ruled import Bools, mask
+from rmsplugin.packing.sets_of_nodes import choices_within
 
 Ints = npt.NDArray[np.intp]
 
@@ -59,6 +60,7 @@ class RuledFit:
         self._concerning, self._masks = concerning, dict[Rules, Bools]()
         self.standing = Standing(homes)
         self._gathered = _gathered(concerning.rules, expected)
+        self._some_are_within = any(isinstance(rule, Within) for rule in concerning.rules)
 
     def take(self, vm: VM, node: str) -> None:
         """A VM is on a node, whether or not there is room for it, and its rules allow that."""
@@ -79,16 +81,40 @@ class RuledFit:
     def place(self, items: Iterable[Item], prefer: Mapping[str, str]) -> dict[str, str] | Obstacle:
         """Place all of these VMs or none: by memory, CPUs (descending) and name.
 
+        VMs that have to be on a few of several sets of nodes, and find no place one after the other, are confined to
+        the sets with the most room, and then to others.
+
         Args:
             items: VMs with the rules of their vjobs.
             prefer: by VM, a node that is tried first.
         """
-        placed: dict[str, str] = {}
         order = list(items)
+        found = self._placed(order, prefer, None)
+        if isinstance(found, Obstacle):
+            for nodes in self._choices(order):
+                confined = self._placed(order, prefer, nodes)
+                if not isinstance(confined, Obstacle):
+                    return confined
+        return found
+
+    def _choices(self, order: Iterable[Item]) -> Iterator[frozenset[str]]:
+        """The nodes of sets to which rules may confine VMs."""
+        if not self._some_are_within:
+            return iter(())
+        free = dict(zip(self._names, self._cpus_of.tolist(), strict=True))
+        return choices_within(self._concerning, (item.vm.name for item in order), self.standing, free)
+
+    def _placed(
+        self, order: list[Item], prefer: Mapping[str, str], only: frozenset[str] | None
+    ) -> dict[str, str] | Obstacle:
+        """Place all of these VMs or none; ``only``: the nodes that are tried, None for all."""
+        placed: dict[str, str] = {}
+        fence: Rules = () if only is None else (Fence(only),)
         if len(order) > 1:
             order.sort(key=lambda item: decreasing(item.vm))
         for item in order:
-            node = self._node_for(item, prefer.get(item.vm.name), order)
+            confined = replace(item, rules=(*item.rules, *fence)) if fence else item
+            node = self._node_for(confined, prefer.get(item.vm.name), order)
             if isinstance(node, Obstacle):
                 for each in order[: len(placed)]:
                     self.give_back(each.vm, placed[each.vm.name])

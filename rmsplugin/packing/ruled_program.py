@@ -16,7 +16,7 @@ from functools import cached_property, singledispatchmethod
 from ortools.sat.python import cp_model
 
 from rmsplugin.model.elements import VM, Node, NodeState
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, Within
 from rmsplugin.model.resources import NOTHING
 from rmsplugin.model.rules import admit
 from rmsplugin.packing import remembered
@@ -268,6 +268,15 @@ class _Program:
         kept = rule.nodes.intersection(self._fixed.values())
         more = [self._hosts(node) for node in sorted(rule.nodes - kept)]
         self._model.add(_sum(more) <= max(0, rule.most - len(kept)))
+
+    @obey.register
+    def _within(self, rule: Within) -> None:
+        kinds = self._of(rule.vms)
+        kept = {rule.set_of(node) for node in self._places if self._staying(rule.vms, node)}
+        used = {each: self._model.new_bool_var("") for each in dict.fromkeys(map(rule.set_of, self._places))}
+        for node in self._places:
+            self._implies(kinds, rule.vms, node, used[rule.set_of(node)])
+        self._model.add(_sum(list(used.values())) <= max(rule.most, len(kept)))
 
     @obey.register
     def _part(self, rule: Part) -> None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rmsplugin.model.elements import VM, Node, NodeState
-from rmsplugin.model.joint import Capacity, Concerning, Joint, Lonely, Online, Split, Spread
+from rmsplugin.model.joint import Capacity, Concerning, Joint, Lonely, Online, Split, Spread, Within
 from rmsplugin.packing.ruled_fit import obeys
 
 #: VMs by name, each with its demand as in ``Amount``.
@@ -76,6 +76,9 @@ class RuledSums:
             case Online():
                 most, needed = self._most_beside(rule), Amount.of(demands.values())
                 return needed.centi_cpus > most.centi_cpus or needed.memory_mib > most.memory_mib
+            case Within():
+                most, needed = self._most_within(rule), Amount.of(demands[vm] for vm in rule.vms & demands.keys())
+                return needed.centi_cpus > most.centi_cpus or needed.memory_mib > most.memory_mib
             case Lonely():
                 strangers = demands.keys() - rule.vms - rule.friends
                 return self._least_nodes((rule.vms, strangers), demands) > len(self._up)
@@ -93,6 +96,19 @@ class RuledSums:
             memory_mib = sorted((size.memory_mib for size in here), reverse=True)[: rule.most]
             others = Amount.of((size.centi_cpus, size.memory_mib) for size in beside)
             self._capacity_beside[id(rule)] = Amount(others[0] + sum(cpus), others[1] + sum(memory_mib))
+        return self._capacity_beside[id(rule)]
+
+    def _most_within(self, rule: Within) -> Amount:
+        """All that VMs can have on the largest sets of nodes."""
+        if id(rule) not in self._capacity_beside:
+            sizes: dict[int | str, Amount] = {}
+            for node in self._up:
+                size = (node.capacity.centi_cpus, node.capacity.memory_mib)
+                here = rule.set_of(node.name)
+                sizes[here] = Amount.of([sizes.get(here, Amount(0, 0)), size])
+            cpus = sorted((size.centi_cpus for size in sizes.values()), reverse=True)[: rule.most]
+            memory_mib = sorted((size.memory_mib for size in sizes.values()), reverse=True)[: rule.most]
+            self._capacity_beside[id(rule)] = Amount(sum(cpus), sum(memory_mib))
         return self._capacity_beside[id(rule)]
 
     def _least_nodes(self, groups: Iterable[Collection[str]], demands: Demands) -> int:

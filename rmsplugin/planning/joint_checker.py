@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rmsplugin.model.action import Action, ActionKind
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import Location, VMState
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Within
 from rmsplugin.model.rules import Held
 from rmsplugin.planning.violations import Rule, Violation
 from rmsplugin.planning.way_checker import outcome_of
@@ -104,7 +104,9 @@ def _elsewhere(rule: Joint, there: _There) -> tuple[list[Held], list[_Stay]]:
         return always, [
             stay for node in rule.nodes if node not in there.lasting for stay in there.passing.get(node, ())
         ]
-    found = [stay for vm in rule.vms for stay in there.of.get(vm, ())] if isinstance(rule, (Gather, Capacity)) else []
+    found: list[_Stay] = []
+    if isinstance(rule, (Gather, Capacity, Within)):
+        found = [stay for vm in rule.vms for stay in there.of.get(vm, ())]
     always = [(stay.vm, stay.node) for stay in found if _is_lasting(stay)]
     return always, [stay for stay in found if not _is_lasting(stay)]
 

@@ -44,6 +44,12 @@ class Traits(NamedTuple):
     partition: str
     licenses: frozenset[str]
     wishes: frozenset[str] = frozenset()
+    switches: int = 0
+
+    @property
+    def wishing(self) -> bool:
+        """Whether its user wishes anything."""
+        return bool(self.wishes or self.switches)
 
 
 @lru_cache(maxsize=1024)

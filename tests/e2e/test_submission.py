@@ -241,7 +241,7 @@ REFUSED = [
     ("-c 64", "no node can host a VM"),
     ("-n 99 --mem=9900", "CPUs that there are"),
     ("--contiguous", "--contiguous is about neighbouring nodes"),
-    ("--switches=1", "--switches is about the network"),
+    ("--switches=1@10", "--switches=N@TIME gives up the switches"),
     ("--reservation=foo", "leave out --reservation"),
     ("--gpu-bind=none", "VMs have no GPUs"),
     ("--gpu-freq=low", "VMs have no GPUs"),
@@ -311,6 +311,14 @@ def test_constraints_are_kept_for_the_engine(cluster: Cluster) -> None:
     assert first.endswith("vms=1,cpus=1,memory=1024,ntasks=1,cpus_per_task=1,image=default,"
                           "features=a|(b&c),nodes=n[1-2],exclude=n3,x_ntasks=default")  # fmt: skip
     assert rest.rstrip("\n\0") == SCRIPT.rstrip("\n")
+
+
+def test_wishes_about_vms_are_kept_for_the_engine_and_are_none_of_the_wrappers(cluster: Cluster) -> None:
+    job = waiting(cluster, "--switches=2", "--exclusive", "-n", "2")
+    script = cluster.ok("scontrol", "write", "batch_script", str(job), "-")
+    assert ",exclusive=yes,switches=2\n" in script
+    fields = cluster.job(job)
+    assert "Switches" not in fields and fields["OverSubscribe"] != "NO", fields
 
 
 def test_features_mean_what_they_mean_to_slurm(cluster: Cluster) -> None:

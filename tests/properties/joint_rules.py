@@ -9,10 +9,10 @@ from itertools import combinations
 from hypothesis import strategies as st
 
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, Within
 from rmsplugin.model.rules import Ban, Fence, Held
 
-KINDS = (Spread, Gather, Lonely, Split, Root, Capacity, Online, Part)
+KINDS = (Spread, Gather, Lonely, Split, Root, Capacity, Online, Part, Within)
 
 
 @st.composite
@@ -43,6 +43,9 @@ def joint_rule(draw: st.DrawFn, vms: Sequence[str], nodes: Sequence[str]) -> Joi
         return Capacity(where, some, draw(st.integers(0, 2)), discrete)
     if kind is Online:
         return Online(where, draw(st.integers(0, 2)), discrete)
+    if kind is Within:
+        sets = (where, frozenset(nodes) - where) if draw(st.booleans()) else (where,)
+        return Within(tuple(each for each in sets if each), some, draw(st.integers(0, 2)), discrete)
     if kind is Part:
         return Part(some, draw(st.sampled_from([Fence, Ban]))(where, discrete))
     if kind is Lonely:
@@ -71,6 +74,10 @@ def holds(rule: Joint, held: Collection[Held], homes: dict[str, str]) -> bool:
             return len({vm for vm, node in held if vm in vms and node in nodes}) <= most
         case Online(nodes=nodes, most=most):
             return len(on.keys() & nodes) <= most
+        case Within(sets=sets, vms=vms, most=most):
+            there = {node for vm, node in held if vm in vms}
+            in_none = [node for node in there if not any(node in each for each in sets)]
+            return sum(not each.isdisjoint(there) for each in sets) + len(in_none) <= most
         case Part(vms=vms, rule=Fence(nodes=nodes)):
             return all(vm not in vms or node in nodes for vm, node in held)
         case Part(vms=vms, rule=Ban(nodes=nodes)):

@@ -22,7 +22,7 @@ from rmsplugin.decision.result import Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, Within
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Ban, Fence
 from rmsplugin.model.standing import Standing
@@ -167,6 +167,8 @@ EVERY_RULE = (
     *(Capacity(nodes, vms, most) for nodes in (ONE, BOTH) for vms in (AB, ABC) for most in (0, 1, 2)),
     *(Online(nodes, most) for nodes in (ONE, BOTH) for most in (0, 1, 2)),
     *(Part(AB, kind(ONE)) for kind in (Fence, Ban)),
+    *(Within((ONE, frozenset({"2"}), frozenset({"3"})), vms, most) for vms in (AB, ABC) for most in (0, 1, 2)),
+    *(Within(sets, vms, 1) for sets in ((BOTH,), (BOTH, frozenset({"3"}))) for vms in (A, AB, ABC)),
 )
 
 

@@ -367,7 +367,7 @@ def test_nobody_comes_beside_an_exclusive_vjob_not_even_its_users_own(world: Wor
     other = world.running(user="ann")
     assert [len(set(hosts(world, job))) for job in (first, second, other)] == [1, 1, 1]
     assert len(set(hosts(world, first, second, other))) == 3, "each on a node of its own"
-    late = world.submit(user="ann", wishes=ALONE)
+    late = world.submit(vms=1, user="ann", wishes=ALONE)
     some(world)
     assert world.state(late) is S.WAITING
     assert "rule --exclusive: lonely 4 VMs bars it from 1 and rule --exclusive: split of" in reason(world, late)
@@ -401,3 +401,46 @@ def test_elements_of_an_array_wish_before_they_have_rows(world: World) -> None:
     places = {vm.host for vm in world.context.ledger.live_vms() if vm.job_id != 1}
     assert len(world.context.ledger.live_vms()) == 3, array
     assert "n1" not in places
+
+
+# -- the most switches ------------------------------------------------------------------------------------------------
+
+TWO_SWITCHES = (("n1",), ("n2", "n3"))
+
+
+def test_vms_are_on_as_few_switches_as_their_user_says(world: World) -> None:
+    world.rms.switches = TWO_SWITCHES
+    near = world.running(vms=2, cpus=CPUS, switches=1)
+    assert set(hosts(world, near)) == {"n2", "n3"}, "one after the other they would begin on n1"
+    assert world.rms.calls.count(("leaf_switches", "")) == 1
+
+
+def test_a_vjob_that_finds_no_place_on_so_few_switches_waits_and_is_told_why(world: World) -> None:
+    world.rms.switches = TWO_SWITCHES
+    wide = world.submit(vms=3, cpus=CPUS, switches=1)
+    some(world)
+    assert world.state(wide) is S.WAITING
+    rule_words = "rule --switches=1: within: '1-0' '1-1' '1-2' on at most 1 of 2 sets of nodes bars it from 2"
+    assert f"2 nodes with room for 1-1, but {rule_words}" in reason(world, wide)
+    two = world.running(vms=3, cpus=CPUS, switches=2)
+    assert set(hosts(world, two)) == set(NODES)
+
+
+def test_without_a_topology_all_nodes_are_on_one_switch(world: World) -> None:
+    job = world.running(vms=3, cpus=CPUS, switches=1)
+    assert set(hosts(world, job)) == set(NODES)
+
+
+def test_an_operator_moves_no_vm_to_a_switch_too_many(world: World) -> None:
+    world.rms.switches = TWO_SWITCHES
+    near = world.running(vms=2, switches=1)
+    here = set(hosts(world, near))
+    away, vm = ("n1" if "n1" not in here else "n2"), world.context.ledger.vms(near)[0]
+    with pytest.raises(RefusedError, match=f"{vm.name}, but rule --switches=1: within: .* bars it from 1"):
+        world.placing.migrate(_seen(world), world.context.ledger.vjob(near), vm.name, away, "asked", "root")
+
+
+def test_rooms_are_borrowed_on_as_few_switches_as_the_user_says(elastic: World) -> None:
+    elastic.rms.switches = TWO_SWITCHES
+    near = elastic.running(vms=2, cpus=CPUS, switches=1)
+    assert set(hosts(elastic, near)) == {"n2", "n3"}

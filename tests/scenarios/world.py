@@ -500,15 +500,17 @@ class World:
         computing: bool = True,
         small: tuple[int, int] = (0, 0),
         wishes: Collection[str] = (),
+        switches: int = 0,
         **options: Any,
     ) -> int:
         """A wrapped job, as lua/rmsplugin.lua leaves it; its VMs want all their CPUs if it is ``computing``.
 
-        ``small``: CPUs and MiB of all VMs but the first one, where they have one task less. ``wishes``: see Geometry.
+        ``small``: CPUs and MiB of all VMs but the first one, where they have one task less. ``wishes``,
+        ``switches``: see Geometry.
         """
         said = Constraints.parse(**(constraints or {}))
         ntasks = vms + 1 if any(small) else 1
-        geometry = Geometry(vms, cpus, memory_mib, ntasks, 1, "default", said, *small, frozenset(wishes))
+        geometry = Geometry(vms, cpus, memory_mib, ntasks, 1, "default", said, *small, frozenset(wishes), switches)
         script = f"#!/usr/bin/rmsplugin-job {geometry}\n#!/bin/sh\ntrue\n"
         size = {"cpus": geometry.total_cpus, "memory_mib": geometry.total_memory_mib}
         job = self.rms.submit(**{"script": script, "user": "nobody", "uid": 65534, **size, **options})

@@ -13,6 +13,7 @@ from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow, VMRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import vm_hosts
+from rmsplugin.engine.observe.topology import NO_TOPOLOGY
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.standing import Standing
 from rmsplugin.settings import Settings
@@ -40,6 +41,7 @@ class Arrivals:
         """Begin anew with another look: a vjob's traits are those of its job, as it was seen."""
         self._look = None if seen is None else seen.derived
         self._nodes = frozenset[str]() if seen is None else frozenset(vm_hosts(self._settings, seen.rms))
+        self._topology = NO_TOPOLOGY if seen is None else seen.topology
         self._known: dict[int, _Known] = {}
         self._wishing: set[int] = set()  # the jobs whose users wish
         self._homes: dict[str, str] = {}
@@ -56,7 +58,7 @@ class Arrivals:
             vjob: the job id of the VMs' vjob; or the vjob itself, if it has no VMs in the ledger yet.
             hosts: the node to which each VM comes.
         """
-        wishes = isinstance(vjob, Member) and bool(vjob.traits.wishes)
+        wishes = isinstance(vjob, Member) and vjob.traits.wishing
         if not (wishes or there_are_rules(self._settings, self._ledger, seen)):
             return
         if self._look is not seen.derived:
@@ -75,8 +77,9 @@ class Arrivals:
 
     def _require(self, member: Member, hosts: Mapping[str, str], coming: Sequence[Member]) -> None:
         rules = list(rules_for(member, self._settings.rule, self._selected, self._nodes))
-        if self._wishing or member.traits.wishes:
-            rules += wished([*(known.member for known in self._known.values()), *coming])
+        if self._wishing or member.traits.wishing:
+            members = [*(known.member for known in self._known.values()), *coming]
+            rules += wished(members, self._nodes, self._topology)
         rules, put = [rule for rule in rules if not rule.discrete], list[tuple[str, str]]()
         try:
             for vm, node in hosts.items():
@@ -108,7 +111,7 @@ class Arrivals:
         member = Member(vjob.display_id, traits_of(seen, vjob), tuple(vm.name for vm in vms))
         self._known[vjob.job_id] = _Known(vjob, vms, member)
         self._select(member)
-        if member.traits.wishes:
+        if member.traits.wishing:
             self._wishing.add(vjob.job_id)
         for vm, node in _held(vms):
             self._standing.put(vm, node)

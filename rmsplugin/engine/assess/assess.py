@@ -185,11 +185,11 @@ class _Assessor:
                 found.append((key, self._hosted(vjob, job, priority)))
         found.sort(key=lambda each: each[0])
         sorted_out = settled(list(self._nodes()), normalised(facts for _, facts in found))
-        wished = any(each.geometry.wishes for each in queue) or any(each.geometry.wishes for each in vjobs)
+        wished = any(each.geometry.wishing for each in queue) or any(each.geometry.wishing for each in vjobs)
         if self._settings.rule or wished:
             traits = {each.display_id: traits_of(seen, each) for each in vjobs}
             traits |= {each.job.display_id: traits_of_job(each.job, each.geometry) for each in queue}
-            by_rules = ruled(self._settings, sorted_out.configuration, traits)
+            by_rules = ruled(self._settings, seen.topology, sorted_out.configuration, traits)
             sorted_out = replace(sorted_out, configuration=by_rules)
         return Assessment(sorted_out, refused)
 

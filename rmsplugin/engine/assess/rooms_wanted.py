@@ -112,7 +112,7 @@ def _fit(
     ``why`` receives, by the first VM of a vjob that only rules keep from a place, the sentence of these rules.
     """
     if not (
-        there_are_rules(capacities.settings, capacities.ledger, seen) or any(each.geometry.wishes for each in waiting)
+        there_are_rules(capacities.settings, capacities.ledger, seen) or any(each.geometry.wishing for each in waiting)
     ):
         return first_fit_decreasing
     coming = [

@@ -6,7 +6,7 @@ Rooms are requested where VMs may come, too. For the steps of a plan see ``arriv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rmsplugin.engine.assess.site_rules import Member, beside, there_are_rules, traits_of
 from rmsplugin.engine.ledger.ledger import Ledger
@@ -19,6 +19,7 @@ from rmsplugin.model.resources import Resources
 from rmsplugin.model.standing import Standing
 from rmsplugin.model.wording import counted
 from rmsplugin.packing.ffd import decreasing, first_fit_decreasing
+from rmsplugin.packing.sets_of_nodes import choices_within
 from rmsplugin.settings import Settings
 
 
@@ -30,7 +31,7 @@ class RuledPlaces:
         self._concerning = Concerning(())
         self._standing = Standing({})
         coming = [*coming]
-        if not (there_are_rules(settings, ledger, seen) or any(member.traits.wishes for member in coming)):
+        if not (there_are_rules(settings, ledger, seen) or any(member.traits.wishing for member in coming)):
             return
         vms = ledger.live_vms_by_job()
         vjobs = ledger.vjobs_among(vms)
@@ -38,7 +39,8 @@ class RuledPlaces:
             Member(vjob.display_id, traits_of(seen, vjob), tuple(vm.name for vm in vms[job_id]))
             for job_id, vjob in vjobs.items()
         ]
-        rules = beside(settings.rule, [*members, *coming], frozenset(vm_hosts(settings, seen.rms)))
+        nodes = frozenset(vm_hosts(settings, seen.rms))
+        rules = beside(settings.rule, [*members, *coming], nodes, seen.topology)
         self._concerning = Concerning(rule for rule, _ in rules if isinstance(rule, Joint))
         there = [vm for of_one in vms.values() for vm in of_one if vm.host]
         held = [(vm.name, node) for vm in there for node in {vm.host, vm.destination} - {""}]
@@ -52,10 +54,25 @@ class RuledPlaces:
         Raises:
             RefusedError: there is room, but rules bar a VM from it.
         """
-        found = self._placed(vms, free, prefer)
+        wanted = list(vms)
+        found = self._placed(wanted, free, prefer)
         if isinstance(found, str):
-            raise RefusedError(found)
+            confined = self._confined(wanted, free, prefer)
+            if confined is None:
+                raise RefusedError(found)
+            return confined
         return found
+
+    def _confined(
+        self, vms: Sequence[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None
+    ) -> dict[str, str] | None:
+        """All VMs at places on some sets of nodes, which rules would not have them leave; None if none are found."""
+        cpus = {node: room.cpus for node, room in free.items()}
+        for nodes in choices_within(self._concerning, (vm.name for vm in vms), self._standing, cpus):
+            found = self._placed(vms, {node: room for node, room in free.items() if node in nodes}, prefer)
+            if isinstance(found, dict):
+                return found
+        return None
 
     def _placed(
         self, vms: Iterable[VM], free: Mapping[str, Resources], prefer: Mapping[str, str] | None

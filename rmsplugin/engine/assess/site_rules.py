@@ -2,7 +2,7 @@
 
 A fence or a ban leaves a vjob fewer nodes, wherever its nodes are asked for (``assess.queue.allowed_hosts``). A reserve
 leaves its nodes less (``capacity.observed_memory``). All others are about VMs beside each other, and are made here. So
-are those by ``sbatch --spread-job``, ``--exclusive`` and ``--exclusive=user``.
+are those by ``sbatch --spread-job``, ``--switches``, ``--exclusive`` and ``--exclusive=user``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from rmsplugin.adapters.rms.base import RmsJob
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
+from rmsplugin.engine.observe.topology import NO_TOPOLOGY, Topology
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import About, given_rules
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Root, Split, Spread, Within
 from rmsplugin.model.vjob import Geometry
 from rmsplugin.settings import Settings
 from rmsplugin.settings.rules import PlacementRule, Traits, license_names
@@ -42,14 +43,14 @@ def there_are_rules(settings: Settings, ledger: Ledger, seen: Observation) -> bo
         return True
     asked = seen.derived.wished
     if not asked:
-        asked.append(any(vjob.geometry.wishes for vjob in ledger.vjobs()))
+        asked.append(any(vjob.geometry.wishing for vjob in ledger.vjobs()))
     return asked[0]
 
 
 def traits_of_job(job: RmsJob, geometry: Geometry) -> Traits:
     """The traits of a vjob by its job and its request."""
     licenses = license_names(job.licenses)
-    return Traits(job.name, job.user, job.account, job.partition, licenses, geometry.wishes)
+    return Traits(job.name, job.user, job.account, job.partition, licenses, geometry.wishes, geometry.switches)
 
 
 def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
@@ -57,7 +58,8 @@ def traits_of(seen: Observation, vjob: VJobRow) -> Traits:
     job = seen.jobs.get(vjob.job_id)
     if job is not None:
         return traits_of_job(job, vjob.geometry)
-    return Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset(), vjob.geometry.wishes)
+    geometry = vjob.geometry
+    return Traits(vjob.job_name, vjob.user, "", vjob.partition, frozenset(), geometry.wishes, geometry.switches)
 
 
 def closing_rules(rules: Mapping[str, PlacementRule], traits: Traits) -> tuple[str, ...]:
@@ -73,13 +75,19 @@ def open_nodes(rules: Mapping[str, PlacementRule], nodes: frozenset[str], closin
     return nodes
 
 
-def ruled(settings: Settings, configuration: Configuration, traits: Mapping[str, Traits]) -> Configuration:
+def ruled(
+    settings: Settings, topology: Topology, configuration: Configuration, traits: Mapping[str, Traits]
+) -> Configuration:
     """The configuration in which each vjob has the rules about its VMs beside others.
 
     Args:
         settings: with the rules.
+        topology: the switches of the nodes.
         configuration: vjobs, and stand-ins for those in transit.
         traits: by the name of each vjob.
+
+    Raises:
+        UnavailableError: switches have to be known, and the RMS does not tell them.
     """
     members = []
     for vjob in configuration.vjobs:
@@ -87,23 +95,32 @@ def ruled(settings: Settings, configuration: Configuration, traits: Mapping[str,
         if owner in traits:
             members.append(Member(owner, traits[owner], tuple(vm.name for vm in vjob.vms)))
     nodes = frozenset(node.name for node in configuration.nodes)
-    about = beside(settings.rule, members, nodes)
+    about = beside(settings.rule, members, nodes, topology)
     return replace(configuration, vjobs=tuple(given_rules(configuration.vjobs, about)), checked=True)
 
 
-def beside(rules: Mapping[str, PlacementRule], members: Sequence[Member], nodes: frozenset[str]) -> list[About]:
+def beside(
+    rules: Mapping[str, PlacementRule],
+    members: Sequence[Member],
+    nodes: frozenset[str],
+    topology: Topology = NO_TOPOLOGY,
+) -> list[About]:
     """The rules about VMs beside each other, each with the VMs that it is about.
 
     Args:
         rules: of the settings, by name.
         members: all vjobs.
         nodes: all VM hosts.
+        topology: their switches.
+
+    Raises:
+        UnavailableError: switches have to be known, and the RMS does not tell them.
     """
     found: list[About] = []
     for name, rule in rules.items():
         if rule.kind not in _OF_NODES:
             found += _made(name, rule, Selected(rule, members).groups, nodes)
-    return found + [(rule, rule.names) for rule in wished(members)]
+    return found + [(rule, rule.names) for rule in wished(members, nodes, topology)]
 
 
 class Selected:
@@ -192,9 +209,18 @@ def _made(
                 yield make(rule, group, nodes, name), group
 
 
-def wished(members: Sequence[Member]) -> Iterator[Joint]:
-    """The rules that users wish for their own VMs."""
-    if not any(member.traits.wishes for member in members):
+def wished(members: Sequence[Member], nodes: frozenset[str], topology: Topology) -> Iterator[Joint]:
+    """The rules that users wish for their own VMs.
+
+    Args:
+        members: all vjobs.
+        nodes: all VM hosts.
+        topology: their switches.
+
+    Raises:
+        UnavailableError: switches have to be known, and the RMS does not tell them.
+    """
+    if not any(member.traits.wishing for member in members):
         return
     apart: dict[str, list[str]] = {}
     alone: dict[str, list[str]] = {}
@@ -212,11 +238,30 @@ def wished(members: Sequence[Member]) -> Iterator[Joint]:
             yield Spread(frozenset(vms), label="--spread-job")
     for user, vms in among_own.items():
         yield Lonely(frozenset(vms), label="--exclusive=user", friends=frozenset(friends.get(user, ())))
+    yield from _near([member for member in members if member.traits.switches], nodes, topology)
     yield from _alone([frozenset(vms) for vms in alone.values()])
 
 
+def _near(members: Sequence[Member], nodes: frozenset[str], topology: Topology) -> Iterator[Joint]:
+    """The rules of vjobs on few switches each.
+
+    There is none for a vjob that could not break it where it ends: it has no more VMs, or the hosts no more switches.
+    """
+    vms: dict[str, dict[str, None]] = {}
+    most = {member.vjob: member.traits.switches for member in members}
+    for member in members:
+        vms.setdefault(member.vjob, {}).update(dict.fromkeys(member.vms))
+    several = [vjob for vjob in vms if len(vms[vjob]) > most[vjob]]
+    switches = topology.switches() if several else ()
+    sets = tuple(here for switch in switches if (here := switch & nodes))
+    number = len(sets) + len(nodes.difference(*sets))
+    for vjob in several if sets else ():
+        if number > most[vjob]:
+            yield Within(sets, frozenset(vms[vjob]), most[vjob], label=f"--switches={most[vjob]}")
+
+
 def _alone(groups: Sequence[frozenset[str]]) -> Iterator[Joint]:
-    """The rules of vjobs each of which is beside nobody: two at most, as each of them is asked for each place of a VM."""
+    """The rules of vjobs each of which is beside nobody: two at most, as each is asked for each place of a VM."""
     if groups:
         yield Lonely(frozenset().union(*groups), label="--exclusive")
     if len(groups) > 1:

@@ -18,6 +18,7 @@ from rmsplugin.engine.ledger.rows import VMRow
 from rmsplugin.engine.observe.others import of_others
 from rmsplugin.engine.observe.rooms import Rooms, find_rooms, own_nodes, vm_hosts
 from rmsplugin.engine.observe.switched import without_power
+from rmsplugin.engine.observe.topology import NO_TOPOLOGY, Topology
 from rmsplugin.errors import RmspluginError
 from rmsplugin.model.constraints import Constraints
 from rmsplugin.model.resources import Resources
@@ -81,6 +82,7 @@ class Observation:
     #: Ids of jobs that the engine itself has requeued or gated since the look: what was seen of them is out of date.
     changed: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
     derived: Derived = field(default_factory=Derived, repr=False, compare=False)
+    topology: Topology = field(default=NO_TOPOLOGY, repr=False, compare=False)
 
     @cached_property
     def jobs(self) -> Mapping[int, RmsJob]:
@@ -161,6 +163,7 @@ class Observer:
         self._slurm = context.slurm
         self._bounds = context.bounds
         self._sensed = context.sensed
+        self._topology = Topology(context.rms.leaf_switches, context.clock.now)
 
     def observe(self) -> Observation:
         """Look at everything once. Raises UnavailableError if the RMS does not answer."""
@@ -192,6 +195,7 @@ class Observer:
             sampled={name: answers[name].sampled for name in statistics},
             sensed=self._sensed.latest(),
             hot={name: hot.sentence for name, hot in self._ledger.sensors.hot().items()},
+            topology=self._topology,
         )
 
     def _native(self, taken: float, rms: RmsSnapshot) -> Observation:

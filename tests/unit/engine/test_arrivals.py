@@ -17,6 +17,7 @@ from rmsplugin.engine.assess.site_rules import Member
 from rmsplugin.engine.ledger.ledger import Ledger
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.engine.observe.rooms import Rooms
+from rmsplugin.engine.observe.topology import Topology
 from rmsplugin.errors import RefusedError
 from rmsplugin.model.elements import VM as Machine
 from rmsplugin.model.resources import Resources
@@ -87,10 +88,13 @@ class Site:
         self.jobs = tuple(replace(job, account=self.chance.choice(("red", "blue"))) for job in self.jobs)
         partition = RmsPartition("vmhosts", True, NODES, "CANCEL", 1, 60)
         nodes = {name: RmsNode(name, 8, 8192, True, False, "IDLE") for name in NODES}
-        return Observation(0.0, RmsSnapshot(self.jobs, nodes, {"vmhosts": partition}), Rooms({}, ()), {})
+        topology = Topology(lambda: (NODES[:2], NODES[2:]), lambda: 0.0)
+        rms = RmsSnapshot(self.jobs, nodes, {"vmhosts": partition})
+        return Observation(0.0, rms, Rooms({}, ()), {}, topology=topology)
 
     def geometry(self) -> Geometry:
-        return Geometry(self.chance.randint(1, 3), 1, 128, wishes=frozenset(self.chance.choice(WISHES)))
+        wishes, switches = frozenset(self.chance.choice(WISHES)), self.chance.choice((0, 0, 1))
+        return Geometry(self.chance.randint(1, 3), 1, 128, wishes=wishes, switches=switches)
 
     def change(self) -> None:
         """One vjob comes, or a VM of one that is there moves, or one ends."""
@@ -151,7 +155,7 @@ class Site:
         else:
             geometry, user = self.geometry(), self.chance.choice(USERS)
             names = [f"new-{idx}" for idx in range(geometry.vms)]
-            traits = Traits("db2", user, "red", "vjob", frozenset(), geometry.wishes)
+            traits = Traits("db2", user, "red", "vjob", frozenset(), geometry.wishes, geometry.switches)
             vjob = Member("99", traits, tuple(names))
         return vjob, {name: self.chance.choice(NODES) for name in names}
 

@@ -12,7 +12,7 @@ from rmsplugin.groups.forming import Group
 from rmsplugin.groups.splitting import split
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import given_rules
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Split, Spread, Within
 
 GROUPS = (Group("left", ("n1", "n2")), Group("middle", ("n3",)), Group("right", ("n4",)))
 BOTH = frozenset({"a-0", "b-0"})
@@ -30,6 +30,7 @@ def parts(rule: Joint) -> list[tuple[str, ...]]:
     "rule",
     [
         Gather(BOTH),
+        Within((frozenset({"n1"}),), BOTH, 1),
         Capacity(frozenset({"n1", "n2", "n4"}), BOTH, 1),
         Online(frozenset({"n2", "n4", "elsewhere"}), 1),
     ],

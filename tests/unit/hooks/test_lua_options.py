@@ -59,7 +59,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"ntasks_per_socket": 1}, "leave out --ntasks-per-core and --ntasks-per-socket"),
     ({"ntasks_per_board": 1}, "leave out --ntasks-per-core"),
     ({"contiguous": 1}, "--contiguous is about neighbouring nodes"),
-    ({"req_switch": 1}, "--switches is about the network of nodes"),
+    ({"req_switch": 1, "wait4switch": 600}, "--switches=N@TIME gives up the switches after some time"),
+    ({"req_switch": 1, "wait4switch": 0}, "write --switches=N, or leave it out"),
     ({"segment_size": 2}, "--segment is about the network of nodes"),
     ({"core_spec": 1}, "--core-spec and --thread-spec are about a node's own CPUs"),
     ({"reservation": "foo"}, "leave out --reservation, or take another partition"),
@@ -323,6 +324,16 @@ def test_what_lua_writes_python_reads(
 )
 def test_wishes_are_told_to_the_engine(lua: Runner, given: dict[str, Any], wishes: set[str]) -> None:
     assert lua.submit(**given).geometry.wishes == wishes
+
+
+@pytest.mark.parametrize(
+    ("given", "switches"),
+    [({}, 0), ({"req_switch": 0}, 0), ({"req_switch": 2}, 2), ({"req_switch": 4000000000}, 999999)],
+)
+def test_the_most_switches_are_told_to_the_engine(lua: Runner, given: dict[str, Any], switches: int) -> None:
+    outcome = lua.submit(**given)
+    assert outcome.geometry.switches == switches
+    assert outcome.written.get("req_switch") == (str(UNSET["req_switch"]) if switches else None)
 
 
 def test_other_users_wrappers_may_be_on_the_front_of_one_that_wishes_to_be_alone(lua: Runner) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rmsplugin.errors import InstanceError
 from rmsplugin.instance import parse
 from rmsplugin.model.configuration import Configuration
-from rmsplugin.model.joint import Capacity, Gather, Lonely, Online, Part, Root, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Lonely, Online, Part, Root, Split, Spread, Within
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import Ban, Fence
 
@@ -48,6 +48,10 @@ def faults(*rules: Any) -> list[str]:
             Capacity(frozenset({"n1"}), frozenset({"a-0", "b-0"}), 1),
         ),
         ({"rule": "online", "nodes": ["n1", "n2"], "most": 1}, Online(frozenset({"n1", "n2"}), 1)),
+        (
+            {"rule": "within", "vms": ["a-0", "b-0"], "sets": [["n1", "n2"], ["n3"]], "most": 1},
+            Within((frozenset({"n1", "n2"}), frozenset({"n3"})), frozenset({"a-0", "b-0"}), 1),
+        ),
     ],
 )
 def test_a_rule_over_vms_of_several_vjobs_is_a_rule_of_each_of_them(data: Any, rule: Any) -> None:
@@ -131,6 +135,19 @@ def test_no_vm_is_overbooked_twice() -> None:
         ({"rule": "reserve", "nodes": ["n1"], "cpu": 5}, '$.rules[0]: 5 CPUs and 0 MiB cannot be kept on "n1"'),
         ({"rule": "reserve", "nodes": ["n1"], "cpu": 0.125}, "$.rules[0].cpu: must have two decimals at most"),
         ({"rule": "online", "nodes": ["n1"], "most": -1}, "$.rules[0].most: must be a whole number, 0 or more"),
+        ({"rule": "within", "vms": ["a-0"], "most": 1}, "$.rules[0].sets: is required by within"),
+        (
+            {"rule": "within", "vms": ["a-0"], "most": 1, "sets": []},
+            "$.rules[0].sets: must name at least one set of nodes",
+        ),
+        (
+            {"rule": "within", "vms": ["a-0"], "most": 1, "sets": [["n1"], ["n2", "n1"]]},
+            "$.rules[0].sets[1][1]: node 'n1' is in another set, too",
+        ),
+        (
+            {"rule": "within", "vms": ["a-0"], "most": 1, "sets": [["n9"]]},
+            "$.rules[0].sets[0][0]: there is no node 'n9'",
+        ),
         ({"rule": "overbook", "vms": ["a-0"]}, "$.rules[0].ratio: is required by overbook"),
         (
             {"rule": "overbook", "vms": ["a-0"], "ratio": 0.5},

@@ -112,6 +112,16 @@ def test_wishes_are_read_and_written(text: str, wishes: set[str]) -> None:
     assert GEOMETRY.wishes == frozenset()
 
 
+def test_the_most_switches_are_read_and_written() -> None:
+    found = Geometry.parse(f"{GEOMETRY},switches=2,spread=1")
+    assert (found.switches, found.wishes, found.wishing) == (2, {"spread"}, True)
+    assert Geometry.parse(str(found)) == found
+    assert (GEOMETRY.switches, GEOMETRY.wishing) == (0, False)
+    for text in ("0", "-1", "1000000", "2@10", ""):
+        with pytest.raises(ValueError, match=r"switches cannot be|not a vjob geometry"):
+            Geometry.parse(f"{GEOMETRY},switches={text}")
+
+
 @pytest.mark.parametrize("text", ["spread=2", "exclusive=mcs", "exclusive="])
 def test_a_wish_that_only_a_newer_release_knows_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="made by a newer release"):

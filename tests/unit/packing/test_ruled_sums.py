@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmsplugin.model.elements import VM, Node, NodeState
-from rmsplugin.model.joint import Capacity, Joint, Lonely, Online, Split, Spread
+from rmsplugin.model.joint import Capacity, Joint, Lonely, Online, Split, Spread, Within
 from rmsplugin.model.resources import Resources
 from rmsplugin.packing.ruled_sums import RuledSums
 
@@ -30,6 +30,9 @@ def named(*numbers: int) -> frozenset[str]:
         (Capacity(NAMES, named(*range(9)), 2), 2),
         (Online(NAMES, 2), 4),
         (Online(frozenset({"n1", "n2"}), 1), 4),
+        (Within((frozenset({"n1", "n2"}), frozenset({"n3"})), named(*range(9)), 1), 4),
+        (Within((frozenset({"n1", "n2"}),), named(*range(9)), 1), 4),
+        (Within((), named(*range(9)), 2), 4),
         (Lonely(named(0)), 5),
         (Lonely(named(0), friends=named(1, 2, 3)), 8),
         (Split((named(0), named(1, 2, 3, 4, 5))), 5),
