@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from rmsplugin.adapters.rms.slurm_commands import SlurmCommands
-from rmsplugin.adapters.rms.slurm_records import duration_s, epoch
+from rmsplugin.adapters.rms.slurm_records import duration_s, epoch, unless_a_year
 
 _FIELDS = ("JobIDRaw", "Account", "Submit", "Start", "ElapsedRaw", "Suspended", "TimelimitRaw", "State")
 #: One answer has the runs of so many seconds: it is held as a whole.
@@ -79,7 +79,7 @@ def read_runs(text: str) -> Iterator[Run]:
 def _limit_s(minutes: str) -> float:
     """A time limit; a job with its partition's limit says so in words."""
     if minutes.isdecimal():
-        return int(minutes) * 60.0
+        return unless_a_year(int(minutes) * 60.0)
     return math.inf if minutes.upper() == "UNLIMITED" else math.nan
 
 

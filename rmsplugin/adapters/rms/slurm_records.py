@@ -27,6 +27,7 @@ _REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]\s@]+@[^\[\]\s]+\](?= [A-Z]\w*=|
 _NONE = ("", "(null)", "N/A", "n/a")
 _RECORDS = ("NodeName=", "PartitionName=", "ReservationName=")
 _PROMPT = "scontrol: "
+_YEAR_S = 365 * 86400.0
 
 
 def answers(text: str) -> str:
@@ -263,8 +264,13 @@ def duration_s(text: str) -> int:
 
 
 def limit_s(text: str) -> float:
-    """Read a time limit; infinite for UNLIMITED and if there is none."""
-    return float(duration_s(text)) if ":" in text else math.inf
+    """Read a time limit; infinite for UNLIMITED, for Slurm's year in its place, and if there is none."""
+    return unless_a_year(float(duration_s(text))) if ":" in text else math.inf
+
+
+def unless_a_year(seconds: float) -> float:
+    """A time limit; infinite for 365 days, which Slurm writes now and then of a job that has no limit."""
+    return math.inf if seconds == _YEAR_S else seconds
 
 
 def _records(text: str, first: str) -> Iterator[tuple[str, dict[str, str]]]:

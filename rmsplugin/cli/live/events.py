@@ -20,7 +20,8 @@ from rmsplugin.cli.shared.table import (
     text_of,
     time_of,
 )
-from rmsplugin.errors import UnavailableError
+from rmsplugin.cli.shared.unknown_names import sentences_of_unknown
+from rmsplugin.errors import UnavailableError, WrongOrderError
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Event
@@ -113,11 +114,17 @@ def _events(arguments: argparse.Namespace) -> int:
         return engine.events(since=since, vjob=arguments.vjob or "", limit=limit, begin=begin, wanted=wanted)
 
     rows = read(number, arguments.limit)
+    # Events name no users: those of whom there are some are known.
+    unknown = sentences_of_unknown(engine, {"node": arguments.node, "user": () if rows else arguments.user}, rows)
+    if unknown and arguments.follow:
+        raise WrongOrderError("\n".join(unknown))  # it would be waited for in vain
     if not arguments.follow:
         notes = list(_notes(arguments, engine, len(rows)))
-        print_rows(arguments, columns, "events", rows, warnings=notes)
+        print_rows(arguments, columns, "events", rows, errors=unknown, warnings=notes)
         for note in () if arguments.json else notes:
             print(f"rmsplugin events: {note}", file=sys.stderr)
+        if unknown:
+            raise WrongOrderError("\n".join(unknown))
         return 0
     arguments.json_lines = True
     table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)

@@ -13,7 +13,7 @@ from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.sentences import cycle_sentence, pause_sentence
 from rmsplugin.cli.shared.table import local_time
-from rmsplugin.errors import NoMungeError, RmspluginError, UnavailableError
+from rmsplugin.errors import NoMungeError, UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Whoever watches the engine is answered within so many seconds.
+#: Whoever watches the engine is answered within so many seconds, once the settings are read.
 _ANSWER_S = 2.0
+#: Settings that are not read within so many seconds lie where nobody answers; a busy host takes some.
+_SETTINGS_S = 30.0
 #: An engine that has not answered within this part of that is taken for silent, and munge is looked at.
 _SOON = 0.25
 _WITHOUT_MUNGE = (
@@ -46,7 +48,7 @@ def add_command(commands: options.Commands) -> None:
 
         For monitoring: exit code 0: the engine is well. 1: it does not answer within two seconds, its last cycle failed
         (Slurm or the ledger did not answer) or is too long ago, or the engine of a group does not answer; standard
-        error says which.
+        error says which. 2: the settings are wrong; on a busy host reading them takes longer than that.
 
         examples:
           rmsplugin status
@@ -57,7 +59,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = _within(_ANSWER_S, lambda: find_engine(arguments.config))
+    answer = _within(_ANSWER_S, _find(arguments.config))
     ills = [*answer.get("ills", ()), *_silent_groups(answer)]
     if arguments.json:
         print_document(arguments, answer, errors=ills, warnings=answer.get("problems", ()))
@@ -109,15 +111,15 @@ class _Asked(Generic[T]):
     def __init__(self, ask: Callable[[], T]) -> None:
         import threading  # here: other commands need none
 
-        self._ask, self._said = ask, list[T | RmspluginError]()
+        self._ask, self._said = ask, list[T | Exception]()
         self._thread = threading.Thread(target=self._keep_answer, daemon=True)
         self._thread.start()
 
     def _keep_answer(self) -> None:
         try:
             self._said.append(self._ask())
-        except RmspluginError as error:
-            self._said.append(error)
+        except Exception as error:
+            self._said.append(error)  # the command says it; a thread would print a traceback
 
     def wait(self, seconds: float) -> bool:
         """Whether it is answered, or has failed, after so long at most."""
@@ -126,35 +128,32 @@ class _Asked(Generic[T]):
 
     def answer(self) -> T:
         """The answer; raises the error with which it has failed."""
-        if isinstance(self._said[0], RmspluginError):
+        if isinstance(self._said[0], Exception):
             raise self._said[0]
         return self._said[0]
 
 
-def _within(seconds: float, find: Callable[[], Engine]) -> Status:
+def _find(config: str | None) -> Engine:
+    """The engine that the settings name. Raises what ``find_engine`` raises, however long the host takes for it."""
+    finding = _Asked(lambda: find_engine(config))
+    if not finding.wait(_SETTINGS_S):
+        raise UnavailableError(f"the settings file was not read within {_SETTINGS_S:g} s: see where it lies")
+    return finding.answer()
+
+
+def _within(seconds: float, engine: Engine) -> Status:
     """The answer of the engine. Raises UnavailableError with what keeps it away, after so long at the latest."""
     began = time.monotonic()
-    found: list[Engine] = []
-
-    def ask() -> Status:
-        found.append(find())
-        return found[0].status()
-
-    asked, proved = _Asked(ask), None
-    if not asked.wait(seconds * _SOON):
-        proved = _Asked(_prove) if _needs_munge(_places(found)) or not found else None
+    asked, proved = _Asked(engine.status), None
+    if not asked.wait(seconds * _SOON) and _needs_munge(engine.places):
+        proved = _Asked(_prove)
     if not asked.wait(began + seconds - time.monotonic()):
-        places = _places(found)
-        munge_hangs = _needs_munge(places) and proved is not None and not proved.wait(0.0)
-        raise UnavailableError(_why_silent(seconds, places, munge_hangs=munge_hangs))
+        munge_hangs = proved is not None and not proved.wait(0.0)
+        raise UnavailableError(_why_silent(seconds, engine.places, munge_hangs=munge_hangs))
     try:
         return asked.answer()
     except NoMungeError as error:
         raise UnavailableError(f"{error}; {_WITHOUT_MUNGE}") from None
-
-
-def _places(found: Sequence[Engine]) -> list[str]:
-    return [place for engine in found for place in engine.places]
 
 
 def _needs_munge(places: Sequence[str]) -> bool:
@@ -169,8 +168,7 @@ def _prove() -> None:
 
 
 def _why_silent(seconds: float, places: Sequence[str], *, munge_hangs: bool) -> str:
-    where = f" at {', '.join(places)}" if places else ""
-    said = f"the engine{where} did not answer within {seconds:g} s"
+    said = f"the engine at {', '.join(places)} did not answer within {seconds:g} s"
     return f"{said}; munge on this host does not answer either, and {_WITHOUT_MUNGE}" if munge_hangs else said
 
 

@@ -23,7 +23,8 @@ from rmsplugin.cli.shared.table import (
     text_of,
     time_of,
 )
-from rmsplugin.errors import NotFoundError, UnavailableError
+from rmsplugin.cli.shared.unknown_names import sentences_of_unknown
+from rmsplugin.errors import NotFoundError, UnavailableError, WrongOrderError
 from rmsplugin.model.job_names import parse
 
 if TYPE_CHECKING:
@@ -307,8 +308,7 @@ def _list(arguments: argparse.Namespace, engine: Engine) -> int:
         if more:
             notes.append(f"only the newest {arguments.limit} ended vjobs are shown; see --limit")
             print(notes[0], file=sys.stderr)
-    if arguments.user:
-        faults = [*_unknown_users(arguments.user, rows), *faults]
+    unknown = sentences_of_unknown(engine, wanted, rows)
     rows = [row for row in rows if _fits(row, wanted)]
     if arguments.start:
         rows = _with_starts(engine, rows)
@@ -316,7 +316,9 @@ def _list(arguments: argparse.Namespace, engine: Engine) -> int:
         rows.sort(key=lambda row, key=key: _sort_key(row.get(key)), reverse=descending)  # type: ignore[misc]
     if not arguments.own_format:
         arguments.format = _columns(arguments, rows)
-    print_rows(arguments, columns_of(arguments, FIELDS), "vjobs", rows, errors=faults, warnings=notes)
+    print_rows(arguments, columns_of(arguments, FIELDS), "vjobs", rows, errors=[*unknown, *faults], warnings=notes)
+    if unknown:
+        raise WrongOrderError("\n".join([*unknown, *faults]))
     if faults:
         raise NotFoundError("\n".join(faults))
     return 0
@@ -368,22 +370,6 @@ def _unmet(engine: Engine, *, vjob: str = "", wanted: Mapping[str, Sequence[str]
         return engine.unmet(vjob=vjob, wanted=wanted)
     except NotFoundError:
         return []
-
-
-def _unknown_users(users: Iterable[str], rows: Iterable[Row]) -> list[str]:
-    """A sentence for each name that is no account here and has no vjob."""
-    known = {row.get("user") for row in rows}
-    return [f"no user {user}" for user in users if user not in known and not _is_account(user)]
-
-
-def _is_account(user: str) -> bool:
-    import pwd
-
-    try:
-        pwd.getpwnam(user)
-    except KeyError:
-        return False
-    return True
 
 
 def _elements(row: Row) -> tuple[tuple[int, int], ...]:

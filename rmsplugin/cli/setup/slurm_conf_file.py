@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-#: Slurm's own bound is the number of files that may be open.
-_DEPTH = 16
+from rmsplugin.errors import SettingsError
+
 _INCLUDE = re.compile(r"include\s+(\S+)\s*", re.IGNORECASE)
 
 
@@ -20,26 +20,47 @@ def value_in(path: Path, key: str) -> str | None:
 
     Returns:
         The value; of several the last, as Slurm does; empty if there is none. None: there is no such file.
+
+    Raises:
+        SettingsError: a file includes itself, by way of others too, which no program of Slurm's takes.
     """
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
+    if not os.access(path, os.R_OK):
         return None
-    wanted = re.compile(rf'(?:^|\s){re.escape(key)}\s*=\s*("[^"]*"|\S+)', re.IGNORECASE)
-    found = [match[1].strip('"') for line in _lines(text, path.parent, _DEPTH) for match in wanted.finditer(line)]
-    return found[-1] if found else ""
+    return _Reading(path.parent, key).value_in(path.resolve(), ()) or ""
 
 
-def _lines(text: str, directory: Path, depth: int) -> Iterator[str]:
-    """The lines without comments, continued ones as one, those of included files in their places."""
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        said = re.sub(r"(?<!\\)#.*", "", line).strip()
-        included = _INCLUDE.fullmatch(said)
-        if included is None:
-            yield said
-        elif depth:
-            path = directory / included[1]
-            try:
-                yield from _lines(path.read_text(errors="replace"), directory, depth - 1)
-            except OSError:
-                continue
+class _Reading:
+    """Looks for one parameter; each file is read once, however often it is included."""
+
+    def __init__(self, directory: Path, key: str) -> None:
+        """``directory``: of slurm.conf, from which names of included files begin."""
+        self._directory = directory
+        self._wanted = re.compile(rf'(?:^|\s){re.escape(key)}\s*=\s*("[^"]*"|\S+)', re.IGNORECASE)
+        self._known: dict[Path, str | None] = {}
+
+    def value_in(self, path: Path, within: tuple[Path, ...]) -> str | None:
+        """The last value that the file gives, or one that it includes; None: it gives none, or cannot be read.
+
+        ``within``: the files that include it, slurm.conf first.
+        """
+        if path in within:
+            chain = " -> ".join(each.name for each in (*within, path))
+            raise SettingsError(f"{within[-1]}: Include {path.name} leads in a circle, {chain}; Slurm takes none")
+        if path not in self._known:
+            self._known[path] = self._read(path, (*within, path))
+        return self._known[path]
+
+    def _read(self, path: Path, within: tuple[Path, ...]) -> str | None:
+        try:
+            text = path.read_text(errors="replace")
+        except OSError:
+            return None
+        value = None
+        for line in re.sub(r"\\\n", " ", text).splitlines():
+            said = re.sub(r"(?<!\\)#.*", "", line).strip()
+            if included := _INCLUDE.fullmatch(said):
+                inner = self.value_in((self._directory / included[1]).resolve(), within)
+                value = value if inner is None else inner
+            for match in self._wanted.finditer(said):
+                value = match[1].strip('"')
+        return value

@@ -15,13 +15,15 @@ def test_what_sacct_prints_is_read() -> None:
         "12|physics|1762171200|1762171210|100|00:01:40|60|COMPLETED\n"
         "13||1762171200|Unknown|0|00:00:00|UNLIMITED|CANCELLED by 2001\n"
         "14|a|1762171200|1762171210|7|1-00:00:01|Partition_Limit|RUNNING\n"
+        "15|a|1762171200|1762171210|7|00:00:00|525600|RUNNING\n"
         "12.batch|physics|1762171200|1762171210|100|00:00:00||COMPLETED\n"
         "rubbish\n"
     )
-    first, second, third = read_runs(text)
+    first, second, third, fourth = read_runs(text)
     assert first == Run(12, "physics", 1762171200, 1762171210, 100, 100, 3600.0, "COMPLETED")
     assert (second.start, second.limit_s, second.state) == (0, math.inf, "CANCELLED")
     assert third.asleep_s == 86401 and math.isnan(third.limit_s)
+    assert fourth.limit_s == math.inf  # a year: Slurm's other word for it
 
 
 def test_sacct_is_asked_week_by_week_for_the_partitions_and_the_time(tmp_path: Path) -> None:

@@ -206,7 +206,12 @@ def test_duration(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("UNLIMITED", math.inf), ("NOT_SET", math.inf), ("INVALID", math.inf), ("10:00", 600), ("2-00:00:00", 172800)],
+    [
+        *[("UNLIMITED", math.inf), ("NOT_SET", math.inf), ("INVALID", math.inf), ("10:00", 600)],
+        ("2-00:00:00", 172800),
+        # What Slurm writes now and then of a job without a limit; pyslurm tells it in minutes.
+        *[("365-00:00:00", math.inf), ("525600:00", math.inf), ("364-23:59:00", 365 * 86400 - 60)],
+    ],
 )
 def test_limit(text: str, seconds: float) -> None:
     assert slurm_records.limit_s(text) == seconds

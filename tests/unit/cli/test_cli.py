@@ -428,7 +428,7 @@ def test_unknown_vjobs_and_users_are_told_after_the_known_ones_are_shown(site: P
     assert (done.returncode, done.stdout.split()) == (1, ["12"])
     assert done.stderr == "rmsplugin vjobs: no vjob 13\nrmsplugin vjobs: no vjob 14\n"
     done = run(site, "vjobs", "--noheader", "--format=jobid", "-u", "nobody-here,bob")
-    assert (done.returncode, done.stdout.split()) == (1, ["1012_3"])
+    assert (done.returncode, done.stdout.split()) == (2, ["1012_3"])
     assert done.stderr == "rmsplugin vjobs: no user nobody-here\n"
 
 

@@ -22,7 +22,7 @@ from rmsplugin.cli.setup.controller import Controller
 from rmsplugin.cli.setup.parcel import read_parcel
 from rmsplugin.cli.setup.site_lua import site_lua
 from rmsplugin.cli.setup.writing import Writer
-from rmsplugin.errors import RefusedError
+from rmsplugin.errors import RefusedError, SettingsError
 from rmsplugin.settings import Settings, load
 from rmsplugin.settings.guests import ContainerImage
 
@@ -330,7 +330,7 @@ def test_a_front_whose_slurm_conf_has_config_overrides_is_told_nothing_of_it(
         "SlurmctldParameters=config_overrides\n",
         "SlurmdParameters=config_overrides\nSlurmdParameters=l3cache_as_socket\n",
         "SlurmdParameters=config_overrides_not\n",
-        "Include slurm.conf\n",
+        "Include not_there.conf\n",
     ],
 )
 def test_a_front_whose_own_slurm_conf_lacks_config_overrides_is_told_so_whatever_slurmctld_has(
@@ -340,6 +340,31 @@ def test_a_front_whose_own_slurm_conf_lacks_config_overrides_is_told_so_whatever
     (host / "etc/slurm/slurm.conf").write_text(text)
     writer = on_front(settings, host, {"SlurmdParameters": "config_overrides"})
     assert any("SlurmdParameters=config_overrides" in line for line in writer.to_do)
+
+
+@pytest.mark.parametrize("more", ["Include slurm.conf\nInclude slurm.conf\n", "Include deeper.conf\n"])
+def test_a_slurm_conf_that_includes_itself_is_refused_as_slurm_does(
+    more: str, settings: Settings, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    (host / "etc/slurm/slurm.conf").write_text("Include more.conf\n")
+    (host / "etc/slurm/more.conf").write_text(more)
+    (host / "etc/slurm/deeper.conf").write_text("include more.conf\n")
+    with pytest.raises(
+        SettingsError, match=r"(more|deeper)\.conf: Include \w+\.conf leads in a circle, slurm\.conf -> more"
+    ):
+        on_front(settings, host)
+
+
+def test_a_file_that_is_included_often_is_read_once(
+    settings: Settings, host: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    for number in range(60):  # read as often as it is named, the last one would be read 2^60 times
+        (host / f"etc/slurm/{number}.conf").write_text(f"Include {number + 1}.conf\nInclude {number + 1}.conf\n")
+    (host / "etc/slurm/60.conf").write_text("SlurmdParameters=config_overrides\n")
+    (host / "etc/slurm/slurm.conf").write_text("Include 0.conf\n")
+    assert not any("SlurmdParameters" in line for line in on_front(settings, host).to_do)
 
 
 @pytest.mark.parametrize(("said", "lacks"), [("config_overrides", False), ("(null)", True)])

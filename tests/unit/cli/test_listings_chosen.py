@@ -90,6 +90,37 @@ def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said
     assert ended.value.code == 2
 
 
+def test_a_partition_a_node_or_a_user_that_there_is_not_is_an_error_and_the_rest_is_shown(
+    served: Served, said: Said
+) -> None:
+    job = served.world.running()
+    (node,) = {row.host for row in served.ledger.vms(job)}
+    partition = served.ledger.vjob(job).partition
+    served.ledger.event("a", "for a test", node="n1")
+    served.ledger.event("a", "for a test", node="gone-long-ago")
+
+    def told(status: int, *words: str) -> list[str]:
+        said(*words, status=status)
+        return said.error.splitlines()
+
+    assert said.names("display_id", "vjobs", "-p", f"{partition},batch", status=2) == [str(job)]
+    assert said.error == f"rmsplugin vjobs: batch is no partition of vjobs; there are {partition}\n"
+    assert said.names("display_id", "vjobs", "-w", f"{node},n9", status=2) == [str(job)]
+    assert said.error == "rmsplugin vjobs: n9 is no node that may host VMs\n"
+    assert set(said.names("node", "events", "--node", "n9,n1", status=2)) == {"n1"}
+    assert said.error == "rmsplugin events: n9 is no node that may host VMs\n"
+    assert told(2, "events", "--follow", "--node", "n9") == ["rmsplugin events: n9 is no node that may host VMs"]
+    assert told(2, "events", "--user", "nobody-here") == ["rmsplugin events: no user nobody-here"]
+    assert said.names("node", "events", "--node", "gone-long-ago") == ["gone-long-ago"]
+    assert said.names("job_id", "vjobs", "-A", "no-such-account", "-n", "no-such-name", "-u", "root") == []
+
+
+def test_names_that_nobody_can_judge_pass(served: Served, said: Said) -> None:
+    served.world.running()
+    served.world.cycle.seen = None  # before its first look an engine knows no node
+    assert said.names("job_id", "vjobs", "-w", "n9") == []
+
+
 def test_several_jobs_are_suspended_and_each_that_cannot_be_has_its_sentence(served: Served, said: Said) -> None:
     world = served.world
     first, second = world.running(), world.running()

@@ -18,7 +18,7 @@ from rmsplugin.cli.live import status
 from rmsplugin.cli.main import main
 from rmsplugin.client import EngineClient
 from rmsplugin.decision.reasons import cpu_seconds, starts_within
-from rmsplugin.errors import NoMungeError
+from rmsplugin.errors import NoMungeError, SettingsError
 
 
 @pytest.fixture
@@ -80,6 +80,38 @@ def test_an_engine_that_hangs_is_given_up(
         monkeypatch.setattr(status, "_ANSWER_S", 0.2)
         assert main(["status"]) == 1
         assert capsys.readouterr().err == f"rmsplugin status: the engine at {path} did not answer within 0.2 s\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (SettingsError("slurm.partitions is missing"), 2, "slurm.partitions is missing\n"),
+        (ValueError("odd"), 1, "unexpected ValueError: odd"),  # and a thread prints no traceback
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_said_however_long_the_host_takes_to_read_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, code: int, said: str
+) -> None:
+    """Seen at a load of 15: wrong settings ended as a silent engine does."""
+    busy = threading.Event()
+
+    def find(config: str | None) -> Engine:
+        busy.wait(0.3)
+        raise error
+
+    monkeypatch.setattr(status, "_ANSWER_S", 0.05)
+    monkeypatch.setattr(status, "find_engine", find)
+    assert main(["status"]) == code
+    assert capsys.readouterr().err.startswith(f"rmsplugin status: {said}")
+
+
+def test_settings_that_nobody_can_read_are_given_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(status, "_SETTINGS_S", 0.1)
+    monkeypatch.setattr(status, "find_engine", lambda config: threading.Event().wait(3.0))
+    assert main(["status"]) == 1
+    assert "the settings file was not read within 0.1 s" in capsys.readouterr().err
 
 
 class Silent(EngineClient):
