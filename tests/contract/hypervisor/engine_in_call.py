@@ -1,9 +1,9 @@
-"""An engine's process that stops itself (SIGSTOP) in the middle of a call of libvirt, and goes on when it is let.
+"""An engine's process that stops itself (SIGSTOP) in a call of libvirt, or of an agent, and goes on when it is let.
 
 usage: engine_in_call.py KEY KNOWN_HOSTS EPOCH ACT WRITE PART STATE
 
-It stops at its WRITE-th message for a libvirtd (from 1) since ACT began, after it has sent ``half`` or ``all``
-of it. At last it says what came of the act.
+It stops at its WRITE-th message for a libvirtd, or an agent that serves, (from 1) since ACT began, after it has sent
+``half`` or ``all`` of it. At last it says what came of the act.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contract.hypervisor.on_libvirt import LibvirtWorld
 from contract.hypervisor.worlds import VM, A, B, spec
 
 from rmsplugin.adapters.nodes.passages import Passages
+from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.nodes.ssh_link import Target
 from rmsplugin.adapters.platform.base import Platform
 from rmsplugin.adapters.platform.libvirt.ways import ThroughAgents
@@ -46,7 +47,7 @@ class Stop:
             self._send(channel, data[now:])
 
 
-def acts(platform: Platform, epoch: int, state: str) -> dict[str, Callable[[], object]]:
+def acts(platform: Platform, agents: NodeAgents, epoch: int, state: str) -> dict[str, Callable[[], object]]:
     return {
         "boot": lambda: platform.boot(A, spec(epoch=epoch), timeout_s=TIMEOUT_S),
         "restore": lambda: platform.restore(A, spec(epoch=epoch), state, timeout_s=TIMEOUT_S),
@@ -54,6 +55,7 @@ def acts(platform: Platform, epoch: int, state: str) -> dict[str, Callable[[], o
         "save": lambda: platform.save(A, VM, state, timeout_s=TIMEOUT_S),
         "unpause": lambda: platform.unpause(A, VM, timeout_s=TIMEOUT_S),
         "stop": lambda: platform.stop(A, VM, timeout_s=TIMEOUT_S),
+        "drop": lambda: agents.drop_state(A, VM),
     }
 
 
@@ -61,13 +63,15 @@ def main() -> None:
     key, known_hosts, epoch, act, write, part, state = sys.argv[1:]
     passages = Passages(Target("root", key, known_hosts, 8), int(epoch))
     platform = LibvirtWorld._by(ThroughAgents(passages))
+    agents = NodeAgents("root", key, known_hosts, epoch=int(epoch))
     for node in (A, B):
         platform.list_vms(node)  # connected, as an engine is that has looked
+        agents.list_files(node)
     stop = Stop(int(write), part)
     paramiko.Channel.sendall = lambda channel, data: stop.send(channel, data)
     stop.armed = True
     try:
-        acts(platform, int(epoch), state)[act]()
+        acts(platform, agents, int(epoch), state)[act]()
         print("done", flush=True)
     except RmspluginError as error:
         print(f"{type(error).__name__}: {error}", flush=True)

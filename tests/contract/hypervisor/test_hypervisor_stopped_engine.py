@@ -1,6 +1,7 @@
 """An engine is stopped in the middle of each call of libvirt, another one leads, and the first is let go on.
 
-It is stopped in the middle of and after each message that it sends to a libvirtd through the agent.
+It is stopped in the middle of and after each message that it sends to a libvirtd through the agent. The same for the
+drop of a saved state, which the agent does itself.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def prepare(world: World, act: str, state: str) -> None:
             world.nodes.put_config(node, VM, b"key=value\n")
         return
     have_up(world)
-    if act == "restore":
+    if act in ("restore", "drop"):
         world.hypervisor.save(A, VM, state, timeout_s=60)
     elif act == "unpause":
         world.hypervisor.pause(A, VM, timeout_s=20)
@@ -110,7 +111,7 @@ def does_next(act: str, platform: Platform, found: Seen) -> None:
 
 @only_libvirt
 @pytest.mark.parametrize("part", ["half", "all"])
-@pytest.mark.parametrize("act", ["boot", "restore", "migrate", "save", "unpause", "stop"])
+@pytest.mark.parametrize("act", ["boot", "restore", "migrate", "save", "unpause", "stop", "drop"])
 def test_an_engine_that_is_stopped_in_a_call_changes_nothing_when_it_goes_on(world: World, act: str, part: str) -> None:
     assert isinstance(world, LibvirtWorld)
     state = world.state_path(VM)
