@@ -23,6 +23,7 @@ import sdnotify
 
 from rmsplugin import __version__
 from rmsplugin.adapters.absent import Absent
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.coordination.assignments import Assignments
 from rmsplugin.adapters.coordination.tree import Tree
 from rmsplugin.adapters.coordination.words_of_managers import DEAF, WordsOfManagers
@@ -466,6 +467,7 @@ def open_context(
     acts = Acts()
     if lease is not None and may_lose:
         acts = Acts(lease.held, deposed, until=lease.held_until, lost=lease.lost)
+    permit: Permit = acts.one if may_lose else nullcontext
 
     def led(adapter: T) -> T:
         return only_led(adapter, acts) if may_lose else adapter
@@ -480,7 +482,7 @@ def open_context(
             watch_s=settings.engine.watch_s,
             gate=slurm.gate,
             gate_reservation=slurm.gate_reservation,
-            permit=acts.one if may_lose else nullcontext,
+            permit=permit,
             handed=handed,
         )
     )
@@ -492,11 +494,11 @@ def open_context(
             require_taken_back(state_dir, ROOT_KEY)
         ledger = Ledger(state_dir / LEDGER_NAME, clock=steady.now)
         epoch = ledger.epochs.highest() if lease is None else ledger.epochs.begin_turn(lease.epoch)
-        calls = _agents(settings, epoch)
+        calls = _agents(settings, epoch, permit)
         agents = led(calls)
     else:
         epoch = lease.epoch
-        calls = _agents(settings, epoch)
+        calls = _agents(settings, epoch, permit)
         agents = led(calls)
         parted = None if tree is None else Parted(settings, shared.parent.parent, tree)
         change = None
@@ -518,7 +520,7 @@ def open_context(
     if settings.native:
         hypervisor, guests = NativePlatform(rms, settings.slurm.partitions), cast(Guests, Absent("guests"))
     else:
-        hypervisor = led(open_platform(settings, passages_of(settings, epoch), cast(NodeAgents, calls)))
+        hypervisor = led(open_platform(settings, passages_of(settings, epoch, calls.obey), cast(NodeAgents, calls)))
         guests = led(SshGuests(private))
     return Context(
         settings=settings,
@@ -529,7 +531,7 @@ def open_context(
         nodes=agents,
         guests=guests,
         root_public_key=public,
-        power=open_power(settings.power, permit=acts.one if may_lose else nullcontext),
+        power=open_power(settings.power, permit=permit),
         epoch=epoch,
         acts=acts,
         territory=territory,
@@ -560,13 +562,15 @@ def open_territory(settings: Settings) -> Territory | None:
     return territory
 
 
-def _agents(settings: Settings, epoch: int) -> Nodes:
+def _agents(settings: Settings, epoch: int, permit: Permit) -> Nodes:
     if settings.native:
         return cast(Nodes, Absent("node agents"))
     nodes = settings.nodes
     # Where nothing is shared, agents need not know of groups.
     group = settings.territory if nodes.shared else ""
-    return NodeAgents(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch, group=group)
+    return NodeAgents(
+        nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), epoch=epoch, group=group, permit=permit
+    )
 
 
 def shared_root_keys(settings: Settings, state_dir: Path) -> tuple[str, str]:

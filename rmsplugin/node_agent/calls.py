@@ -21,6 +21,7 @@ from rmsplugin.errors import RmspluginError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
+from rmsplugin.node_agent.owner import Claim
 from rmsplugin.node_agent.values import Guard, Reply, VMName
 from rmsplugin.node_agent.verbs import CONFIG_LIMIT_BYTES, SEED_LIMIT_BYTES, Agent, standard_input
 
@@ -91,7 +92,7 @@ def _answer(peer: bool, config_path: str | None, words: list[str]) -> int:
 
 
 def _fail(error: AgentError) -> int:
-    _report({"error": str(error), "kind": error.kind})
+    _report({"error": str(error), "kind": error.kind, **error.facts})
     return 1
 
 
@@ -147,7 +148,7 @@ def _do_verb(peer: bool, config_path: str | None, words: list[str]) -> Reply | N
     agent = Agent(config, platform_on_node(config.platform))
     # Another node brings copies for an engine whose epoch its own agent has checked.
     if not (peer or _is_look(verb, rest)):
-        agent.obey(FIRST_EPOCH if epoch is None else epoch, shared or verb == "obey")
+        agent.obey(FIRST_EPOCH if epoch is None else epoch, shared or verb == "obey", _claim_of(verb, rest))
     return call(agent, rest, Options(shared, checkpoint, guard))
 
 
@@ -157,6 +158,14 @@ class Options(NamedTuple):
     shared: bool  # the verb is about the store that all nodes mount
     checkpoint: int  # the verb is about the checkpoint with this number; 0: the VM's state
     guard: Guard | None  # the addresses to which the VM's interface is pinned
+
+
+def _claim_of(verb: str, rest: list[str]) -> Claim | None:
+    """The word of an engine that leads; None: it gives none."""
+    if (verb, len(rest)) != ("obey", 2):
+        return None
+    until = None if rest[1] == "-" else int(_matching(_NUMBER, rest[1], "a number of milliseconds"))
+    return Claim(_matching(_UUID, rest[0], "the id of a boot"), until)
 
 
 def _is_look(verb: str, rest: list[str]) -> bool:
@@ -317,6 +326,7 @@ _CALLS: dict[tuple[str, int], Callable[[Agent, list[str], Options], Reply | None
     ("vm-abort", 1): lambda agent, rest, options: _vms(agent).abort(VMName(rest[0])),
     # Its epoch was taken before the call.
     ("obey", 0): lambda agent, rest, options: {},
+    ("obey", 2): lambda agent, rest, options: {},
     ("platform", 0): lambda agent, rest, options: agent.let_through(_report, look=False),
     ("look-at-platform", 0): lambda agent, rest, options: agent.let_through(_report, look=True),
     ("reach", 1): lambda agent, rest, options: _reach(agent, rest),

@@ -42,6 +42,7 @@ class AgentConfig(NamedTuple):
     lets_through: bool = False  # engines reach the platform through the agent
     references: frozenset[str] = frozenset()  # the names of the images of containers
     mount_targets: tuple[str, ...] = ()  # the directories that guests have of the site, with {user} and {home}
+    several_engines: bool = False  # one of them leads, and has to show it where the node has come up anew
     group: str = ""  # the group whose engine asks about the shared store; empty: an engine of all groups
 
     @property
@@ -129,6 +130,7 @@ def _from_document(document: dict[str, Any]) -> AgentConfig:
         platform=str(document.get("hypervisor", {}).get("platform", defaults.PLATFORM)),
         engine_user=str(document.get("engine", {}).get("user", defaults.USER)),
         lets_through=_lets_through(document),
+        several_engines=document.get("cluster", {}).get("coordination", "local") != "local",
         references=frozenset(str(image["reference"]) for image in images if "reference" in image),
         mount_targets=tuple(str(each["target"]) for each in document.get("guest", {}).get("mounts", [])),
     )

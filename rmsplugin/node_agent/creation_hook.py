@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.platform.node_base import Facts
-from rmsplugin.node_agent import epoch
+from rmsplugin.node_agent import epoch, owner
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
 
@@ -38,7 +38,8 @@ def _fault(platform: Creation, words: Sequence[str], description: bytes) -> str:
         return "its XML is too long"
     try:
         settings = load(None)
-        facts = Facts(epoch.highest(epoch.of_node(settings.vm_path)), _is_filtered)
+        knows_leader = not settings.several_engines or owner.is_known(settings.vm_path)
+        facts = Facts(epoch.highest(epoch.of_node(settings.vm_path)), _is_filtered, knows_leader)
         return platform.refusal(words, description.decode(), settings, facts)
     except (AgentError, ValueError) as error:
         return str(error)

@@ -1,9 +1,9 @@
 """Epoch: no engine is obeyed whose turn is over. Its epoch is lower than the highest that acted here.
 
 The highest epoch is kept in a file beside the VMs' configurations, which a restart of node or agent leaves as it is. On
-a node without disks it is forgotten with all else: such a node obeys the first engine that comes. A store that all
-nodes mount has such a file of its own, beside its marker: a node that the present engine could not reach yet obeys an
-older one, and must not remove states of others for it.
+a node without disks it is forgotten with all else: so a node that has come up anew asks who leads (``owner``). A store
+that all nodes mount has such a file of its own, beside its marker: a node that the present engine could not reach yet
+obeys an older one, and must not remove states of others for it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rmsplugin.errors import CorruptStateError, NoSpaceError, NotFoundError, RmspluginError, TimedOutError
 
-Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "timed_out", "failed"]
+Kind = Literal["not_found", "no_store", "no_space", "corrupt", "exists", "deposed", "unowned", "timed_out", "failed"]
 
 _KINDS: dict[type[RmspluginError], Kind] = {
     CorruptStateError: "corrupt",
@@ -18,11 +18,12 @@ _KINDS: dict[type[RmspluginError], Kind] = {
 
 
 class AgentError(Exception):
-    """A verb failed; the message is one line for a person, the kind is for the engine."""
+    """A verb failed; the message is one line for a person, the kind is for the engine, and so are the facts."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: Kind, message: str, **facts: str | int) -> None:
         super().__init__(message)
         self.kind: Kind = kind
+        self.facts = facts
 
     @classmethod
     def of(cls, error: OSError | RmspluginError) -> AgentError:

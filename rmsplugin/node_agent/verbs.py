@@ -15,13 +15,14 @@ from rmsplugin import __version__
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
-from rmsplugin.node_agent import epoch, files, group_store, store
+from rmsplugin.node_agent import epoch, files, group_store, owner, store
 from rmsplugin.node_agent.config import AgentConfig
 from rmsplugin.node_agent.errors import AgentError
 from rmsplugin.node_agent.values import Guard, Reply, Report, VMName
 
 if TYPE_CHECKING:
     from rmsplugin.adapters.platform.node_base import PlatformOnNode
+    from rmsplugin.node_agent.owner import Claim
 
 CONFIG_LIMIT_BYTES = 64 * 1024
 SEED_LIMIT_BYTES = 4 << 20
@@ -60,14 +61,21 @@ class Agent:
         files.make_private(directory, _STORE_MODE)
         return directory
 
-    def obey(self, of_engine: int, on_shared_store: bool) -> None:
+    def obey(self, of_engine: int, on_shared_store: bool, claim: Claim | None = None) -> None:
         """Refuse an engine of this epoch if one of a higher epoch has acted here, or on the shared store if it is told.
 
+        Refuse any if the node has come up anew, and none has shown that it leads; ``claim``: the engine does it now.
         What this call waits for later asks again.
         """
         self._turn = of_engine, on_shared_store
-        vm_dir = self._config.vm_dir if of_engine == FIRST_EPOCH else self._vm_dir()
+        if claim is not None:
+            owner.require_in_time(claim)
+        elif self._config.several_engines:
+            owner.require(self._config.vm_path)
+        vm_dir = self._config.vm_dir if of_engine == FIRST_EPOCH and claim is None else self._vm_dir()
         epoch.obey(epoch.of_node(vm_dir), of_engine)
+        if claim is not None:
+            owner.keep(vm_dir, claim)
         if on_shared_store:
             self._obey_on_shared_store(of_engine)
 

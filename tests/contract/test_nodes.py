@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from patience import PATIENCE_S
 from socket_channel import served_by
 
-from rmsplugin.adapters.nodes import answers
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.nodes.base import Digest, Nodes, Template
 from rmsplugin.adapters.nodes.served import SERVED, NotServedError, Served
 from rmsplugin.adapters.nodes.ssh import NodeAgents
@@ -41,12 +41,12 @@ WRONG = Digest(5, "0" * 128)
 class LocalAgents(NodeAgents):
     """The agent of a node as a process of ours; sshd does no more than start it."""
 
-    def __init__(self, config: Path, epoch: int = FIRST_EPOCH, group: str = "") -> None:
-        super().__init__("root", "", "", epoch=epoch, group=group)
+    def __init__(self, config: Path, epoch: int = FIRST_EPOCH, group: str = "", permit: Permit = nullcontext) -> None:
+        super().__init__("root", "", "", epoch=epoch, group=group, permit=permit)
         self._config = config
         self.within_s = PATIENCE_S  # the bound of a call
 
-    def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
+    def _answer_once(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
         command = [sys.executable, "-m", "rmsplugin.node_agent.main", "--config", str(self._config)]
         words = self._in_full(words, shared)
         environment = {name: value for name, value in os.environ.items() if name != "SSH_ORIGINAL_COMMAND"}
@@ -58,8 +58,6 @@ class LocalAgents(NodeAgents):
         except subprocess.TimeoutExpired:
             raise TimedOutError(f"{words[0]} on {node} did not end in time") from None
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])  # before it there may be progress
-        if "error" in answer:
-            raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
         return answer
 
 
@@ -76,19 +74,16 @@ class ServedAgents(LocalAgents):
         self._agent, channel = served_by(command, PATIENCE_S, environment=environment)
         self._served = Served(channel, "agent")
 
-    def _call(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
+    def _answer_once(self, node: str, words: list[str], *, shared: bool = False, **more: Any) -> dict[str, Any]:
         if words[0] not in SERVED:
-            return super()._call(node, words, shared=shared, **more)
+            return super()._answer_once(node, words, shared=shared, **more)
         words, content = self._in_full(words, shared), more.get("content", b"")
         try:
-            answer = self._served.call(words, content, Patience(self.within_s), words[0])
+            return self._served.call(words, content, Patience(self.within_s), words[0])
         except NotServedError:  # on a slow machine it may have had no call for long
             self.close()
             self._begin()
-            answer = self._served.call(words, content, Patience(self.within_s), words[0])
-        if "error" in answer:
-            raise answers.ERROR_KINDS[answer["kind"]](answer["error"])
-        return answer
+            return self._served.call(words, content, Patience(self.within_s), words[0])
 
     def close(self) -> None:
         """Hang up."""

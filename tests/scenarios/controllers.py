@@ -63,6 +63,7 @@ class ControllersWorld(InterleavedWorld):
         self._agenda: list[tuple[float, Callable[[], object]]] = []
         self._alone: dict[tuple[str, str], float] = {}  # what hypervisors go on with by themselves, and until when
         self._runs: Process | None = None  # whose code is being executed
+        self.booted_when_stopped = ""  # the node that loses power when an engine is stopped next, and comes up anew
         self.stood_still_s = 0.0  # for how long engines that go on later began nothing
         super().__init__(directory, dice, **options)
 
@@ -85,6 +86,7 @@ class ControllersWorld(InterleavedWorld):
         self.ensemble = SimulatedEnsemble(self.now)
         self.journal = Journal(self.now)
         machines = self.hypervisor.machines
+        machines.owned = set()
         for method in ("place", "stand_still", "become", "remove"):
             _after(machines, method, lambda node, vm, *_: self._note_vm(node, getattr(vm, "name", vm)))
         _before(self.hypervisor, "settle", self._note_settled)
@@ -218,6 +220,11 @@ class ControllersWorld(InterleavedWorld):
     def stop(self, process: Process, seconds: float) -> None:
         """SIGSTOP, now, while its code is executed; SIGCONT after so long. It may end at once then, or go on first."""
         process.stopped = True
+        if node := self.booted_when_stopped:
+            self.booted_when_stopped = ""
+            self.hypervisor.crash_node(node)
+            self.hypervisor.set_reachable(node, True)
+            self.hypervisor.machines.boot_anew(node)
         self._meanwhile(process, seconds)
         process.stopped = False
         if process.dead or (not process.lease.held() and self._dice.random() < 0.3):

@@ -86,7 +86,10 @@ class Process(Life):
             self._may_act, self._deposed, lost=self.lease.lost, pause=lambda: world.stand_still(self)
         )
         steady = SteadyClock(wall=world.wall, monotonic=world.now)
-        rms, agents = self._led("rms", world.rms, acts), self._led("agent", world.nodes.of_epoch(self.epoch), acts)
+        rms, agents = (
+            self._led("rms", world.rms, acts),
+            self._led("agent", world.nodes.of_epoch(self.epoch, acts.one), acts),
+        )
         obeyed_by_all(world.settings, rms, agents)
         world.reach_directory(self)
         path = take_over(world.shared, self.epoch, leads=self.lease.held)
@@ -204,6 +207,7 @@ class Journaled:
                 epochs = world.hypervisor.machines.epochs
                 if process.epoch < epochs.get(node, 0):
                     raise DeposedError(f"{node}: the turn of this engine (epoch {process.epoch}) is over")
+                world.nodes.of_epoch(process.epoch, process.acts.one)._show(node)
                 epochs[node] = process.epoch
 
     def _act(self, name: str, method: Callable[..., Any], words: tuple[Any, ...], options: Any) -> Any:

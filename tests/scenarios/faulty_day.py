@@ -233,6 +233,12 @@ class FaultyDay(Day):
         self.world.later(_LENGTHS_S[-1] + dice[1] % 60, self.world.heard_by.clear)
         return f"{said}, {node} answers {self.world.heard_by[node]} only"
 
+    def _boot_unheard(self, dice: tuple[int, int, int, int]) -> str:
+        """As ``_stop_unheard``; the node loses power while the engine stands still, and has forgotten all engines."""
+        said, node = self._stop_unheard(dice), self._node(dice[3])
+        self.world.booted_when_stopped = node
+        return f"{said}, and is booted anew"
+
     def _cut_leader(self, dice: tuple[int, int, int, int]) -> str:
         """From the ensemble, or from all that is not on its host."""
         leader, seconds = self._leader(), self._length_s(dice[1])

@@ -29,6 +29,17 @@ def test_what_a_node_does_that_has_not_heard_of_the_next_engine_breaks_nothing()
     assert day.judged().unheard, "a stopped engine's configuration of a VM was taken by a node that was cut off"
 
 
+def test_a_node_that_is_booted_anew_does_nothing_for_an_engine_that_was_stopped_and_has_lost() -> None:
+    """It knows no engine, and the one that was stopped is the first that it hears."""
+    course = [
+        Event(event.after_s, "boot_unheard", event.dice) if event.kind == "stop_unheard" else event
+        for event in course_of(121)
+    ]
+    day, wrong = live(121, course)
+    assert not wrong, "\n".join([wrong, *day.happened])
+    assert day.judged().unheard == 0 and not day.world.booted_when_stopped
+
+
 def test_an_engine_stands_still_while_the_ensemble_has_no_quorum_and_goes_on_in_its_turn() -> None:
     course = course_of(seed := 256)
     at = [event.kind for event in course].index("lose_quorum")

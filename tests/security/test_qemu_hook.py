@@ -16,7 +16,7 @@ from rmsplugin.adapters.platform.libvirt.on_node import creation
 from rmsplugin.adapters.platform.node_base import Facts
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
-from rmsplugin.node_agent import config
+from rmsplugin.node_agent import config, owner
 from rmsplugin.node_agent.epoch import obey, of_node
 from rmsplugin.node_agent.errors import AgentError
 
@@ -110,6 +110,27 @@ def test_the_program_knows_the_epoch_that_has_acted_here_and_learns_none_from_a_
     (own / ".epoch").write_text("five\n")
     refused = hook(settings, words, with_epoch(ours, 5).encode())
     assert refused.returncode == 1 and b"holds no epoch" in refused.stderr
+
+
+@pytest.mark.parametrize("operation", ["prepare", "migrate"])
+def test_a_node_that_is_booted_anew_creates_nothing_before_an_engine_has_shown_that_it_leads(
+    tmp_path: Path, operation: str
+) -> None:
+    settings, own = tmp_path / "rmsplugin.toml", tmp_path / "vm"
+    own.mkdir()
+    settings.write_text(SETTINGS.replace("/var/lib/rmsplugin/vm", str(own)))
+    ours = with_epoch(saved("kernel").replace("/var/lib/rmsplugin/vm", str(own)), 5).encode()
+    words = [VM, operation, "begin", "-"]
+    assert hook(settings, words, ours).returncode == 0, "a single engine has nobody to be taken for"
+    settings.write_text(settings.read_text() + '[cluster]\ncoordination = "zookeeper"\nservers = ["c1:2181"]\n')
+    refused = hook(settings, words, ours)
+    assert refused.returncode == 1
+    assert b"no engine has shown since this node was booted that it leads" in refused.stderr
+    assert hook(settings, [VM, "reconnect", "begin", "-"], ours).returncode == 0, "VMs that run are left to run"
+    owner.keep(own, owner.Claim(owner.boot_id(), owner.now_ms() + 60_000))
+    assert hook(settings, words, ours).returncode == 0
+    obey(of_node(own), 6)
+    assert b"(epoch 5) is over" in hook(settings, words, ours).stderr
 
 
 def test_vms_of_other_names_are_none_of_our_business_and_come_from_no_other_node(settings: Path) -> None:

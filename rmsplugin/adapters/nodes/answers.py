@@ -18,6 +18,7 @@ from rmsplugin.errors import (
     OperationFailedError,
     RmspluginError,
     TimedOutError,
+    UnavailableError,
 )
 from rmsplugin.model.epochs import FIRST_EPOCH
 
@@ -32,6 +33,10 @@ class ExistsError(OperationFailedError):
     """Another state of the VM is at the destination of a copy."""
 
 
+class UnownedError(UnavailableError):
+    """The node has come up anew, and no engine has shown there in time that it leads."""
+
+
 ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "not_found": NotFoundError,
     "no_store": NoStoreError,
@@ -39,6 +44,7 @@ ERROR_KINDS: Mapping[str, type[RmspluginError]] = {
     "corrupt": CorruptStateError,
     "exists": ExistsError,
     "deposed": DeposedError,
+    "unowned": UnownedError,
     "timed_out": TimedOutError,
     "failed": OperationFailedError,
 }

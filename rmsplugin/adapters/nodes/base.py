@@ -15,6 +15,8 @@ Contract of ``Nodes``, for every implementation:
   of its own, and a verb on one kind does not wait for one on the other.
 * An engine of a lower epoch than the highest that has acted on a node is refused each act there (DeposedError), and may
   only look. An engine that gives no epoch is of the first.
+* With several engines, a node that was booted anew refuses all acts until an engine has shown there that it leads. The
+  first act does so. It raises DeposedError if the engine does not lead, and UnavailableError if that took too long.
 * A missing file raises NotFoundError, a full file system NoSpaceError, a file with other content than it should have
   CorruptStateError, anything else OperationFailedError.
 """

@@ -13,10 +13,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from rmsplugin.adapters.nodes.answers import error_of, with_epoch
+from rmsplugin.adapters.nodes.answers import UnownedError, error_of, with_epoch
 from rmsplugin.adapters.nodes.ssh_link import Link, Target
 from rmsplugin.adapters.ssh_library import paramiko
 from rmsplugin.errors import UnavailableError
@@ -28,20 +28,26 @@ _CHUNK = 1 << 16
 _GREETING_MAX = 4096
 
 
-def passages_of(settings: Settings, epoch: int | None) -> Passages | None:
-    """The passages that the settings want; None: the platform has its own way. ``epoch``: see ``Passages``."""
+def passages_of(settings: Settings, epoch: int | None, claim: Callable[[str], None] | None = None) -> Passages | None:
+    """The passages that the settings want; None: the platform has its own way. Arguments: see ``Passages``."""
     if not settings.through_agents:
         return None
     nodes, timeout_s = settings.nodes, settings.hypervisor.connect_timeout_s
-    return Passages(Target(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), timeout_s), epoch)
+    return Passages(Target(nodes.agent_user, str(nodes.agent_key), str(nodes.known_hosts), timeout_s), epoch, claim)
 
 
 class Passages:
     """``WaysThroughAgents`` to all nodes, for one engine. Several threads may call."""
 
-    def __init__(self, target: Target, epoch: int | None) -> None:
-        """Connect to nothing yet; ``epoch``: of the asking engine; None: it only looks."""
-        self._target = target
+    def __init__(self, target: Target, epoch: int | None, claim: Callable[[str], None] | None = None) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            target: how nodes are reached.
+            epoch: of the asking engine; None: it only looks.
+            claim: shows a node that has come up anew that the engine leads, as ``Turns.obey``; None: nothing does.
+        """
+        self._target, self._claim = target, claim
         self.only_looks = epoch is None
         self._words = " ".join(["platform", *with_epoch(epoch)] if epoch is not None else ["look-at-platform"])
         self._links: dict[str, list[tuple[Link, set[Passage]]]] = {}
@@ -73,6 +79,15 @@ class Passages:
                 link.close()
 
     def _open(self, node: str) -> Passage:
+        try:
+            return self._open_once(node)
+        except UnownedError:
+            if self._claim is None:
+                raise
+        self._claim(node)
+        return self._open_once(node)
+
+    def _open_once(self, node: str) -> Passage:
         until = time.monotonic() + self._target.connect_timeout_s
         with self._lock:
             of_node = self._links.setdefault(node, [])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.nodes.answers import ExistsError, error_of, read_answer, with_epoch
 from rmsplugin.adapters.nodes.base import (
     Digest,
@@ -23,6 +24,7 @@ from rmsplugin.adapters.nodes.base import (
     TemplateUse,
     seal_timeout_s,
 )
+from rmsplugin.adapters.nodes.claims import Claims
 from rmsplugin.adapters.nodes.served import CONTENT_MAX, SERVED, NotServedError
 from rmsplugin.adapters.nodes.served_link import ServedLink
 from rmsplugin.adapters.nodes.ssh_link import Patience, Target
@@ -51,6 +53,7 @@ class NodeAgents:
         call_timeout_s: float = 30.0,
         epoch: int = FIRST_EPOCH,
         group: str = "",
+        permit: Permit = nullcontext,
     ) -> None:
         """Connect to nothing yet.
 
@@ -62,12 +65,13 @@ class NodeAgents:
             call_timeout_s: bound of the verbs that take no ``timeout_s``, and of a node's silence in a seal.
             epoch: the epoch of the asking engine.
             group: its group, which has a part of its own of the shared store; empty: all of it is the engine's.
+            permit: of an act of the engine, for nodes that ask it to show that it leads.
         """
         self.key_path = key_path
         self.known_hosts_path = known_hosts_path
         self._target = Target(user, key_path, known_hosts_path, connect_timeout_s)
         self._call_timeout_s = call_timeout_s
-        self._epoch, self._group = epoch, group
+        self._epoch, self._group, self._claims = epoch, group, Claims(permit)
         self._links: dict[str, ServedLink] = {}
         self._lock = threading.Lock()
 
@@ -347,7 +351,29 @@ class NodeAgents:
         patience: Patience | None = None,
         advance: Callable[[Mapping[str, int]], None] | None = None,
     ) -> dict[str, Any]:
-        """Run one verb and return the object it prints. Raises TimedOutError: it has printed none in time."""
+        """Run one verb and return the object it prints; show the node that the engine leads, where it asks for that.
+
+        Raises TimedOutError: it has printed none in time.
+        """
+
+        def call() -> dict[str, Any]:
+            return self._answer_once(
+                node, words, shared=shared, content=content, timeout_s=timeout_s, patience=patience, advance=advance
+            )
+
+        return self._claims.answer(call, lambda claim: self._answer_once(node, claim))
+
+    def _answer_once(
+        self,
+        node: str,
+        words: list[str],
+        *,
+        shared: bool = False,
+        content: bytes = b"",
+        timeout_s: float | None = None,
+        patience: Patience | None = None,
+        advance: Callable[[Mapping[str, int]], None] | None = None,
+    ) -> dict[str, Any]:
         with self._lock:
             link = self._links.setdefault(node, ServedLink(node, self._target))
         timeout_s = self._call_timeout_s if timeout_s is None else timeout_s

@@ -121,6 +121,7 @@ class Facts(NamedTuple):
 
     epoch: int  # the highest of an engine that has acted here
     is_filtered: Callable[[str], bool]  # whether the node filters the interface of this name
+    knows_leader: bool = True  # False: it has come up anew, and no engine has shown that it leads
 
 
 class Creation(Protocol):

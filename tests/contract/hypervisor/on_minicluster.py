@@ -8,11 +8,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from contract.hypervisor.worlds import NOBODY, A, B, set_up_stores
+from contract.hypervisor.worlds import NOBODY, A, B, deposed, set_up_stores
 from minicluster_lib import hosts
 from minicluster_lib.layout import Cluster as Layout
 from patience import PATIENCE_S
 
+from rmsplugin.adapters.bounded import Permit
+from rmsplugin.adapters.nodes.base import Nodes
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.model.epochs import FIRST_EPOCH
 
@@ -28,9 +30,30 @@ class MiniclusterWorld:
         self.nodes = self._agents(FIRST_EPOCH)
         set_up_stores(self.nodes)
 
-    def _agents(self, epoch: int) -> NodeAgents:
+    def _agents(self, epoch: int, permit: Permit = contextlib.nullcontext) -> NodeAgents:
         etc = self.directory / "hosts/head/etc/rmsplugin"
-        return NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts", epoch=epoch)
+        return NodeAgents("root", f"{etc}/agent_key", f"{etc}/known_hosts", epoch=epoch, permit=permit)
+
+    @contextlib.contextmanager
+    def several_engines(self, epoch: int) -> Iterator[tuple[Nodes, Nodes]]:
+        files = [self.directory / "hosts" / node / "etc/rmsplugin/rmsplugin.toml" for node in (A, B)]
+        before = [file.read_text() for file in files]
+        with (
+            contextlib.closing(self._agents(epoch)) as engine,
+            contextlib.closing(self._agents(epoch, deposed)) as stranger,
+        ):
+            for file, text in zip(files, before, strict=True):
+                file.write_text(f'{text}\n[cluster]\ncoordination = "zookeeper"\nservers = ["c1:2181"]\n')
+            try:
+                yield engine, stranger
+            finally:
+                for node, file, text in zip((A, B), files, before, strict=True):
+                    file.write_text(text)
+                    self.boot_without_memory(node)
+
+    def boot_without_memory(self, node: str) -> None:
+        script = f"rm -f {VM_DIR}/.epoch {VM_DIR}/.owned-*"
+        assert self.on(node, "sh", "-c", script).returncode == 0
 
     @contextlib.contextmanager
     def turn(self, epoch: int) -> Iterator[None]:

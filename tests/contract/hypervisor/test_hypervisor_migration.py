@@ -77,6 +77,38 @@ def test_a_deposed_engine_creates_nothing(world: World) -> None:
         assert power(world, B) is VMPower.PAUSED
 
 
+@pytest.mark.needs("migrate", "suspend")
+def test_on_a_node_that_is_booted_anew_nothing_is_created_before_an_engine_has_shown_that_it_leads(
+    world: World,
+) -> None:
+    """Neither has a memory: A knows the engine that acted there since its boot, and B nobody."""
+    ours = spec(epoch=4)
+    have_up(world)
+    state = world.state_path(VM)
+    with world.several_engines(4) as (engine, stranger):
+        engine.obey(A)
+        with pytest.raises(OperationFailedError, match="no engine has shown"):
+            world.hypervisor.migrate(VM, A, B, timeout_s=60, epoch=4)
+        assert (power(world, A), power(world, B)) == (VMPower.RUNNING, None)
+        with pytest.raises(DeposedError):
+            stranger.obey(B)
+        with pytest.raises(OperationFailedError, match="no engine has shown"):
+            world.hypervisor.boot(B, spec("vjob9002-0", epoch=4), timeout_s=60)
+        world.hypervisor.save(A, VM, state, timeout_s=60)
+        world.boot_without_memory(A)
+        with pytest.raises(OperationFailedError, match="no engine has shown") as refused:
+            world.hypervisor.restore(A, ours, state, timeout_s=60)
+        assert not isinstance(refused.value, CorruptStateError), "what is refused is not lost"
+        with pytest.raises(DeposedError):
+            stranger.drop_state(A, VM)
+        engine.obey(A)
+        world.hypervisor.restore(A, ours, state, timeout_s=60)
+        world.hypervisor.unpause(A, VM, timeout_s=20)
+        engine.obey(B)
+        world.hypervisor.migrate(VM, A, B, timeout_s=60, epoch=4)
+        assert (power(world, A), power(world, B)) == (None, VMPower.RUNNING)
+
+
 @only_libvirt
 def test_a_deposed_engine_reaches_no_vm_through_the_agents(world: World) -> None:
     """Its connections end soon, and it gets no new ones; the engine after it does all that it tried."""

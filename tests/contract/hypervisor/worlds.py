@@ -23,6 +23,7 @@ from rmsplugin.adapters.simulated.hypervisor.files import SimulatedFiles, Simula
 from rmsplugin.adapters.simulated.hypervisor.hypervisor import SimulatedHypervisor
 from rmsplugin.adapters.simulated.nodes.agents import SimulatedNodes
 from rmsplugin.errors import (
+    DeposedError,
     UnavailableError,
 )
 from rmsplugin.model.capabilities import EVERYTHING, Capabilities
@@ -100,6 +101,13 @@ def spec(name: str = VM, **changes: object) -> VMSpec:
     return VMSpec(**{**values, **changes})  # type: ignore[arg-type]
 
 
+@contextlib.contextmanager
+def deposed() -> Iterator[float | None]:
+    """The permit of an engine whose lease has ended."""
+    raise DeposedError("its lease has ended")
+    yield None
+
+
 class World(Protocol):
     """Two nodes, and what tests do to them behind the hypervisor's back."""
 
@@ -108,6 +116,17 @@ class World(Protocol):
 
     def turn(self, epoch: int) -> contextlib.AbstractContextManager[None]:
         """An engine of this epoch has acted on both nodes; afterwards they know of none."""
+        ...
+
+    def several_engines(self, epoch: int) -> contextlib.AbstractContextManager[tuple[Nodes, Nodes]]:
+        """Both nodes know of several engines, and are booted anew; the agents of one that leads, and of a deposed one.
+
+        ``epoch``: of both.
+        """
+        ...
+
+    def boot_without_memory(self, node: str) -> None:
+        """Have the node forget all engines."""
         ...
 
     def config(self, vm: VMSpec) -> bytes:
@@ -190,6 +209,17 @@ class SimulatedWorld:
             self.nodes.of_epoch(epoch).drop_config(node, NOBODY)
         yield
         self.hypervisor.machines.epochs.clear()
+
+    @contextlib.contextmanager
+    def several_engines(self, epoch: int) -> Iterator[tuple[Nodes, Nodes]]:
+        machines = self.hypervisor.machines
+        machines.owned = set()
+        yield self.nodes.of_epoch(epoch), self.nodes.of_epoch(epoch, deposed)
+        machines.owned = None
+        machines.epochs.clear()
+
+    def boot_without_memory(self, node: str) -> None:
+        self.hypervisor.machines.boot_anew(node)
 
     def config(self, vm: VMSpec) -> bytes:
         return CONFIG

@@ -169,3 +169,22 @@ def test_all_end_with_the_engine(links: Links) -> None:
     ways.close()
     while end.recv(1 << 16):
         pass
+
+
+def test_a_node_that_is_booted_anew_is_shown_once_that_the_engine_leads(links: Links) -> None:
+    shown: list[str] = []
+
+    def agent(words: str, channel: socket.socket) -> None:
+        if shown:
+            echo(words, channel)
+            return
+        with channel:
+            channel.sendall(b'{"error": "no engine has shown", "kind": "unowned", "boot": "b", "now_ms": 1}\n')
+
+    links.agent = agent
+    with pytest.raises(UnavailableError, match="no engine has shown"), Passages(TARGET, 7).path("n1"):
+        pass
+    end = connected(Passages(TARGET, 7, shown.append))
+    assert end.recv(64) == b"platform --epoch 7"
+    assert shown == ["n1"]
+    end.close()

@@ -52,6 +52,14 @@ class SimulatedMachines:
         self._bounds: dict[str, int] = {}  # the CPUs that a VM may use, where the platform bounds them
         self.memory = SimulatedMemory()
         self.epochs: dict[str, int] = {}  # by node, the highest of an engine that has acted there
+        #: The nodes on which an engine has shown since they were booted that it leads; None: no node asks for that.
+        self.owned: set[str] | None = None
+
+    def boot_anew(self, node: str) -> None:
+        """Let the node, which has no VMs now, forget all engines, as one without disks does."""
+        self.epochs.pop(node, None)
+        if self.owned is not None:
+            self.owned.discard(node)
 
     def where(self, vm: str) -> list[str]:
         """The nodes where the VM exists in any form."""
@@ -80,13 +88,16 @@ class SimulatedMachines:
         VMs whose memory is observed may be larger together than the node, which bounds their use by other means.
 
         Raises:
-            OperationFailedError: an engine of a higher epoch than the VM's has acted there.
+            OperationFailedError: an engine of a higher epoch than the VM's has acted there, or none has shown that it
+                leads.
             InvariantBreachedError: the VM is elsewhere (I1), or the node has not the memory (I3).
         """
         if spec.epoch < self.epochs.get(node, FIRST_EPOCH):
             raise OperationFailedError(
                 f"{node} refuses {spec.name}: the turn of the engine that creates it (epoch {spec.epoch}) is over"
             )
+        if self.owned is not None and node not in self.owned:
+            raise OperationFailedError(f"{node} refuses {spec.name}: no engine has shown there that it leads")
         elsewhere = [other for other in self.where(spec.name) if other != moving_from]
         if elsewhere:
             self.breach(f"I1: {spec.name} would run on {node} while it is on {', '.join(elsewhere)}")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import replace
 
+from rmsplugin.adapters.bounded import Permit
 from rmsplugin.adapters.nodes.base import (
     Digest,
     Guard,
@@ -39,6 +41,9 @@ from rmsplugin.errors import (
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import parse_vm_name
 
+#: Of an engine that may act for ever.
+NO_BOUND: Permit = nullcontext
+
 #: The verbs that change nothing, and are open to an engine whose turn is over.
 _LOOKS = {"stat", "verify", "verify_aside", "list_files", "marker", "free_bytes", "check", "reach", "await_guest"}
 
@@ -70,13 +75,13 @@ class SimulatedNodes:
         self.calls: list[tuple[str, ...]] = []
         self.end_script: Callable[[int], bool] = lambda job_id: False  # of a room's job; whether its process was there
         self._machines = machines
-        self._epoch = FIRST_EPOCH
+        self._epoch, self._permit = FIRST_EPOCH, NO_BOUND
         self._highest = machines.epochs if machines is not None else {}
 
-    def of_epoch(self, epoch: int) -> SimulatedNodes:
-        """The same nodes as seen by an engine of this epoch."""
+    def of_epoch(self, epoch: int, permit: Permit = NO_BOUND) -> SimulatedNodes:
+        """The same nodes as seen by an engine of this epoch; ``permit``: of an act of it."""
         other = copy.copy(self)
-        other._epoch = epoch
+        other._epoch, other._permit = epoch, permit
         return other
 
     def of_group(self, group: str) -> SimulatedNodes:
@@ -414,12 +419,21 @@ class SimulatedNodes:
         self.calls.append((method, node, *words))
         if node in self._unreachable:
             raise UnavailableError(f"the node agent of {node} cannot be reached")
+        if method not in _LOOKS:
+            self._show(node)
         self._obey(method, node)
         with self._lock:
             for failure in self._failures:
                 if failure[0] == method:
                     self._failures.remove(failure)
                     raise failure[1]
+
+    def _show(self, node: str) -> None:
+        """Show a node that asks for it that the engine leads. Raises DeposedError if it does not."""
+        owned = self._machines.owned if self._machines is not None else None
+        if owned is not None and node not in owned:
+            with self._permit():
+                owned.add(node)
 
     def _obey_on_shared(self, method: str) -> None:
         with self._lock:

@@ -46,15 +46,18 @@ def refusal(name: str, operation: str, xml: str, config: NodeSettings, facts: Fa
     if domain.findtext("name") != name:
         return f"its XML is that of {domain.findtext('name')}"
     wrong = next(_misplaced(domain, name, config), "")
-    return wrong or _deposed(domain, facts.epoch) or _unguarded(domain, facts.is_filtered)
+    return wrong or _deposed(domain, facts) or _unguarded(domain, facts.is_filtered)
 
 
-def _deposed(domain: ElementTree.Element, highest: int) -> str:
-    """The fault of a VM whose engine's turn is over; "" if it is not."""
+def _deposed(domain: ElementTree.Element, facts: Facts) -> str:
+    """The fault of a VM whose engine's turn is over, or may be; "" if it is not."""
     vjob = domain.find(f"metadata/{METADATA}")
     epoch = int(vjob.get("epoch", FIRST_EPOCH)) if vjob is not None else FIRST_EPOCH
-    over = f"the turn of the engine that creates it (epoch {epoch}) is over: one of epoch {highest} has acted here"
-    return over if epoch < highest else ""
+    if epoch < facts.epoch:
+        return (
+            f"the turn of the engine that creates it (epoch {epoch}) is over: one of epoch {facts.epoch} has acted here"
+        )
+    return "" if facts.knows_leader else "no engine has shown since this node was booted that it leads"
 
 
 def _unguarded(domain: ElementTree.Element, is_filtered: Callable[[str], bool]) -> str:
