@@ -9,7 +9,6 @@ the answer (``unsealed``), after that (``sealed``); or ``never``. It says its po
 from __future__ import annotations
 
 import functools
-import os
 import signal
 import sys
 import threading
@@ -29,7 +28,8 @@ from rmsplugin.model.vjob import VJobState
 
 
 def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
+    """Stop here: a signal to the process may be taken by another thread, after this one has gone on."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def stopping(act: Callable[..., Any], *, before: bool = False, after: bool = False) -> Callable[..., Any]:

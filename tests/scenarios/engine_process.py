@@ -207,8 +207,12 @@ class Journaled:
                 epochs = world.hypervisor.machines.epochs
                 if process.epoch < epochs.get(node, 0):
                     raise DeposedError(f"{node}: the turn of this engine (epoch {process.epoch}) is over")
-                world.nodes.of_epoch(process.epoch, process.acts.one)._show(node)
+                self._show(node)
                 epochs[node] = process.epoch
+
+    def _show(self, node: str) -> None:
+        """Show the node that the engine leads, if it asks for that."""
+        self._process.world.nodes.of_epoch(self._process.epoch, self._process.acts.one)._show(node)
 
     def _act(self, name: str, method: Callable[..., Any], words: tuple[Any, ...], options: Any) -> Any:
         world, process = self._process.world, self._process
@@ -224,6 +228,8 @@ class Journaled:
             self._carried_out(act, name, vm, lambda: method(*words, **options))
         try:
             self._arrive(words)
+            for node in nodes if self._kind == "agent" else ():
+                self._show(node)  # one that does not lead ends here: nothing was begun
         except DeposedError:
             act.refused(world.time)
             raise
