@@ -127,7 +127,8 @@ def test_native_jobs_have_their_nodes_whether_the_engine_runs_or_not(cluster: Po
     cluster.kill("n1", "bmc")
     for job in jobs:
         assert_whole(cluster, job)
-    assert "n1 is on: Slurm needs it for a job" in cluster.power_events("n1")
+    told = "n1 is on: Slurm needs it for a job"  # by the engine's next look
+    cluster.wait_power("n1 to be seen", lambda: told in cluster.power_events("n1"))
 
 
 def test_a_node_whose_bmc_is_silent_stays_on(cluster: Powered) -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -173,7 +174,7 @@ def test_nodes_obey_before_the_ledger_of_the_last_leader_is_copied(
     (tmp_path / "state").mkdir()
     context = daemon.open_context(on_several_hosts(tmp_path), tmp_path / "state", cast(Any, Led()))
     assert order == ["n1 obeys", "n2 obeys", "copy"]
-    assert context.epoch == 7 and agents == [{"epoch": 7, "group": ""}]
+    assert context.epoch == 7 and agents == [{"epoch": 7, "group": "", "permit": context.acts.one}]
     assert context.ledger.path == tmp_path / "shared" / "groups" / "all" / name_of(7)
     assert context.knock is not None, "a front whose wrappers are silent is looked for"
     context.ledger.close()
@@ -186,8 +187,8 @@ def test_agents_are_told_the_group_where_nodes_share_a_store(
     agents: list[dict[str, Any]] = []
     monkeypatch.setattr(daemon, "NodeAgents", lambda *_, **options: agents.append(options))
     settings = on_several_hosts(tmp_path, nodes=nodes).of_group("left")
-    daemon._agents(settings, 7)
-    assert agents == [{"epoch": 7, "group": group}]
+    daemon._agents(settings, 7, nullcontext)
+    assert agents == [{"epoch": 7, "group": group, "permit": nullcontext}]
 
 
 def test_nodes_of_the_last_turn_obey_where_slurm_does_not_tell_their_names(
