@@ -722,7 +722,7 @@ def test_the_last_turn_is_read_again_when_it_changes_and_no_more_by_one_that_has
     one, other = trees.open(), trees.open()
     make_folder(one, folder)
     path = f"{folder}/turn"
-    other.make(path, b"")
+    one.make(path, b"")  # by another session it might not be seen yet
     watch = Watch(one, path, steady_s)
     watch.note_turn()
 

@@ -40,6 +40,14 @@ def is_alive(process: int) -> bool:
     return False
 
 
+def open_files(process: int) -> dict[int, str]:
+    found = {}
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another thread, or one that starts, may close it meanwhile
+            found[int(entry.name)] = os.readlink(entry)
+    return found
+
+
 PACKAGE = Path(served.__file__).parents[2]
 MARKER = "0" * 32
 
@@ -72,7 +80,7 @@ class Node:
     def listens_to(self, child: int) -> bool:
         """Whether the agent has the other end of what the process of a call says."""
         output = os.readlink(f"/proc/{child}/fd/1")
-        return output in {os.readlink(each) for each in Path(f"/proc/{self.process.pid}/fd").iterdir()}
+        return output in open_files(self.process.pid).values()
 
     @contextlib.contextmanager
     def held(
@@ -266,14 +274,6 @@ def facts(process: int) -> dict[str, object]:
         **{name: status[name].split() for name in names.split()},
         **{name: (directory / name).read_bytes() for name in files},
     }
-
-
-def open_files(process: int) -> dict[int, str]:
-    found = {}
-    for entry in Path(f"/proc/{process}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a process that starts closes what it has read
-            found[int(entry.name)] = os.readlink(entry)
-    return found
 
 
 def test_the_process_of_a_call_is_as_one_that_was_started_for_it(node: Node, pool: ThreadPoolExecutor) -> None:
