@@ -369,7 +369,7 @@ def test_a_node_that_somebody_switches_on_is_on_and_its_idle_time_begins_anew(wo
     slurm_alone(world, lambda: world.rms.snapshot().nodes["n1"].power is NodePower.ON)
     began = world.time
     tick_until(world, lambda: "n1" not in states(world), ticks=3, seconds=2.0)
-    assert "somebody else switched it on" in world.events("power-on")[-1]
+    assert "Slurm has it on already" in world.events("power-on")[-1]
     tick_until(world, lambda: "n1" in states(world), seconds=2.0)
     assert world.time - began > 130, "equation 8"
     all_off(world)

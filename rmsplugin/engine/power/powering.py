@@ -37,6 +37,7 @@ _S = SwitchState
 _DAY_S = 86400.0
 _SOON = "it will be needed soon"
 _SLURMS = "Slurm needs it for a job"
+_ALREADY = "Slurm has it on already, for a job or because somebody switched it on"
 #: A node that did not come on so often in a row is tried again only if a vjob would start there.
 _TRIES = 6
 #: A node that is off is asked for its power once in so many seconds: somebody may have switched it on.
@@ -257,7 +258,7 @@ class Powering:
     def _was_on(self, seen: Observation, switch: NodeSwitch) -> None:
         """Slurm has had it on while the engine did not look, or somebody switched it on: its idle time begins anew."""
         self._book.note_idle({}, [switch.node], {})
-        self._switch_on(seen, switch, "somebody else switched it on, and Slurm has it")
+        self._switch_on(seen, switch, _ALREADY)
 
     def _switch_on(self, seen: Observation, switch: NodeSwitch, why: str) -> None:
         boot = switch.boot_before

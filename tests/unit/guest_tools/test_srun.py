@@ -105,6 +105,13 @@ def test_ends_are_told_together_as_slurm_does(box: guestbox.Guestbox) -> None:
     ]
 
 
+def test_what_a_task_has_said_is_told_before_its_end(box: guestbox.Guestbox) -> None:
+    """Its daemon stands still until it has ended, and has all that it wrote to read then."""
+    later = "(sleep 0.5; kill -CONT $PPID) >/dev/null 2>&1 &"
+    lines = run(box, f"srun -n 1 sh -c 'kill -STOP $PPID; {later} seq 1 9000; exit 3'")
+    assert lines == [*map(str, range(1, 9001)), "srun: error: vjob12-0: task 0: Exited with exit code 3"]
+
+
 def test_standard_input_goes_to_all_tasks_or_to_one(box: guestbox.Guestbox) -> None:
     assert sorted(run(box, "echo in | srun -l -n 3 cat")) == ["0: in", "1: in", "2: in"]
     assert run(box, "echo in | srun -l -n 3 -i 2 cat") == ["2: in"]

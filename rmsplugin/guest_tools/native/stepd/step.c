@@ -20,6 +20,7 @@
 
 enum {
     LINE_LIMIT = 8192,    /* a longer line goes in parts */
+    PIPE_SIZE = 64 << 10, /* what a pipe holds */
     TOGETHER_MS = 250,    /* tasks that end within this time are told together */
     LEFTOVERS_MS = 10,    /* between two looks at processes left behind by tasks */
     WITHOUT_SRUN_S = 2,   /* from SIGTERM to SIGKILL when srun is gone */
@@ -88,6 +89,11 @@ static size_t whole_lines(struct buffer *held)
     return end != NULL ? (size_t)(end - buffer_data(held)) + 1 : 0;
 }
 
+static bool output_wanted(void)
+{
+    return step.orphaned || step.unread < WINDOW;
+}
+
 static void read_output(struct task *task, int stream)
 {
     struct buffer *held = &task->held[stream];
@@ -103,6 +109,14 @@ static void read_output(struct task *task, int stream)
     buffer_free(held);
     close(task->output[stream]);
     task->output[stream] = -1;
+}
+
+/* What a task wrote before it ended is sent before its end is, as far as its reader keeps up. */
+static void read_rest(struct task *task)
+{
+    for (int stream = 0; stream < 2; stream++)
+        for (size_t size = 0; size < PIPE_SIZE && task->output[stream] >= 0 && output_wanted(); size += CHUNK)
+            read_output(task, stream);
 }
 
 static bool output_open(void)
@@ -224,6 +238,7 @@ static void has_ended(pid_t process, int status)
     for (uint32_t i = 0; i < step.plan.local; i++) {
         struct task *task = &step.tasks[i];
         if (task->process == process) {
+            read_rest(task);
             task_has_ended(i, status);
             return;
         }
@@ -306,7 +321,7 @@ struct watched {
 
 static nfds_t watch_tasks(struct pollfd *polls, struct watched *watched, nfds_t count)
 {
-    bool room = step.orphaned || step.unread < WINDOW;
+    bool room = output_wanted();
     for (uint32_t i = 0; i < step.plan.local; i++) {
         struct task *task = &step.tasks[i];
         if (task->input >= 0) {
