@@ -98,7 +98,7 @@ def load(argument: str | None) -> AgentConfig:
             document = tomllib.load(file)
     except OSError as error:
         raise AgentError.of(error) from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8; tables in tables without end
         raise AgentError("failed", f"{path}: {error}") from None
     try:
         return _from_document(document)

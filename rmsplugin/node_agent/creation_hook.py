@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rmsplugin.adapters.platform.node_base import Facts
+from rmsplugin.errors import RmspluginError
 from rmsplugin.node_agent import epoch, owner
 from rmsplugin.node_agent.config import load
 from rmsplugin.node_agent.errors import AgentError
@@ -43,6 +44,8 @@ def _fault(platform: Creation, words: Sequence[str], description: bytes) -> str:
         return platform.refusal(words, description.decode(), settings, facts)
     except (AgentError, ValueError) as error:
         return str(error)
+    except (OSError, RmspluginError) as error:  # what cannot be looked at allows nothing
+        return str(AgentError.of(error))
 
 
 def _is_filtered(interface: str) -> bool:

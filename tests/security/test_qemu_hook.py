@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +19,10 @@ from security.test_saved_xml import EVIL, saved
 from rmsplugin.adapters.platform.libvirt.domain_xml import with_epoch
 from rmsplugin.adapters.platform.libvirt.on_node import creation
 from rmsplugin.adapters.platform.node_base import Facts
+from rmsplugin.adapters.platform.node_factory import platform_on_node
 from rmsplugin.model.epochs import FIRST_EPOCH
 from rmsplugin.model.vm_names import tap_of
-from rmsplugin.node_agent import config, owner
+from rmsplugin.node_agent import config, creation_hook, owner
 from rmsplugin.node_agent.epoch import obey, of_node
 from rmsplugin.node_agent.errors import AgentError
 
@@ -218,3 +224,53 @@ def test_without_settings_nothing_of_ours_is_created(tmp_path: Path) -> None:
 def test_what_creates_nothing_is_never_refused(settings: Path) -> None:
     for words in ([VM, "reconnect", "begin", "-"], [VM, "stopped", "end", "shutdown"], [VM, "started", "begin", "-"]):
         assert hook(settings, words, b"<evil/>").returncode == 0
+
+
+def _as_a_directory(epoch: Path) -> None:
+    epoch.mkdir()
+
+
+def _as_a_link(epoch: Path) -> None:
+    epoch.symlink_to(epoch.with_name("elsewhere"))
+
+
+def _with_other_words(epoch: Path) -> None:
+    epoch.write_text("the third\n")
+
+
+@pytest.mark.parametrize("put", [_as_a_directory, _as_a_link, _with_other_words])
+def test_an_epoch_that_cannot_be_read_refuses_in_one_sentence(
+    settings: Path, tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    vms = tmp_path / "vms"
+    vms.mkdir()
+    settings.write_text(SETTINGS.replace("/var/lib/rmsplugin/vm", str(vms)))
+    put(Path(of_node(vms)))
+    xml = saved("kernel").replace("/var/lib/rmsplugin/vm", str(vms)).encode()
+    refused = hook(settings, [VM, "prepare", "begin", "-"], xml)
+    (line,) = refused.stderr.decode().splitlines()
+    assert refused.returncode == 1 and line.startswith(f"rmsplugin refuses {VM}: ")
+
+
+def test_a_disk_that_fails_under_the_epoch_refuses_in_one_sentence(
+    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(path: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(settings))
+    monkeypatch.setattr(creation_hook.epoch, "highest", fails)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(saved("kernel").encode())))
+    assert creation_hook.answer(platform_on_node("libvirt"), [VM, "prepare", "begin", "-"]) == 1
+    where = of_node("/var/lib/rmsplugin/vm")
+    assert capsys.readouterr().err == f"rmsplugin refuses {VM}: Input/output error: {where}\n"
+
+
+@pytest.mark.parametrize("text", [b"[nodes]\nvm_dir = '\xff'", b"a = " + b"[" * 100_000], ids=["bytes", "brackets"])
+def test_settings_that_are_no_toml_refuse_in_one_sentence(settings: Path, text: bytes) -> None:
+    settings.write_bytes(text)
+    refused = hook(settings, [VM, "prepare", "begin", "-"], saved("kernel").encode())
+    (line,) = refused.stderr.decode().splitlines()
+    assert refused.returncode == 1 and line.startswith(f"rmsplugin refuses {VM}: {settings}: ")
+    told = subprocess.run([AGENT, "--config", settings, "list"], capture_output=True, timeout=PATIENCE_S)
+    assert told.stderr == b"" and json.loads(told.stdout)["error"].startswith(f"{settings}: ")
