@@ -141,7 +141,7 @@ class Engine:
         """The engine of these settings: by its socket when it is on this host, else over TCP with munge.
 
         Raises:
-            UnavailableError: there is no socket here, and the settings name no address.
+            UnavailableError: there is no socket here, and the settings name no address; or none can be looked for.
             SettingsError: the account that the engine runs as does not exist here.
         """
         engine = settings.engine
@@ -162,6 +162,9 @@ class Engine:
                     "other hosts, is not set in the settings"
                 ) from None
             found = cls.at(urls, user=user)
+        except (OSError, ValueError) as error:  # no permission; links in a circle; a null byte
+            why = getattr(error, "strerror", None) or error
+            raise UnavailableError(f"the engine's socket cannot be looked at: {socket!r}: {why}") from None
         if bin_dir:
             found._scancel = f"{bin_dir}/scancel"
         return found

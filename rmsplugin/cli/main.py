@@ -103,16 +103,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        _give_up_output()  # the reader of a pipe (`| head`) has seen enough
-        return 0
     except _WRONG_INPUT as error:
         return _complain(arguments, error, 2)
     except RmspluginError as error:
         return _complain(arguments, error, 1)
     except OSError as error:
-        _give_up_output()  # most likely it was the output that could not be written
-        return _complain(arguments, error.strerror or error, 1)
+        return _end_by_system(arguments, error)
     except Exception as error:
         if os.environ.get("RMSPLUGIN_DEBUG"):
             raise
@@ -133,6 +129,24 @@ def _closed_output() -> int:
     if sys.stderr is not None:
         print("rmsplugin: standard output is closed", file=sys.stderr)
     return 1
+
+
+def _end_by_system(arguments: argparse.Namespace, error: OSError) -> int:
+    """Say what the operating system refused; return the exit status."""
+    what = error.strerror or str(error) or type(error).__name__
+    if not _is_of_output(error):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return _complain(arguments, f"{where}{what}", 1)
+    _give_up_output()
+    if isinstance(error, BrokenPipeError):
+        return 0  # the reader of a pipe (`| head`) has seen enough
+    return _complain(arguments, f"standard output: {what}", 1)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether the output could not be written. Errors of files name them, and those of connections have own types."""
+    of_connection = isinstance(error, ConnectionError | TimeoutError) and not isinstance(error, BrokenPipeError)
+    return error.filename is None and not of_connection
 
 
 def _give_up_output() -> None:

@@ -52,7 +52,7 @@ def connect(settings: Settings) -> Engine:
     """Reach the engine by its socket when it is on this host, else over TCP with munge.
 
     Raises:
-        UnavailableError: there is no socket here, and the settings name no address.
+        UnavailableError: there is no socket here, and the settings name no address; or none can be looked for.
         SettingsError: the account that the engine runs as does not exist here.
     """
     from rmsplugin.api.binding import Engine

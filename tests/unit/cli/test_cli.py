@@ -26,7 +26,8 @@ from patience import PATIENCE_S
 from unit.cli.json_documents import answer_of
 
 from rmsplugin import __version__
-from rmsplugin.cli.main import build_parser
+from rmsplugin.cli.live import vjobs
+from rmsplugin.cli.main import build_parser, main
 from rmsplugin.cli.shared.arguments import memory_mib, split_command
 
 PROGRAM = str(Path(sys.executable).parent / "rmsplugin")
@@ -482,7 +483,40 @@ def test_a_full_disk_is_one_line(site: Path, engine: FakeEngine) -> None:
             [PROGRAM, "vjobs"], env=environment(site), stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert done.returncode == 1
-    assert done.stderr.count("\n") == 1 and "No space left" in done.stderr
+    assert done.stderr == "rmsplugin vjobs: standard output: No space left on device\n"
+
+
+def test_a_socket_that_cannot_be_looked_at_is_said_and_is_no_fault_of_the_output(tmp_path: Path) -> None:
+    path, socket = tmp_path / "rmsplugin.toml", tmp_path / "engine.sock"
+    socket.symlink_to(socket)
+    path.write_text(SETTINGS.format(socket=socket))
+    why = f"the engine's socket cannot be looked at: '{socket}': Too many levels of symbolic links"
+    for words in (["vjobs"], ["status"], ["events", "--follow"]):
+        done = run(tmp_path, *words)
+        assert (done.returncode, done.stderr) == (1, f"rmsplugin {words[0]}: {why}\n")
+    told = json.loads(run(tmp_path, "vjobs", "--json").stdout)
+    assert [each["description"] for each in told["errors"]] == [why]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
+        (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
+        (TimeoutError("timed out"), "timed out"),
+    ],
+)
+def test_what_the_system_refuses_elsewhere_is_no_fault_of_the_output(
+    error: OSError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(config: str | None) -> Any:
+        raise error
+
+    monkeypatch.setattr(vjobs, "find_engine", refuses)
+    assert main(["vjobs", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert err == f"rmsplugin vjobs: {said}\n"
+    assert [each["description"] for each in json.loads(out)["errors"]] == [said]
 
 
 def test_status_says_what_the_last_cycle_did(site: Path, engine: FakeEngine) -> None:
