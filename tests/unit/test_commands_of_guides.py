@@ -18,7 +18,7 @@ from unit.simulation.test_workload import line
 
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.ledger_file import copy_database
-from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.event_kinds import KINDS
 
 #: Commands that read files only. `plan --live` asks the engine, and a command alone is a word in a sentence.
 OFFLINE = re.compile(r"(plan|pack|simulate|compare|report|energy) --(?!live)|ledger (check|backup|query)")
@@ -105,8 +105,6 @@ def test_options_of_programs_in_contrib_are_theirs() -> None:
 
 
 def test_kinds_of_events_that_are_shown_are_kinds_that_the_engine_has() -> None:
-    engine = "\n".join(path.read_text() for path in (DOCS.parent / "rmsplugin/engine").rglob("*.py"))
-    states = {f"vjob-{state}" for state in VJobState}
     helps = (DOCS.parent / "rmsplugin/cli/live/events.py", *GUIDES)
     shown = {
         kind
@@ -115,4 +113,4 @@ def test_kinds_of_events_that_are_shown_are_kinds_that_the_engine_has() -> None:
         for kind in kinds.split(",")
     }
     assert len(shown) > 4
-    assert {kind for kind in shown - states if f'"{kind}"' not in engine} == set()
+    assert shown - KINDS == set()

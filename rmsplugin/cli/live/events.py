@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from rmsplugin.cli.shared.table import (
 )
 from rmsplugin.cli.shared.unknown_names import sentences_of_unknown
 from rmsplugin.errors import UnavailableError, WrongOrderError
+from rmsplugin.model.event_kinds import GROUPS
 
 if TYPE_CHECKING:
     from rmsplugin.api.answers import Event
@@ -53,13 +55,16 @@ def add_command(commands: options.Commands) -> None:
         """
         With --follow and --json, one JSON object a line.
 
+        kinds of events:
+        {kinds}
+
         examples:
           rmsplugin events
           rmsplugin events -n 5 --format=time,message
           rmsplugin events --since 1h --node n1,n2
           rmsplugin events --user alice --kind vjob-sleeping,vjob-running --since yesterday
           rmsplugin events --since 0 --json
-        """,
+        """.replace("{kinds}", "\n        ".join(_kinds())),
     )
     events.add_argument("-f", "--follow", action="store_true", help="follow: show further events as they happen")
     events.add_argument("--vjob", metavar="JOBID", type=options.job_id, help="only events of this vjob")
@@ -94,6 +99,14 @@ def add_command(commands: options.Commands) -> None:
     add_table_options(events, FIELDS, "id,time,vjob,vm,node,kind,message")
 
 
+def _kinds() -> Iterator[str]:
+    """The kinds of events, by what they are about, in lines of the help."""
+    for what, kinds in GROUPS.items():
+        yield from textwrap.wrap(
+            f"of {what}: {', '.join(kinds)}", 78, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+
+
 def _since(text: str) -> tuple[int, float]:
     """The number of an event, and a time; one of them is 0."""
     if text.isdecimal():
@@ -115,11 +128,12 @@ def _events(arguments: argparse.Namespace) -> int:
 
     rows = read(number, arguments.limit)
     # Events name no users: those of whom there are some are known.
-    unknown = sentences_of_unknown(engine, {"node": arguments.node, "user": () if rows else arguments.user}, rows)
+    wanted = {"node": arguments.node, "user": () if rows else arguments.user, "kind": arguments.kind}
+    unknown = sentences_of_unknown(engine, wanted, rows)
     if unknown and arguments.follow:
         raise WrongOrderError("\n".join(unknown))  # it would be waited for in vain
     if not arguments.follow:
-        notes = list(_notes(arguments, engine, len(rows)))
+        notes = [] if unknown else list(_notes(arguments, engine, len(rows)))
         print_rows(arguments, columns, "events", rows, errors=unknown, warnings=notes)
         for note in () if arguments.json else notes:
             print(f"rmsplugin events: {note}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Unknown names: partitions, nodes and users by which a listing is chosen, and of which there are none.
+"""Unknown names: partitions, nodes, users and kinds by which a listing is chosen, and of which there are none.
 
 As `squeue` has it: a partition, a node or a user that there is not is an error; accounts and names of jobs are not.
 """
@@ -25,13 +25,14 @@ def sentences_of_unknown(
 
     Args:
         engine: says which partitions and nodes there are; it is asked only about names that no row has.
-        wanted: names by key; of the keys ``partition``, ``node`` and ``user`` they are looked at.
+        wanted: names by key; of the keys ``partition``, ``node``, ``user`` and ``kind`` they are looked at.
         rows: that were found, before they were chosen from.
     """
     judges: dict[str, Callable[[Engine, Sequence[str]], list[str]]] = {
         "partition": _no_partitions,
         "node": _no_nodes,
         "user": _no_users,
+        "kind": _no_kinds,
     }
     told = list(rows)
     found: list[str] = []
@@ -64,6 +65,16 @@ def _no_nodes(engine: Engine, names: Sequence[str]) -> list[str]:
 
 def _no_users(_: Engine, names: Sequence[str]) -> list[str]:
     return [f"no user {name}" for name in names if not _is_account(name)]
+
+
+def _no_kinds(engine: Engine, names: Sequence[str]) -> list[str]:
+    """Kinds that neither this release records, nor the engine's ledger has of another one."""
+    from rmsplugin.model.event_kinds import KINDS
+
+    strange = [name for name in names if name not in KINDS]
+    known = f"there are {', '.join(sorted(KINDS))}"
+    unheard = [name for name in strange if not engine.events(limit=1, wanted={"kind": (name,)})]
+    return [f"{name} is no kind of event; {known}" for name in unheard]
 
 
 def _is_account(user: str) -> bool:

@@ -730,7 +730,7 @@ def test_a_kind_of_which_there_is_no_event_is_told_with_the_kinds_that_there_are
     site: Path, engine: FakeEngine
 ) -> None:
     engine.answers["/v1/events"] = lambda query: (200, {"events": [] if "kind" in query else [event(6), event(7)]})
-    done = run(site, "events", "--kind", "suspended")
+    done = run(site, "events", "--kind", "vjob-sleeping")
     assert done.returncode == 0
     told = "no such event; of the kinds of the newest 2 events there are note"
     assert done.stderr == f"rmsplugin events: {told}\n"

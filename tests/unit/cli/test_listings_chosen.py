@@ -71,7 +71,8 @@ def test_the_vms_of_some_vjobs_are_listed_by_any_of_their_ids(served: Served, sa
 def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said) -> None:
     ledger, now = served.ledger, time.time()
     served.add_vjob(12, 5)
-    for kind, vjob, node in (("a", "12", "n1"), ("b", "12", "n2"), ("b", "13", "n1")):
+    lost, back = "lost", "went-back"
+    for kind, vjob, node in ((lost, "12", "n1"), (back, "12", "n2"), (back, "13", "n1")):
         ledger.event(kind, "for a test", vjob=vjob, node=node)
     ledger._db.execute("update events set time = ? where vjob = '12'", [now - 5000])
     ledger._db.execute("update events set time = ? where vjob = '13'", [now - 500])
@@ -80,11 +81,11 @@ def test_events_are_chosen_by_time_node_user_and_kind(served: Served, said: Said
         rows = answer_of(said("events", "--json", *words))["events"]
         return [(row["kind"], row["node"]) for row in rows]
 
-    assert found("--node", "n1") == [("a", "n1"), ("b", "n1")]
-    assert found("--kind", "b,c") == [("b", "n2"), ("b", "n1")]
-    assert found("--user", "u5", "--kind", "b") == [("b", "n2")]
-    assert found("--since", "1h") == [("b", "n1")]
-    assert found("--since", "1") == [("b", "n2"), ("b", "n1")]
+    assert found("--node", "n1") == [(lost, "n1"), (back, "n1")]
+    assert found("--kind", f"{back},requeue") == [(back, "n2"), (back, "n1")]
+    assert found("--user", "u5", "--kind", back) == [(back, "n2")]
+    assert found("--since", "1h") == [(back, "n1")]
+    assert found("--since", "1") == [(back, "n2"), (back, "n1")]
     with pytest.raises(SystemExit) as ended:
         main(["events", "--since", "soon"])
     assert ended.value.code == 2
@@ -113,6 +114,20 @@ def test_a_partition_a_node_or_a_user_that_there_is_not_is_an_error_and_the_rest
     assert told(2, "events", "--user", "nobody-here") == ["rmsplugin events: no user nobody-here"]
     assert said.names("node", "events", "--node", "gone-long-ago") == ["gone-long-ago"]
     assert said.names("job_id", "vjobs", "-A", "no-such-account", "-n", "no-such-name", "-u", "root") == []
+
+
+def test_a_kind_that_no_event_has_is_an_error_and_the_rest_is_shown(served: Served, said: Said) -> None:
+    ledger = served.ledger
+    for kind in ("of-an-older-release", "lost", "requeue"):
+        ledger.event(kind, "for a test", node="n1")
+    assert said.names("kind", "events", "--kind", "lots,lost", status=2) == ["lost"]
+    (line,) = said.error.splitlines()
+    assert line.startswith("rmsplugin events: lots is no kind of event; there are account, ")
+    assert " vjob-sleeping," in line and " lost," in line
+    assert said.names("kind", "events", "--kind", "of-an-older-release,lost", "-n", "1") == ["lost"]
+    assert said.names("kind", "events", "--kind", "of-an-older-release", "--since", "100", status=0) == []
+    said("events", "--kind", "lots", "--follow", status=2)
+    assert said.error.startswith("rmsplugin events: lots is no kind of event; ")
 
 
 def test_names_that_nobody_can_judge_pass(served: Served, said: Said) -> None:
