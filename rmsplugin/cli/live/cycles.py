@@ -14,7 +14,6 @@ from rmsplugin.cli.shared.sentences import cycle_sentence, expected_text
 from rmsplugin.cli.shared.table import (
     Field,
     Row,
-    Table,
     add_table_options,
     bytes_progress,
     columns_of,
@@ -25,6 +24,8 @@ from rmsplugin.cli.shared.table import (
     parse_format,
     plain_table,
     print_rows,
+    table_of,
+    terminal_width,
     text_of,
     time_of,
 )
@@ -186,11 +187,11 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     if not (arguments.noheader or arguments.parsable2):
         for line in _headline(cycle):
             print(printable(line))
-    for line in Table(columns, header=not arguments.noheader, parsable=arguments.parsable2).lines(steps):
+    for line in table_of(arguments, columns).lines(steps):
         print(line)
     if (powers := cycle.get("powers")) and not (arguments.noheader or arguments.parsable2):
         print()
-        for line in plain_table(_POWER_FIELDS).lines(powers):
+        for line in plain_table(_POWER_FIELDS, width=terminal_width()).lines(powers):
             print(line)
     return 0
 

@@ -18,6 +18,7 @@ from rmsplugin.cli.shared.table import (
     add_table_options,
     columns_of,
     print_rows,
+    table_of,
     text_of,
     time_of,
 )
@@ -141,7 +142,7 @@ def _events(arguments: argparse.Namespace) -> int:
             raise WrongOrderError("\n".join(unknown))
         return 0
     arguments.json_lines = True
-    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    table = table_of(arguments, columns)
     last = number
     while True:
         _print_batch(arguments, table, rows)

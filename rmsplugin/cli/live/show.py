@@ -11,7 +11,7 @@ from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.document import print_document
 from rmsplugin.cli.shared.printable import printable
-from rmsplugin.cli.shared.table import Field, Row, plain_table
+from rmsplugin.cli.shared.table import Field, Row, plain_table, terminal_width
 from rmsplugin.errors import NotFoundError
 from rmsplugin.model.vm_names import parse_vm_name
 
@@ -107,7 +107,7 @@ def _print_part(title: str, fields: Sequence[Field], rows: Iterable[Row]) -> Non
     """One object has a line for each thing that is known of it; a list is a table."""
     if title in ("vms", "decisions", "events"):
         print(f"\n{title}:")
-        for line in plain_table(fields).lines(rows):
+        for line in plain_table(fields, width=terminal_width(indent=2)).lines(rows):
             print(f"  {line}")
         return
     for row in rows:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rmsplugin.cli.plan import text
 from rmsplugin.cli.shared.sentences import pause_sentence
-from rmsplugin.cli.shared.table import Field, duration, hosts_of, plain_table, text_of
+from rmsplugin.cli.shared.table import Field, duration, hosts_of, plain_table, terminal_width, text_of
 
 _STEPS = (
     Field("step", "its number", text_of("id"), right=True),
@@ -41,15 +41,15 @@ def lines(answer: Mapping[str, Any]) -> Iterator[str]:
         yield from text.lines(answer, answer["summary"], answer["now"])
     if answer["steps"]:
         yield ""
-        yield from plain_table(_STEPS).lines(answer["steps"])
+        yield from plain_table(_STEPS, width=terminal_width()).lines(answer["steps"])
     if powers := answer.get("powers"):  # an older engine tells none
         yield ""
-        yield from plain_table(_POWERS).lines(powers)
+        yield from plain_table(_POWERS, width=terminal_width()).lines(powers)
     if answer["left_out"]:
         yield ""
         yield "nothing is decided about:"
         rows = [{"vjob": vjob, **left} for vjob, left in answer["left_out"].items()]
-        yield from (f"  {line}" for line in plain_table(_LEFT_OUT).lines(rows))
+        yield from (f"  {line}" for line in plain_table(_LEFT_OUT, width=terminal_width(indent=2)).lines(rows))
     for node, why in answer["out_of_reach"].items():
         yield f"node {node} is out of reach: {why}"
     if answer["fault"] and answer["plan"] is not None:

@@ -19,7 +19,7 @@ from rmsplugin.cli.shared.bar import Show, bar
 from rmsplugin.cli.shared.connection import connect, read_settings
 from rmsplugin.cli.shared.document import end_of_document
 from rmsplugin.cli.shared.printable import printable
-from rmsplugin.cli.shared.table import Row, Table, add_table_options, described, parse_format
+from rmsplugin.cli.shared.table import Row, Table, add_table_options, described, parse_format, table_of
 from rmsplugin.errors import ReportError, SettingsError
 from rmsplugin.latency import uncollected
 
@@ -159,7 +159,7 @@ def _report(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     ledgers = ledgers_of(arguments, settings)
     lives = arguments.json or page is not None
-    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    table = table_of(arguments, columns)
     # Rows are in no cycles, and there may be millions.
     with ExitStack() as stack, uncollected():
         report: Report | OwnReport

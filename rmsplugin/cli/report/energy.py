@@ -12,7 +12,7 @@ from rmsplugin.cli.report.command import add_times, ledgers_of, settings_of
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
 from rmsplugin.cli.shared.document import print_document
-from rmsplugin.cli.shared.table import Field, Row, Table, add_table_options, parse_format, text_of
+from rmsplugin.cli.shared.table import Field, Row, add_table_options, parse_format, table_of, text_of
 from rmsplugin.errors import RefusedError, ReportError
 from rmsplugin.latency import uncollected
 
@@ -131,7 +131,7 @@ def _energy(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document(arguments, found.document())
         return 0
-    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
+    table = table_of(arguments, columns)
     print("\n".join(table.lines(found.rows(arguments.by))))
     return 0
 

@@ -1,13 +1,15 @@
 """Table: rows of the engine's answers on standard output, in the style of Slurm's commands.
 
 Columns are as wide as what they hold; ``FIELD%WIDTH`` fixes a width, and what is longer is cut and ends in ``+``, as
-sacct does it. A cell that holds nothing is ``-``: programs such as awk count words.
+sacct does it. A cell that holds nothing is ``-``: programs such as awk count words. On a terminal, lines have its
+width; a program gets whole cells.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +22,8 @@ Row = Mapping[str, Any]
 
 #: Stands in a cell that holds nothing.
 _NOTHING = "-"
+#: No column is made narrower than this to fit a terminal; the last one, whose words go on below, not than that.
+_NARROW, _NARROW_LAST = 4, 24
 _SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
 
 
@@ -87,10 +91,22 @@ def parse_format(text: str, fields: Sequence[Field]) -> list[Column]:
 class Table:
     """Renders rows; when it is given rows again (events that follow) the columns keep their places."""
 
-    def __init__(self, columns: Sequence[Column], *, header: bool = True, parsable: bool = False) -> None:
+    def __init__(
+        self, columns: Sequence[Column], *, header: bool = True, parsable: bool = False, width: int | None = None
+    ) -> None:
+        """Render these columns.
+
+        Args:
+            columns: from left to right.
+            header: whether their titles come first.
+            parsable: separated by |, whole and not aligned.
+            width: of a line, in characters: the words of the last column go on in further lines, and the widest of
+                the others are cut; columns with a fixed width are left as they are. None: any.
+        """
         self._columns = columns
         self._header = header
         self._parsable = parsable
+        self._width = width
 
     def lines(self, rows: Iterable[Row]) -> Iterator[str]:
         """The lines of these rows; the first call begins with the header."""
@@ -105,14 +121,56 @@ class Table:
         for index, column in enumerate(self._columns):
             if not column.fixed:
                 column.width = max([column.width, *(len(line[index]) for line in cells)])
+        if self._width is not None:
+            self._narrow(self._width)
         for line in cells:
-            texts = (column.cell(text) for column, text in zip(self._columns, line, strict=True))
-            yield " ".join(texts).rstrip()
+            yield from self._rendered(line)
+
+    def _narrow(self, width: int) -> None:
+        """Make columns narrower until lines have this width, or no column may be narrower."""
+        over = sum(column.width + 1 for column in self._columns) - 1 - width
+        last = self._columns[-1]
+        if over > 0 and not last.fixed:
+            given = min(over, max(0, last.width - _NARROW_LAST))
+            last.width -= given
+            over -= given
+        while over > 0:
+            wide = [column for column in self._columns if not column.fixed and column.width > _NARROW]
+            if not wide:
+                return
+            max(wide, key=lambda column: column.width).width -= 1
+            over -= 1
+
+    def _rendered(self, line: Sequence[str]) -> Iterator[str]:
+        """The line of a row; or several, where what its last cell holds is longer than the column is wide."""
+        *others, last = self._columns
+        whole = last.fixed or len(line[-1]) <= last.width
+        pieces = [line[-1]] if whole else textwrap.wrap(line[-1], last.width) or [_NOTHING]
+        texts = [column.cell(text) for column, text in zip(others, line, strict=False)]
+        yield " ".join([*texts, last.cell(pieces[0])]).rstrip()
+        indent = " " * sum(column.width + 1 for column in others)
+        for piece in pieces[1:]:
+            yield f"{indent}{last.cell(piece)}".rstrip()
 
 
-def plain_table(fields: Sequence[Field]) -> Table:
-    """A table of all these fields, in their order."""
-    return Table([Column(field, field.right) for field in fields])
+def plain_table(fields: Sequence[Field], *, width: int | None = None) -> Table:
+    """A table of all these fields, in their order; ``width`` as of a table."""
+    return Table([Column(field, field.right) for field in fields], width=width)
+
+
+def table_of(arguments: argparse.Namespace, columns: Sequence[Column]) -> Table:
+    """A table as the options of ``add_table_options`` have it."""
+    width = None if arguments.parsable2 else terminal_width()
+    return Table(columns, header=not arguments.noheader, parsable=arguments.parsable2, width=width)
+
+
+def terminal_width(*, indent: int = 0) -> int | None:
+    """The width of the terminal that shows the output, in characters, behind an indent; None: a program reads it."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # here: it takes long to load, and programs call more often than people
+
+    return shutil.get_terminal_size().columns - indent
 
 
 def add_table_options(
@@ -158,9 +216,21 @@ def print_rows(
     if arguments.json:
         print_document(arguments, {key: list(rows)}, errors=errors, warnings=warnings)
         return
-    table = Table(columns, header=not arguments.noheader, parsable=arguments.parsable2)
-    for line in table.lines(rows):
+    width = None if arguments.parsable2 else terminal_width()
+    shown = columns if width is None else _with_something(columns, rows, width)
+    for line in table_of(arguments, shown).lines(rows):
         print(line)
+
+
+def _with_something(columns: Sequence[Column], rows: Sequence[Row], width: int) -> Sequence[Column]:
+    """The columns, without those that hold nothing in any row, where the lines of all would be wider than this."""
+    if not rows or max(map(len, Table(columns).lines(rows))) <= width:
+        return columns
+    return [
+        column
+        for column in columns
+        if column.fixed or column is columns[-1] or any(column.field.text(row) for row in rows)
+    ]
 
 
 def text_of(key: str) -> Callable[[Row], str]:

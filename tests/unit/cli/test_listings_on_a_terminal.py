@@ -1,0 +1,119 @@
+"""Listings fit the terminal that shows them; a program that reads them gets whole cells."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import pty
+import struct
+import termios
+from typing import Any
+
+import pytest
+
+from rmsplugin.cli.live import events, nodes, vjobs
+from rmsplugin.cli.shared import table
+from rmsplugin.cli.shared.table import Field, Row, Table, parse_format, print_rows, table_of, text_of
+
+REASON = "needs 4 CPUs and 8192 MiB in 2 VMs, which there are on no node beside those that are ahead of it"
+FIELDS = tuple(Field(name, "", text_of(name)) for name in ("name", "nothing", "nodes", "reason"))
+ROWS: list[Row] = [
+    {"name": "a-very-long-name-of-a-job-that-somebody-chose", "nodes": "n1,n2,n3,n4,n5,n6,n7", "reason": REASON},
+    {"name": "b", "nodes": "n1", "reason": "short"},
+]
+
+
+def asked(format_: str, **more: Any) -> argparse.Namespace:
+    return argparse.Namespace(**{"format": format_, "noheader": False, "parsable2": False, "json": False, **more})
+
+
+def printed(capsys: pytest.CaptureFixture[str], arguments: argparse.Namespace, rows: list[Row] = ROWS) -> list[str]:
+    print_rows(arguments, parse_format(arguments.format, FIELDS), "rows", rows)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def wide(width: int | None) -> None:
+        monkeypatch.setattr(table, "terminal_width", lambda: width)
+
+    return wide
+
+
+ALL = "name,nothing,nodes,reason"
+
+
+def test_what_a_program_reads_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    header, first, second = printed(capsys, asked(ALL))
+    assert first.endswith(REASON) and header.split() == ["NAME", "NOTHING", "NODES", "REASON"]
+    assert second.split() == ["b", "-", "n1", "short"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+def test_no_line_is_wider_than_the_terminal_and_no_word_of_a_sentence_is_lost(
+    capsys: pytest.CaptureFixture[str], wide: Any, width: int
+) -> None:
+    wide(width)
+    header, *lines = printed(capsys, asked(ALL))
+    assert max(map(len, [header, *lines])) <= width
+    assert header.split() == ["NAME", "NODES", "REASON"], "a column that holds nothing takes no room"
+    at = header.index("REASON")
+    assert " ".join(line[at:] for line in lines[:-1]) == REASON
+    assert lines[0].startswith("a-very-") and all(not line[:at].strip() for line in lines[1:-1])
+    assert lines[-1].split() == ["b", "n1", "short"]
+
+
+def test_what_fits_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
+    wide(80)
+    assert printed(capsys, asked(ALL), ROWS[1:])[0].split() == ["NAME", "NOTHING", "NODES", "REASON"]
+    assert printed(capsys, asked(ALL), []) == ["NAME NOTHING NODES REASON"]
+
+
+def test_a_column_with_a_width_of_its_own_keeps_it(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
+    wide(60)
+    header, first, *_ = printed(capsys, asked("name%-30,nothing%9,reason%50"))
+    assert header == f"{'NAME':<30} {'NOTHING':>9} {'REASON':>50}"
+    assert first == f"{'a-very-long-name-of-a-job-tha+'} {'-':>9} {REASON[:49]}+"
+
+
+def test_parsable_lines_are_whole_on_a_terminal(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
+    wide(60)
+    _, first, _ = printed(capsys, asked(ALL, parsable2=True))
+    assert first == f"{ROWS[0]['name']}||{ROWS[0]['nodes']}|{REASON}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "format_"),
+    [(vjobs.FIELDS, vjobs._COLUMNS), (vjobs.FIELDS, vjobs._START_COLUMNS), (nodes.FIELDS, nodes._COLUMNS)],
+)
+def test_default_listings_of_busy_rows_fit_80_columns(fields: tuple[Field, ...], format_: str) -> None:
+    full = {each: Field(each.name, "", lambda row: "123456789012345678901234567890") for each in fields}
+    lines = list(Table(parse_format(format_, list(full.values())), width=80).lines([{}, {}]))
+    assert max(map(len, lines)) <= 80
+
+
+def test_events_that_follow_fit_as_the_first_did(wide: Any) -> None:
+    wide(70)
+    columns = parse_format("id,time,vjob,vm,node,kind,message", events.FIELDS)
+    followed = table_of(asked(""), columns)
+    event = {"id": 7, "time": 1e9, "vjob": "12", "vm": "", "node": "n1", "kind": "vjob-waiting", "message": REASON}
+    first = list(followed.lines([event]))
+    again = list(followed.lines([event, {**event, "message": "short"}]))
+    assert again[: len(first) - 1] == first[1:] and max(map(len, again)) <= 70
+
+
+def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    main, sub = pty.openpty()
+    try:
+        fcntl.ioctl(sub, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 97, 0, 0))
+        with os.fdopen(os.dup(sub), "w") as terminal:
+            monkeypatch.setattr("sys.stdout", terminal)
+            monkeypatch.setattr("sys.__stdout__", terminal)
+            assert (table.terminal_width(), table.terminal_width(indent=2)) == (97, 95)
+            monkeypatch.undo()
+    finally:
+        os.close(main)
+        os.close(sub)
+    assert table.terminal_width() is None
