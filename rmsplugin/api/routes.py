@@ -14,6 +14,7 @@ from typing import Any
 
 from rmsplugin.api import answers
 from rmsplugin.model.preferences import PREFERENCES
+from rmsplugin.model.vjob import VJobState
 
 Schema = Mapping[str, Any]
 
@@ -156,6 +157,8 @@ COMMA_LIST: Schema = {
     **_text("[^\\x00-\\x1f\\x7f,]+(,[^\\x00-\\x1f\\x7f,]+)*", "vjob"),
     "maxLength": 4096,
 }
+_STATE = f"({'|'.join(VJobState)})"
+_STATES: Schema = {**_text(f"{_STATE}(,{_STATE})*", "waiting,sleeping"), "maxLength": 4096}
 _PREFERENCE: Schema = {"type": "string", "enum": list(PREFERENCES), "examples": ["running"]}
 _AMOUNT: Schema = {"type": ["integer", "null"], "minimum": 0, "maximum": 999_999_999, "examples": [1]}
 WORDS = _list(SENTENCE, ["bob"])
@@ -173,7 +176,7 @@ _TO = Key("to", _or_nothing(HOST), "the node to use; else the engine chooses")
 
 #: Choose among vjobs that have not ended: each has words with commas between them, of which one has to fit.
 _CHOICE = (
-    Key("state", COMMA_LIST, "only vjobs in one of these states"),
+    Key("state", _STATES, "only vjobs in one of these states"),
     Key("partition", COMMA_LIST, "only those of these partitions"),
     Key("user", COMMA_LIST, "only those of these users"),
     Key("account", COMMA_LIST, "only those of these accounts of Slurm"),

@@ -155,7 +155,7 @@ def add_command(commands: options.Commands) -> None:
         "-n",
         "--limit",
         metavar="LIMIT",
-        type=options.positive_number,
+        type=options.number_of_rows,
         help="at most the newest N (default: 20)",
     )
     add_table_options(cycles, FIELDS, _CYCLE_COLUMNS)

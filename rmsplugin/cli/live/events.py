@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Pause between two looks for new events.
 _FOLLOW_S = 1.0
-#: The most events of one look: more do not happen in a pause.
-_FOLLOW_LIMIT = 10000
 
 FIELDS = (
     Field("id", "number of the event, for --since", text_of("id"), right=True),
@@ -93,7 +91,7 @@ def add_command(commands: options.Commands) -> None:
         "-n",
         "--limit",
         metavar="LIMIT",
-        type=options.positive_number,
+        type=options.number_of_rows,
         default=100,
         help="at most the newest N (default: %(default)s)",
     )
@@ -156,7 +154,7 @@ def _notes(arguments: argparse.Namespace, engine: Engine, shown: int) -> Iterato
     if shown == arguments.limit and arguments.since != (0, 0.0):
         yield f"only the newest {shown} events are shown; see --limit"
     if arguments.kind and not shown:
-        newest = engine.events(limit=_FOLLOW_LIMIT)
+        newest = engine.events(limit=options.MOST_ROWS)
         kinds = sorted({event["kind"] for event in newest})
         known = f"there are {', '.join(kinds)}" if kinds else "there is none"
         yield f"no such event; of the kinds of the newest {len(newest)} events {known}"
@@ -174,7 +172,7 @@ def _await_events(read: Callable[[int, int], list[Event]], since: int) -> list[E
     complained = False
     while True:
         try:
-            return read(since, _FOLLOW_LIMIT)
+            return read(since, options.MOST_ROWS)
         except UnavailableError as error:
             if not complained:
                 print(f"rmsplugin events: {error}; waiting for it", file=sys.stderr)

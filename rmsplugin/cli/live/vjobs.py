@@ -186,7 +186,7 @@ def add_command(commands: options.Commands) -> None:
     vjobs.add_argument(
         "--limit",
         metavar="N",
-        type=int,
+        type=options.number_of_rows,
         default=1000,
         help="with --all: the newest N ended vjobs (default: 1000, at most 10000)",
     )

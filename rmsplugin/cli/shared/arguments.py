@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Command = Callable[[argparse.Namespace], int]
 
+#: The most rows of one answer of the engine.
+MOST_ROWS = 10_000
 #: How JOBID is explained.
 JOB_HELP = "job id, or elements of a job array: ARRAYID, ARRAYID_INDEX or 'ARRAYID_[1-3,7]'"
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -126,6 +128,14 @@ def positive_number(text: str) -> int:
     number = whole_number(text)
     if number == 0:
         raise argparse.ArgumentTypeError("has to be at least 1")
+    return number
+
+
+def number_of_rows(text: str) -> int:
+    """A number from 1 on, of rows that the engine tells at once."""
+    number = positive_number(text)
+    if number > MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"has to be at most {MOST_ROWS}")
     return number
 
 

@@ -148,14 +148,25 @@ class Query:
             raise BadRequestError(f"{key} is {_shown(text)}; it has to be a time in seconds since the epoch")
         return float(text)
 
-    def words(self, key: str) -> frozenset[str]:
-        """The words between the commas; none if the key was not given. Raises BadRequestError."""
+    def words(self, key: str, among: Collection[str] = ()) -> frozenset[str]:
+        """The words between the commas; none if the key was not given.
+
+        Args:
+            key: of the query.
+            among: the words that there are; none: any are.
+
+        Raises:
+            BadRequestError: there are no words, or there is one that is not among them.
+        """
         text = self._values.get(key, "")
         if not text:
             return frozenset()
         if len(text) > _WORDS_LENGTH or not _WORDS.fullmatch(text):
             raise BadRequestError(f"{key} is {_shown(text)}; it has to be words with commas between them")
-        return frozenset(text.split(","))
+        found = text.split(",")
+        if strange := [word for word in found if among and word not in among]:
+            raise BadRequestError(f"{key} has {_shown(strange[0])}, which is none of {', '.join(among)}")
+        return frozenset(found)
 
     def host(self, key: str) -> str:
         """The name of a host; "" if none was given. Raises BadRequestError."""

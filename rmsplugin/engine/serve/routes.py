@@ -665,7 +665,8 @@ class Routes:
 
 def _wanted(asked: Asked) -> WantedVJobs:
     """The vjobs that a query chooses."""
-    return WantedVJobs(**{key: asked.query.words(key) for key in wanted_vjobs.KEYS})
+    closed = {"state": tuple(VJobState)}
+    return WantedVJobs(**{key: asked.query.words(key, closed.get(key, ())) for key in wanted_vjobs.KEYS})
 
 
 def _runs(answer: Reply) -> bool:

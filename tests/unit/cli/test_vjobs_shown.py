@@ -151,6 +151,13 @@ def test_the_engine_chooses_before_it_answers(served: Served) -> None:
     assert [row["job_id"] for row in served.ask("GET", f"/v1/vjobs?node={node}")[1]["vjobs"]] == [job]
 
 
+@pytest.mark.parametrize("path", ["/v1/vjobs", "/v1/unmet"])
+def test_a_state_that_there_is_not_is_no_empty_list(served: Served, path: str) -> None:
+    status, answer = served.ask("GET", f"{path}?state=running,flying")
+    assert status == 400
+    assert answer["error"].startswith("state has 'flying', which is none of waiting, starting, running, ")
+
+
 def test_losses_have_a_column_where_there_are_any(served: Served, shown: Shown) -> None:
     job = served.world.running()
     assert "LOSSES" not in shown()
