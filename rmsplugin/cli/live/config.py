@@ -77,7 +77,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _show(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    config = find_engine(arguments.config).config()
+    config = find_engine(arguments).config()
     runs, measured = dict(_leaves(config["settings"])), config["measured"]
     warnings = []
     try:

@@ -77,7 +77,7 @@ def _confirm(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     if arguments.new_store:
         return _new_store(arguments)
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     rows = engine.status().get("held", [])
     names = [parse(wanted) for wanted in arguments.jobs]
     for name in names:
@@ -100,6 +100,6 @@ def _new_store(arguments: argparse.Namespace) -> int:
         arguments.misused(
             "--new-store: saved states that are missing there will count as lost; add --yes if that is so"
         )
-    answer = find_engine(arguments.config).new_store(arguments.new_store)
+    answer = find_engine(arguments).new_store(arguments.new_store)
     tell(arguments, answer, f"the store {arguments.new_store} counts as a new one")
     return 0

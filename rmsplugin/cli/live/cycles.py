@@ -166,7 +166,7 @@ def _cycles(arguments: argparse.Namespace) -> int:
     if arguments.number is not None:
         return _one_cycle(arguments)
     columns = columns_of(arguments, FIELDS)
-    cycles = find_engine(arguments.config).cycles(limit=arguments.limit or 20)
+    cycles = find_engine(arguments).cycles(limit=arguments.limit or 20)
     if arguments.format == _CYCLE_COLUMNS and any(cycle.get("powers") for cycle in cycles):
         columns = parse_format(_CYCLE_COLUMNS.replace("decision", "powers,decision"), FIELDS)
     print_rows(arguments, columns, "cycles", cycles)
@@ -179,7 +179,7 @@ def _one_cycle(arguments: argparse.Namespace) -> int:
     # The default is that of the list.
     format_ = _STEP_COLUMNS if arguments.format == _CYCLE_COLUMNS else arguments.format
     columns = parse_format(format_, STEP_FIELDS)
-    answer = find_engine(arguments.config).cycle(arguments.number)
+    answer = find_engine(arguments).cycle(arguments.number)
     steps, cycle = answer["steps"], answer["cycle"]
     if arguments.json:
         print_document(arguments, answer)

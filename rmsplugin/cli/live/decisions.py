@@ -45,5 +45,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _decisions(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "decisions", find_engine(arguments.config).decisions(arguments.job))
+    print_rows(arguments, columns, "decisions", find_engine(arguments).decisions(arguments.job))
     return 0

@@ -69,7 +69,7 @@ def drain_or_undrain(arguments: argparse.Namespace) -> int:
         UnavailableError: Slurm or the engine does not answer.
         OperationFailedError: it is not done after --timeout.
     """
-    engine, drains = find_engine(arguments.config), arguments.command == "drain"
+    engine, drains = find_engine(arguments), arguments.command == "drain"
     names = list(dict.fromkeys(name for named in arguments.nodes for name in named))
     unknown = set(names) - {node["name"] for node in engine.nodes()}
     if unknown:

@@ -118,7 +118,7 @@ def _since(text: str) -> tuple[int, float]:
 
 def _events(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     number, begin = arguments.since
 
     def read(since: int, limit: int) -> list[Event]:

@@ -89,5 +89,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _groups(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "groups", find_engine(arguments.config).groups())
+    print_rows(arguments, columns, "groups", find_engine(arguments).groups())
     return 0

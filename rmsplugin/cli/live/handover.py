@@ -72,7 +72,7 @@ def add_command(commands: options.Commands) -> None:
 def _handover(arguments: argparse.Namespace) -> int:
     if arguments.all and not arguments.to:
         raise WrongOrderError("--all needs --to HOST, the host of the manager that is to have all groups, or --to any")
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     if arguments.all:
         return _handover_all(engine, arguments)
     if arguments.group:

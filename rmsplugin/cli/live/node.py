@@ -54,7 +54,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _node(arguments: argparse.Namespace) -> int:
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     node, what = arguments.node, arguments.what
     if what == "back":
         back = engine.node_back(node)

@@ -117,7 +117,7 @@ def add_command(commands: options.Commands) -> None:
 def _nodes(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
     wanted = dict.fromkeys(name for names in arguments.nodes for name in names)
-    found = find_engine(arguments.config).nodes()
+    found = find_engine(arguments).nodes()
     answer = [node for node in found if not wanted or node.get("name") in wanted]
     if arguments.format == _COLUMNS:
         told = [name for name, key in _SENSORS.items() if any(node.get(key) is not None for node in answer)]

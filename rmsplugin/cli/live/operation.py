@@ -42,7 +42,7 @@ def _operate(arguments: argparse.Namespace) -> int:
     names = list(dict.fromkeys(name for named in arguments.jobs for name in named))
     if vm and len(names) > 1:
         raise WrongOrderError("--vm is about one vjob: name one")
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     if len(names) > 1:
         return operate_on_several(engine, arguments, names, to=to)
     arguments.job = names[0]

@@ -38,7 +38,7 @@ def add_command(commands: options.Commands) -> None:
 
 def order(arguments: argparse.Namespace) -> int:
     """Have the engine pause, or go on, as the command is called."""
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     answer = engine.pause() if arguments.command == "pause" else engine.unpause()
     tell(arguments, answer, _sentence(answer))
     return 0

@@ -46,5 +46,5 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _prefer(arguments: argparse.Namespace) -> int:
-    engine, state = find_engine(arguments.config), arguments.state
+    engine, state = find_engine(arguments), arguments.state
     return keep_for_each(arguments, lambda name: engine.prefer(name, state), {"state": state}, _SAID[state])

@@ -52,7 +52,7 @@ def _resize(arguments: argparse.Namespace) -> int:
     cpus, memory_mib = arguments.cpus, arguments.memory
     if cpus is None and memory_mib is None:
         arguments.misused("give --cpus, --memory or both")
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     words = [
         _words(cpus, counted(cpus or 0, "CPU"), "CPUs"),
         _words(memory_mib, f"{memory_mib} MiB", "MiB"),

@@ -68,5 +68,5 @@ def add_command(commands: options.Commands) -> None:
 
 def _schedule(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    print_rows(arguments, columns, "schedule", find_engine(arguments.config).schedule())
+    print_rows(arguments, columns, "schedule", find_engine(arguments).schedule())
     return 0

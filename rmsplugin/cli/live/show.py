@@ -52,7 +52,7 @@ def _show(arguments: argparse.Namespace) -> int:
     except argparse.ArgumentTypeError as error:
         arguments.misused(str(error))
     shows = {"vjob": _vjob, "vm": _vm, "node": _node}
-    parts = shows[arguments.what](find_engine(arguments.config), name)
+    parts = shows[arguments.what](find_engine(arguments), name)
     if arguments.json:
         print_document(arguments, parts)
         return 0

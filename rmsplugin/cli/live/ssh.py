@@ -44,7 +44,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
-    answer = find_engine(arguments.config).access(arguments.job, wait_s=_WAIT_S)
+    answer = find_engine(arguments).access(arguments.job, wait_s=_WAIT_S)
     if "private_key" not in answer:
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         raise RefusedError(f"vjob {arguments.job} is {answer.get('state', 'not running')}{reason}: no VM to log in to")

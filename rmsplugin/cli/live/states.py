@@ -63,7 +63,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _states(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     if arguments.take_back:
         return _take_back(arguments, engine)
     if arguments.drop:

@@ -59,7 +59,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    answer = _within(_ANSWER_S, _find(arguments.config))
+    answer = _within(_ANSWER_S, _find(arguments))
     ills = [*answer.get("ills", ()), *_silent_groups(answer)]
     if arguments.json:
         print_document(arguments, answer, errors=ills, warnings=answer.get("problems", ()))
@@ -133,9 +133,9 @@ class _Asked(Generic[T]):
         return self._said[0]
 
 
-def _find(config: str | None) -> Engine:
+def _find(arguments: argparse.Namespace) -> Engine:
     """The engine that the settings name. Raises what ``find_engine`` raises, however long the host takes for it."""
-    finding = _Asked(lambda: find_engine(config))
+    finding = _Asked(lambda: find_engine(arguments))
     if not finding.wait(_SETTINGS_S):
         raise UnavailableError(f"the settings file was not read within {_SETTINGS_S:g} s: see where it lies")
     return finding.answer()

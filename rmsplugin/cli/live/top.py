@@ -80,7 +80,7 @@ def _top(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    engine, console = find_engine(arguments.config), Console(width=None if sys.stdout.isatty() else _WIDE)
+    engine, console = find_engine(arguments), Console(width=None if sys.stdout.isatty() else _WIDE)
     seen = Seen()
     if arguments.once or not sys.stdout.isatty():
         ask_engine(engine, seen)

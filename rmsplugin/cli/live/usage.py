@@ -52,7 +52,7 @@ def add_command(commands: options.Commands) -> None:
 
 
 def _usage(arguments: argparse.Namespace) -> int:
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     found: list[Usage] = []
     for name in arguments.jobs:
         found += engine.usage(name)

@@ -276,7 +276,7 @@ def _vjobs(arguments: argparse.Namespace) -> int:
     arguments.own_format = arguments.format is not None
     arguments.format = _COLUMNS if arguments.format is None else arguments.format
     columns_of(arguments, FIELDS)  # what is wrong there is said before the engine is asked
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     if not arguments.iterate:
         return _list(arguments, engine)
     while True:

@@ -59,7 +59,7 @@ def add_command(commands: options.Commands) -> None:
 
 def _vms(arguments: argparse.Namespace) -> int:
     columns = columns_of(arguments, FIELDS)
-    engine = find_engine(arguments.config)
+    engine = find_engine(arguments)
     rows, faults = ([], []) if arguments.jobs else (engine.vms(), list[str]())
     for name in dict.fromkeys(arguments.jobs):
         try:

@@ -159,7 +159,7 @@ def _plan_live(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
         from rmsplugin.cli.plan import live
 
         show("asking the engine")
-        answer = find_engine(arguments.config).plan(dot=arguments.dot is not None)
+        answer = find_engine(arguments).plan(dot=arguments.dot is not None)
     dot = answer.pop("dot", "")
     if graph is not None and dot:
         graph.write(dot)

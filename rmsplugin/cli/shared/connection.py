@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from rmsplugin.cli.shared.printable import printable
+
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
     from rmsplugin.api.binding import Engine
@@ -20,8 +23,10 @@ def read_settings(argument: str | None) -> Settings:
     return settings.load(settings.settings_path(argument))
 
 
-def find_engine(argument: str | None) -> Engine:
+def find_engine(arguments: argparse.Namespace) -> Engine:
     """The engine that the settings of --config, of the environment, or of the default path name.
+
+    Groups whose engines do not answer are told on standard error, and in ``arguments.missing`` for the document.
 
     Raises:
         SettingsError: a fault of the file may be why there is no engine; or as ``connect``.
@@ -29,21 +34,21 @@ def find_engine(argument: str | None) -> Engine:
     """
     from rmsplugin.api.binding import Engine
 
-    engine = Engine.of_site(argument)
-    engine.on_silent = _warn_once()
+    engine = Engine.of_site(arguments.config)
+    arguments.missing = []
+    engine.on_silent = _warner(arguments.missing)
     return engine
 
 
-def _warn_once() -> Callable[[list[str]], None]:
-    """Says on standard error which groups are missing, once."""
-    said: set[str] = set()
+def _warner(told: list[str]) -> Callable[[list[str]], None]:
+    """Says on standard error which groups are missing, each once; ``told`` gets the same sentences."""
 
     def warn(groups: list[str]) -> None:
-        if new := [group for group in groups if group not in said]:
-            said.update(new)
-            print(
-                f"rmsplugin: the engine of group {', '.join(new)} does not answer: its part is missing", file=sys.stderr
-            )
+        for group in groups:
+            sentence = f"the engine of group {group} does not answer: its part is missing"
+            if sentence not in told:
+                told.append(sentence)
+                print(f"rmsplugin: {printable(sentence)}", file=sys.stderr)
 
     return warn
 

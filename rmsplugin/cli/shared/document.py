@@ -49,13 +49,13 @@ def tell(arguments: argparse.Namespace, answer: Mapping[str, Any], sentence: str
 def end_of_document(
     arguments: argparse.Namespace, *, errors: Iterable[str] = (), warnings: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The keys that each document ends in. Who asks for them has printed a document."""
+    """The keys that each document ends in; of groups that did not answer it warns. Who asks has printed a document."""
     arguments.printed = True
     command = [arguments.command, *([arguments.what] if getattr(arguments, "what", None) else [])]
     return {
         "meta": {"version": VERSION, "rmsplugin": __version__, "command": command},
         "errors": [{"description": sentence} for sentence in errors],
-        "warnings": [{"description": sentence} for sentence in warnings],
+        "warnings": [{"description": sentence} for sentence in (*warnings, *getattr(arguments, "missing", ()))],
     }
 
 

@@ -117,7 +117,7 @@ class Table:
         if self._parsable:
             yield from ("|".join(line) for line in cells)
             return
-        cells = [[text or _NOTHING for text in line] for line in cells]
+        cells = [[text if text.strip() else _NOTHING for text in line] for line in cells]
         for index, column in enumerate(self._columns):
             if not column.fixed:
                 column.width = max([column.width, *(len(line[index]) for line in cells)])

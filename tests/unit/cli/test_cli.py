@@ -513,7 +513,7 @@ def test_a_socket_that_cannot_be_looked_at_is_said_and_is_no_fault_of_the_output
 def test_what_the_system_refuses_elsewhere_is_no_fault_of_the_output(
     error: OSError, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuses(config: str | None) -> Any:
+    def refuses(arguments: argparse.Namespace) -> Any:
         raise error
 
     monkeypatch.setattr(vjobs, "find_engine", refuses)

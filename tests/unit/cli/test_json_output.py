@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from unit.cli.json_documents import answer_of, document_of, told
@@ -12,6 +13,7 @@ from unit.cli.test_cli import SETTINGS
 from unit.served import Served
 
 from rmsplugin import __version__
+from rmsplugin.api.binding import Engine
 from rmsplugin.cli.json_forms import FORMS
 from rmsplugin.cli.main import build_parser, main
 from rmsplugin.model.vjob import VJobState
@@ -92,6 +94,24 @@ def test_ended_vjobs_that_are_not_shown_are_a_warning(served: Served, says: Says
         served.world.until(job, VJobState.TERMINATED)
     document = document_of(says("vjobs", "--all", "--limit", "1"))
     assert told(document, "warnings") == ["only the newest 1 ended vjobs are shown; see --limit"]
+
+
+def test_a_group_that_does_not_answer_is_a_warning_on_both_ways_and_once(
+    served: Served, says: Says, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served.world.running()
+    ask = Engine._ask
+
+    def without_one(self: Engine, *words: Any) -> dict[str, Any]:
+        return {**ask(self, *words), "silent": ["west", "north"]}
+
+    monkeypatch.setattr(Engine, "_ask", without_one)
+    missing = [f"the engine of group {each} does not answer: its part is missing" for each in ("west", "north")]
+    for words in (("vjobs",), ("nodes",), ("show", "node", "n1")):
+        assert main([*words, "--json"]) == 0
+        out, error = capsys.readouterr()
+        assert told(document_of(out), "warnings") == missing
+        assert error.splitlines() == [f"rmsplugin: {sentence}" for sentence in missing]
 
 
 def test_a_command_that_failed_prints_one_document_that_says_why(served: Served, says: Says) -> None:

@@ -50,6 +50,10 @@ def test_what_a_program_reads_is_whole(capsys: pytest.CaptureFixture[str]) -> No
     assert second.split() == ["b", "-", "n1", "short"]
 
 
+def test_a_cell_of_blanks_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, asked(ALL), [{"name": "  ", "reason": "short"}])[1].split() == ["-", "-", "-", "short"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 132])
 def test_no_line_is_wider_than_the_terminal_and_no_word_of_a_sentence_is_lost(
     capsys: pytest.CaptureFixture[str], wide: Any, width: int
