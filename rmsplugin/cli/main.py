@@ -6,6 +6,7 @@ Exit status: 0 done; 1 could not be done; 2 wrong usage or wrong input; 130 inte
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,9 @@ _WRONG_INPUT = (
     *(SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError),
     WrongOrderError,
 )
+
+#: What a write to a full disk, a closed descriptor, a dead terminal or a pipe that nobody reads ends with.
+_OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO, errno.ESTALE, errno.EBADF, errno.EPIPE}
 
 #: Command -> the module of this package that adds it, in the order in which `--help` lists them.
 _MODULES = {
@@ -144,9 +148,8 @@ def _end_by_system(arguments: argparse.Namespace, error: OSError) -> int:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether the output could not be written. Errors of files name them, and those of connections have own types."""
-    of_connection = isinstance(error, ConnectionError | TimeoutError) and not isinstance(error, BrokenPipeError)
-    return error.filename is None and not of_connection
+    """Whether the output could not be written. Errors of files name them, and those of connections are others."""
+    return error.filename is None and error.errno in _OF_OUTPUT
 
 
 def _give_up_output() -> None:

@@ -18,6 +18,7 @@ import pytest
 from others import open_directory, runs_commands_as_others
 from patience import PATIENCE_S
 from unit.api_forms import faults_of, route_of
+from unit.cli.test_cli import SETTINGS
 from unit.hosts import Hosts
 from unit.served import ME, Served
 
@@ -243,6 +244,14 @@ def test_on_a_controller_whose_engine_stands_by_the_other_addresses_are_asked(tm
     assert len(Engine.of_site(str(path))._clients) == 1
     path.write_text(words.format("http://head1:7 http://head2:7").replace("engine.sock", "none.sock"))
     assert [str(each) for each in Engine.of_site(str(path))._clients] == ["head1:7", "head2:7"]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\\u0000b"], ids=["too-long", "null-byte"])
+def test_a_socket_that_cannot_be_looked_at_is_named_in_one_sentence(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "rmsplugin.toml"
+    path.write_text(SETTINGS.format(socket=f"{tmp_path}/{name}"))
+    with pytest.raises(UnavailableError, match=r"the engine's socket cannot be looked at: '.*': "):
+        Engine.of_site(str(path))
 
 
 def test_an_order_that_an_engine_may_have_taken_is_given_to_no_other_but_a_question_is_asked_again() -> None:

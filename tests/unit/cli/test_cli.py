@@ -508,6 +508,8 @@ def test_a_socket_that_cannot_be_looked_at_is_said_and_is_no_fault_of_the_output
         (PermissionError(13, "Permission denied", "/a/b"), "/a/b: Permission denied"),
         (ConnectionResetError(104, "Connection reset by peer"), "Connection reset by peer"),
         (TimeoutError("timed out"), "timed out"),
+        (OSError(98, "Address already in use"), "Address already in use"),
+        (OSError(5, "Input/output error", "/a/b"), "/a/b: Input/output error"),
     ],
 )
 def test_what_the_system_refuses_elsewhere_is_no_fault_of_the_output(
