@@ -18,7 +18,8 @@ from build_packages_lib.tools import REPOSITORY, BuildError, output_of
 #: Who builds it answers for it: a site builds its own.
 MAINTAINER = "The administrators of this site <root@localhost>"
 DEBIAN = REPOSITORY / "contrib/debian"
-_SCRIPTS = ("preinst", "postinst", "prerm", "postrm")
+#: Scripts of dpkg's, and debconf's questions.
+_SCRIPTS = {"preinst": 0o755, "postinst": 0o755, "prerm": 0o755, "postrm": 0o755, "templates": 0o644}
 
 
 def build(name: str, tree: Path, values: Mapping[str, str], output: Path, compression: list[str]) -> Path:
@@ -48,10 +49,10 @@ def build(name: str, tree: Path, values: Mapping[str, str], output: Path, compre
     kept = [f"/{path.relative_to(tree)}\n" for path in sorted((tree / "etc").rglob("*")) if _is_plain(path)]
     if kept:
         (control / "conffiles").write_text("".join(kept))
-    for script in _SCRIPTS:
+    for script, mode in _SCRIPTS.items():
         if (source := DEBIAN / f"{name}.{script}").is_file():
             shutil.copy(source, control / script)
-            (control / script).chmod(0o755)
+            (control / script).chmod(mode)
     file = output / f"{name}_{values['version']}_{values['architecture']}.deb"
     output_of(["dpkg-deb", "--root-owner-group", *compression, "--build", tree, file])
     return file

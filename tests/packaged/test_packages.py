@@ -240,6 +240,33 @@ def test_a_purge_leaves_what_vjobs_that_sleep_need_and_says_so(debs: Path) -> No
     assert seen["keys"] == ["ssh-ed25519 AAAA admin"]
 
 
+def test_a_purge_asks_what_is_to_be_removed_and_does_as_it_is_told(debs: Path) -> None:
+    files = "/var/lib/rmsplugin/ledger.sqlite /var/lib/rmsplugin/guest_root_key /var/lib/rmsplugin/store/vjob12-0.state"
+    seen = sections(
+        debs,
+        INSTALL + f"mkdir /var/lib/rmsplugin/templates; touch {files} /var/lib/rmsplugin/templates/kind.state\n"
+        "touch /etc/rmsplugin/agent_key\n"
+        "section asked; for name in common controller node; do debconf-show rmsplugin-$name; done\n"
+        "debconf-set-selections <<'END'\n"
+        "rmsplugin-common rmsplugin-common/remove-keys boolean false\n"
+        "rmsplugin-controller rmsplugin-controller/remove-ledger boolean true\n"
+        "rmsplugin-node rmsplugin-node/remove-states boolean true\n"
+        "rmsplugin-node rmsplugin-node/remove-templates boolean false\n"
+        "END\n"
+        "section purge; " + PURGE + "section left; find /etc/rmsplugin /var/lib/rmsplugin* -type f 2>/dev/null || :\n"
+        "section forgotten; for name in common controller node; do debconf-show rmsplugin-$name; done\n",
+    )
+    assert {line.strip() for line in seen["asked"]} == {
+        "rmsplugin-common/remove-keys: true",
+        "rmsplugin-controller/remove-ledger: false",
+        "rmsplugin-node/remove-states: false",
+        "rmsplugin-node/remove-templates: true",
+    }
+    assert set(seen["left"]) == {"/etc/rmsplugin/agent_key", "/var/lib/rmsplugin/templates/kind.state"}
+    assert any("rm -r /etc/rmsplugin" in line for line in seen["purge"])
+    assert seen["forgotten"] == []
+
+
 def test_the_shell_completes_commands_and_asks_slurm_for_jobs(debs: Path, tmp_path: Path) -> None:
     (common,) = debs.glob("rmsplugin-common_0.1.0-1~*.deb")
     subprocess.run(["dpkg-deb", "-x", common, tmp_path / "x"], check=True)
