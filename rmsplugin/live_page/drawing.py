@@ -16,8 +16,9 @@ class Boxes:
 
     def __init__(self) -> None:
         """Nothing was drawn yet."""
-        self._now: dict[Node, str] = {}
-        self._before: dict[Node, str] = {}
+        # By the node's hash, which goes through all of its VMs, and is made once for each scene.
+        self._now: dict[int, tuple[Node, str]] = {}
+        self._before: dict[int, tuple[Node, str]] = {}
 
     def begin_scene(self) -> None:
         """There is a newer scene: boxes that neither it nor the one before it has are forgotten."""
@@ -25,12 +26,13 @@ class Boxes:
 
     def of(self, node: Node) -> str:
         """The box of a node, drawn if need be."""
-        found = self._now.get(node)
-        if found is None:
-            found = self._before.get(node) or box(node)
-            if len(self._now) < _KEPT:
-                self._now[node] = found
-        return found
+        key = hash(node)
+        kept = self._now.get(key) or self._before.get(key)
+        if kept is None or kept[0] != node:
+            kept = node, box(node)
+        if len(self._now) < _KEPT:
+            self._now[key] = kept
+        return kept[1]
 
 
 def drawn(scene: Scene, name: str = "", boxes: Boxes | None = None) -> Scene:

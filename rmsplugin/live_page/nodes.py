@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sized
 
 from rmsplugin.live_page.scene import Machine, Node
@@ -9,6 +10,10 @@ from rmsplugin.live_page.words import amount, number, several, text
 
 #: Width of a bar, and the top and the height of each, in the units of the drawing.
 _WIDTH, _CPUS_TOP, _MEMORY_TOP, _HEIGHT = 200, 0, 12, 10
+#: Where the lines of needs are: at the feet of the bars.
+_CPUS_FOOT, _MEMORY_FOOT = _CPUS_TOP + _HEIGHT - 1, _MEMORY_TOP + _HEIGHT - 1
+#: So many lengths, sizes and owners are written once for all boxes that have them.
+_REMEMBERED = 1 << 14
 #: What stands still uses no CPUs: it has no part of that bar.
 _STILL = ("paused",)
 #: States that have a look of their own; all others look like one that changes.
@@ -92,7 +97,7 @@ def _drawing(node: Node, cpus: float, memory_mib: int) -> str:
     label = f"CPUs and memory of {text(node.name)}, and what its VMs have of them"
     return (
         f'<svg class="bars" viewBox="0 0 {_WIDTH} 22" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        f'<path class="ground" d="{_bar(0, _CPUS_TOP, _WIDTH)}{_bar(0, _MEMORY_TOP, _WIDTH)}"/>{parts}</svg>'
+        f'<path class="ground" d="{_bar("0", _CPUS_TOP, _WIDTH)}{_bar("0", _MEMORY_TOP, _WIDTH)}"/>{parts}</svg>'
     )
 
 
@@ -101,50 +106,62 @@ def _parts(node: Node, cpus_taken: float, memory_taken_mib: int) -> Iterator[str
     per_cpu = _WIDTH / max(node.cpus, cpus_taken, 0.01)
     per_mib = _WIDTH / max(node.memory_mib, memory_taken_mib, 1)
     cpus_at = memory_at = 0.0
-    needs = ""
+    needs: list[str] = []
     for each in node.machines:
         cpus = 0.0 if each.state in _STILL else each.cpus * per_cpu
         memory = each.memory_mib * per_mib
-        bars = (_bar(cpus_at, _CPUS_TOP, cpus) if cpus else "") + _bar(memory_at, _MEMORY_TOP, memory)
-        needs += _need(cpus_at, _CPUS_TOP, each.needs_cpus, per_cpu) + _need(
-            memory_at, _MEMORY_TOP, each.needs_mib, per_mib
-        )
+        cpus_left, memory_left = _units(cpus_at), _units(memory_at)
+        bars = (_bar(cpus_left, _CPUS_TOP, cpus) if cpus else "") + _bar(memory_left, _MEMORY_TOP, memory)
+        if each.needs_cpus:
+            needs.append(f"M{cpus_left} {_CPUS_FOOT}h{_units(each.needs_cpus * per_cpu)}")
+        if each.needs_mib:
+            needs.append(f"M{memory_left} {_MEMORY_FOOT}h{_units(each.needs_mib * per_mib)}")
         cpus_at, memory_at = cpus_at + cpus, memory_at + memory
         yield f'<path class="{_LOOKS.get(each.state, _CHANGES)}" d="{bars}"><title>{_title(each)}</title></path>'
     if needs:
-        yield f'<path class="needs" d="{needs}"/>'
+        yield f'<path class="needs" d="{"".join(needs)}"/>'
 
 
-def _need(left: float, top: int, needs: float | None, scale: float) -> str:
-    """A line at the foot of a VM's part: how much of it the VM needs."""
-    return f"M{left:.4g} {top + _HEIGHT - 1}h{needs * scale:.4g}" if needs else ""
+@functools.lru_cache(_REMEMBERED)
+def _units(length: float) -> str:
+    """A length in the units of the drawing; VMs have few sizes, so most lengths are those of others, too."""
+    return f"{length:.4g}"
 
 
-def _bar(left: float, top: int, width: float) -> str:
-    across = f"{width:.4g}"
-    return f"M{left:.4g} {top}h{across}v{_HEIGHT}h-{across}z"
+def _bar(left: str, top: int, width: float) -> str:
+    across = _units(width)
+    return f"M{left} {top}h{across}v{_HEIGHT}h-{across}z"
 
 
 def _title(machine: Machine) -> str:
-    whose = f"{machine.vjob} ({machine.user})" if machine.vjob else "another user's"
-    return (
-        f"{text(whose)}: {several(machine.cpus, 'CPU')}, {amount(machine.memory_mib)}, {state_of(machine)}"
-        f"{_needs(machine)}"
-    )
+    whose, booked = _whose(machine.vjob, machine.user), _booked(machine.cpus, machine.memory_mib)
+    return f"{whose}: {booked}, {state_of(machine)}{_needs(machine)}"
+
+
+@functools.lru_cache(_REMEMBERED)
+def _whose(vjob: str, user: str) -> str:
+    return text(f"{vjob} ({user})" if vjob else "another user's")
+
+
+@functools.lru_cache(_REMEMBERED)
+def _booked(cpus: float, memory_mib: int) -> str:
+    return f"{several(cpus, 'CPU')}, {amount(memory_mib)}"
 
 
 def _needs(machine: Machine) -> str:
     """What it was seen to need, as the end of a sentence."""
     cpus, mib = machine.needs_cpus, machine.needs_mib
-    if cpus is None and mib is None:
-        return ""
-    told = [] if cpus is None else [f"{number(cpus)} CPUs"]
-    told += [] if mib is None else [amount(mib)]
-    return f"; needs {', '.join(told)}"
+    if cpus is None:
+        return "" if mib is None else f"; needs {amount(mib)}"
+    return f"; needs {number(cpus)} CPUs" + ("" if mib is None else f", {amount(mib)}")
+
+
+#: States are few words.
+_word = functools.lru_cache(64)(text)
 
 
 def state_of(machine: Machine) -> str:
     """Its state, with the other node while it is on the way."""
     if not machine.other:
-        return text(machine.state)
-    return f"{text(machine.state)}, {'from' if machine.state == 'arriving' else 'to'} {text(machine.other)}"
+        return _word(machine.state)
+    return f"{_word(machine.state)}, {'from' if machine.state == 'arriving' else 'to'} {text(machine.other)}"

@@ -39,8 +39,10 @@ class VMPhase(enum.StrEnum):
     @property
     def in_file(self) -> bool:
         """Whether it has a saved state whose content is proved by a digest."""
-        return self in (VMPhase.SEALED, VMPhase.SAVED, VMPhase.MOVING, VMPhase.RESTORING)
+        return self in _IN_FILE
 
+
+_IN_FILE = (VMPhase.SEALED, VMPhase.SAVED, VMPhase.MOVING, VMPhase.RESTORING)
 
 _P = VMPhase
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rmsplugin.assessment.facts import vm_demand
 from rmsplugin.engine.capacity.observed_memory import booked_mib, real_capacity
@@ -24,6 +25,9 @@ from rmsplugin.settings import Settings
 #: States in which a VM, if it goes on, continues where it was saved or paused.
 _SAVED = (VJobState.PAUSED, VJobState.UNPAUSING, VJobState.SLEEPING, VJobState.RESUMING)
 
+
+#: Demands that are worked out once.
+_REMEMBERED = 1 << 16
 
 #: The CPUs, and the memory in MiB, to be booked for a VM as it was observed; None: those that were requested.
 Observed = tuple[float | None, int | None]
@@ -54,11 +58,8 @@ def demand_of_new(
     settings: Settings, partition: str, geometry: Geometry, index: int, observed_mib: int | None = None
 ) -> Resources:
     """The resources that this VM takes if it is booted now: as observed, or all; with the hypervisor's overhead."""
-    size, ratio = (
-        Resources(geometry.cpus_of(index), new_vm_mib(settings, geometry, index)),
-        overbooking(settings, partition),
-    )
-    return vm_demand(size, settings.memory_overhead_mib, observed_mib=observed_mib, overbooking=ratio)
+    size, ratio = (geometry.cpus_of(index), new_vm_mib(settings, geometry, index)), overbooking(settings, partition)
+    return _demand(*size, settings.memory_overhead_mib, None, observed_mib, ratio)
 
 
 def demand(
@@ -70,9 +71,36 @@ def demand(
     observed_mib: int | None = None,
 ) -> Resources:
     """The resources that a VM takes: as observed, or else all it was booted with; with the hypervisor's overhead."""
-    size = Resources(geometry.cpus_of(vm.idx), vm.memory_mib)
-    ratio = overbooking(settings, partition)
-    return vm_demand(size, settings.memory_overhead_mib, observed_cpus, observed_mib, ratio)
+    size, ratio = (geometry.cpus_of(vm.idx), vm.memory_mib), overbooking(settings, partition)
+    return _demand(*size, settings.memory_overhead_mib, observed_cpus, observed_mib, ratio)
+
+
+@lru_cache(_REMEMBERED, typed=True)
+def _demand(
+    cpus: int,
+    memory_mib: int,
+    overhead_mib: int,
+    observed_cpus: float | None,
+    observed_mib: int | None,
+    ratio: float,
+) -> Resources:
+    """Thousands of VMs are of a few sizes, and demand what others do."""
+    return vm_demand(Resources(cpus, memory_mib), overhead_mib, observed_cpus, observed_mib, ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What decides, besides the VM itself, the resources that are booked for a VM of a partition.
+
+    Attributes:
+        suspends: whether its vjobs may be suspended.
+        ratio: by which its CPUs are overbooked.
+        overhead_mib: of the hypervisor, for each VM.
+    """
+
+    suspends: bool
+    ratio: float
+    overhead_mib: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +129,15 @@ class Capacities:
 
         Where nothing may be suspended, the requested CPUs are booked, overbooked as all.
         """
-        suspends = site.may_suspend(seen.rms, vjob.partition)
-        observed = self._observed(seen, vjob, vm, suspends)
-        return demand(self.settings, vjob.partition, vjob.geometry, vm, *observed)
+        return self._booked(seen, vjob, vm, self._terms(seen, vjob.partition))
+
+    def _terms(self, seen: Observation, partition: str) -> _Terms:
+        suspends, ratio = site.may_suspend(seen.rms, partition), overbooking(self.settings, partition)
+        return _Terms(suspends, ratio, self.settings.memory_overhead_mib)
+
+    def _booked(self, seen: Observation, vjob: VJobRow, vm: VMRow, terms: _Terms) -> Resources:
+        observed = self._observed(seen, vjob, vm, terms.suspends)
+        return _demand(vjob.geometry.cpus_of(vm.idx), vm.memory_mib, terms.overhead_mib, *observed, terms.ratio)
 
     def observed(self, seen: Observation, vjob: VJobRow, vms: Iterable[VMRow]) -> tuple[Observed, ...]:
         """What decides, besides the request and the settings, the resources that are ``booked`` for VMs of a vjob."""
@@ -134,12 +168,17 @@ class Capacities:
         now = self.clock.now()
         there = self.ledger.live_vms_on(found)
         vjobs = self.ledger.vjobs_among({row.job_id for row in there})
+        terms: dict[str, _Terms] = {}
         for row in there:
             vjob = vjobs[row.job_id]
-            part = held(vjob, self.booked(seen, vjob, row), now)
-            for place in {row.host, row.destination} & found.keys():
-                found[place].used += part
-                found[place].parts[row.name] = part
+            known = terms.get(vjob.partition) or terms.setdefault(vjob.partition, self._terms(seen, vjob.partition))
+            part = held(vjob, self._booked(seen, vjob, row, known), now)
+            for place in {row.host, row.destination} if row.destination else (row.host,):
+                if place in found:
+                    found[place].parts[row.name] = part
+        for host in found.values():
+            parts = host.parts.values()
+            host.used = Resources(sum(part.cpus for part in parts), sum(part.memory_mib for part in parts))
         return found
 
 

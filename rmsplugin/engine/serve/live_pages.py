@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rmsplugin.engine.serve.waits import TooManyError
+from rmsplugin.latency import uncollected
 from rmsplugin.live_page.document import document
 from rmsplugin.live_page.drawing import Boxes, drawn
 from rmsplugin.live_page.scene import Scene, Viewer, seen_by
@@ -99,7 +100,8 @@ class LivePages:
         with self._lock:
             if scene is self._scene and (viewer, node) in kept:
                 return scene, kept[viewer, node]
-        made = make(seen_by(scene, viewer), node)
+        with uncollected():
+            made = make(seen_by(scene, viewer), node)
         with self._lock:
             if scene is self._scene and len(kept) < _KEPT:
                 kept[viewer, node] = made
@@ -121,7 +123,8 @@ class LivePages:
             if self.due_s == 0.0:
                 self._stale = False  # before: what changes while it is made is in the next one
                 try:
-                    self._scene = self._make(self._scene.number + 1)
+                    with uncollected():
+                        self._scene = self._make(self._scene.number + 1)
                 except BaseException:
                     self._stale = True
                     raise

@@ -31,6 +31,7 @@ from rmsplugin.model.vjob import VJobState
 _SWITCHES = 10
 #: The most jobs that the ledger does not know yet, of all that Slurm has.
 _UNMET = 1000
+_RESTS = (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
 
 
 class Scenes:
@@ -142,16 +143,16 @@ class Scenes:
             for vm in of_job:
                 if vm.phase.in_file:
                     saved[vm.image_node] += 1
-                for node in (vm.host, vm.destination) if vm.host else ():
-                    if node in hosts and vm.name in hosts[node].parts:
-                        machines[node].append(_machine(vjob, vm, node, hosts[node].parts[vm.name]))
+                for node in (vm.host, vm.destination) if vm.destination else (vm.host,):
+                    if node in hosts and (has := hosts[node].parts.get(vm.name)) is not None:
+                        machines[node].append(_machine(vjob, vm, node, has))
         found = views.views_of_hosts(self._ledger, hosts, seen, self._cycle.memory_care.pressed)
         return tuple(_node(view, tuple(machines[view["name"]]), saved[view["name"]]) for view in found)
 
     # -- vjobs ---------------------------------------------------------------------------------------------------
 
     def _row(self, vjob: VJobRow, vms: Iterable[VMRow]) -> Row:
-        standing, geometry = self._standings.of(vjob, vms), vjob.geometry
+        (position, told), geometry = self._standings.position_and_why(vjob, vms), vjob.geometry
         places = {vm.host or vm.image_node for vm in vms}
         return Row(
             vjob=vjob.display_id,
@@ -159,12 +160,12 @@ class Scenes:
             name=vjob.job_name,
             partition=vjob.partition,
             state=str(vjob.state),
-            position=standing["position"],
+            position=position,
             cpus=geometry.total_cpus,
             memory_mib=geometry.total_memory_mib,
             since=vjob.submitted if vjob.state is VJobState.WAITING else vjob.state_since,
-            code=standing["code"],
-            reason=standing["reason"],
+            code=told.code,
+            reason=told.sentence,
             nodes=tuple(sorted(places - {""})),
             size_bytes=sum(vm.image_bytes for vm in vms),
         )
@@ -208,24 +209,28 @@ class Scenes:
 
 
 def _rests(vjob: VJobRow) -> bool:
-    return vjob.state in (VJobState.WAITING, VJobState.PAUSED, VJobState.SLEEPING)
+    return vjob.state in _RESTS
 
 
 def _machine(vjob: VJobRow, vm: VMRow, node: str, has: Resources) -> Machine:
     """The VM as it is drawn at one node: at its host; while it migrates, at its destination, too."""
-    whose = (vjob.display_id, vjob.user, vjob.job_name, float(has.cpus), int(has.memory_mib))
-    if not vm.destination:
-        return Machine(*whose, str(vjob.state), "", *_needs(vjob, vm))
-    if node == vm.host:
-        return Machine(*whose, "leaving", vm.destination)
-    return Machine(*whose, "arriving", vm.host)
-
-
-def _needs(vjob: VJobRow, vm: VMRow) -> tuple[float | None, int | None]:
-    """CPUs and MiB that it was seen to need; only of one that runs."""
-    if vjob.state is not VJobState.RUNNING:
-        return None, None
-    return None if vm.centi_cpus is None else vm.centi_cpus / 100, vm.memory_demand_mib
+    state, other, needs_cpus, needs_mib = str(vjob.state), "", None, None
+    if vm.destination:
+        state, other = ("leaving", vm.destination) if node == vm.host else ("arriving", vm.host)
+    elif vjob.state is VJobState.RUNNING:  # of others nobody knows what they need
+        needs_cpus = None if vm.centi_cpus is None else vm.centi_cpus / 100
+        needs_mib = vm.memory_demand_mib
+    return Machine(
+        vjob.display_id,
+        vjob.user,
+        vjob.job_name,
+        float(has.cpus),
+        int(has.memory_mib),
+        state,
+        other,
+        needs_cpus,
+        needs_mib,
+    )
 
 
 def _in_order(rows: Iterable[Row]) -> tuple[Row, ...]:

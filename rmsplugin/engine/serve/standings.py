@@ -71,10 +71,7 @@ class Standings:
 
     def of(self, vjob: VJobRow, vms: Iterable[VMRow]) -> dict[str, Any]:
         """Of one vjob: name, account, time limit, priority, position, and code and reason of its state."""
-        seen = self._cycle.seen
-        job = seen.jobs.get(vjob.job_id) if seen else None
-        if vjob.job_id in self._cycle.identity.others or vjob.state is VJobState.TERMINATED:
-            job = None
+        job = self._job_of(vjob)
         position, priority = self._place(vjob)
         told = self._why(vjob, vms, job)
         return {
@@ -87,6 +84,16 @@ class Standings:
             "code": told.code,
             "reason": told.sentence,
         }
+
+    def position_and_why(self, vjob: VJobRow, vms: Iterable[VMRow]) -> tuple[int | None, Told]:
+        """The same position, code and reason alone."""
+        return self._place(vjob)[0], self._why(vjob, vms, self._job_of(vjob))
+
+    def _job_of(self, vjob: VJobRow) -> RmsJob | None:
+        """Its job at the last look; None: there was none, or the one of this number is another's."""
+        if vjob.job_id in self._cycle.identity.others or vjob.state is VJobState.TERMINATED:
+            return None
+        return self._cycle.seen.jobs.get(vjob.job_id) if self._cycle.seen else None
 
     def of_job(self, job: RmsJob, name: str = "") -> dict[str, Any]:
         """Of a job that the ledger does not know; ``name``: its display id, if the job has not its own yet."""

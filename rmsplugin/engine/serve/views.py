@@ -256,12 +256,12 @@ def views_of_hosts(
     reserved = {each.node: each for each in ledger.reservations.read().held}
     views = []
     for name, host in hosts.items():
-        view = {
-            **_node_view(seen, name, host, rests.get(name, [])),
-            **_reservation_view(reserved.get(name), pressed.get(name)),
-        }
+        view = _node_view(seen, name, host, rests.get(name, []))
+        view |= _reservation_view(reserved.get(name), pressed.get(name))
         view["reason"] = view["reason"] or _reserved_sentence(view)
-        views.append(view | _power_view(switches.get(name)) | _standing(gone.get(name), unfenced.get(name)))
+        view |= _power_view(switches.get(name))
+        view |= _standing(gone.get(name), unfenced.get(name))
+        views.append(view)
     return views
 
 

@@ -92,6 +92,14 @@ def test_a_node_that_looks_as_it_did_is_not_drawn_again(monkeypatch: pytest.Monk
     assert found == drawn(next_one)
 
 
+def test_nodes_of_the_same_hash_have_each_its_own_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "hash", lambda node: 7, raising=False)
+    first, boxes = scene(), Boxes()
+    for _ in range(2):
+        assert drawn(first, boxes=boxes) == drawn(first)
+        boxes.begin_scene()
+
+
 def test_boxes_that_no_scene_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     names, boxes = drawn_anew(monkeypatch), Boxes()
     drawn(scene(), boxes=boxes)
