@@ -277,7 +277,7 @@ class Daemon:
         self.proposer = proposer
         self.cycle = Cycle(self.context, self.memory_care, self.executor, placing, self.switch, self.proposer)
         capacities = Capacities(settings, self.context.ledger, self.context.clock, self.context.demanded_cpus)
-        self.metrics = open_metrics(capacities, self.cycle)
+        self.metrics = open_metrics(capacities, self.cycle, self.context.agents_told)
         self._programs = Programs(config)
         jobs = jobs_of(self.context, self._programs, self.cycle.gate, lambda: self.cycle.seen)
         runs, clock = Runs(self.context.ledger, self.context.clock), self.context.clock

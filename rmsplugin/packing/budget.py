@@ -9,6 +9,7 @@ from dataclasses import replace
 from ortools.sat.python import cp_model
 
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.solver_time import SPENT
 
 #: Simple steps (elements of arrays) that count as a second.
 STEPS_A_SECOND = 2e8
@@ -132,7 +133,8 @@ class Budget:
             parameters.max_time_in_seconds = self.clock_s
         else:
             parameters.max_time_in_seconds = limit
-        status = solver.solve(model)
+        with SPENT.running():
+            status = solver.solve(model)
         self.tell_net(solver.wall_time, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE))
         units = CP_SAT_UNIT * solver.response_proto.deterministic_time
         self._take(units if self.deterministic else solver.wall_time)

@@ -16,6 +16,7 @@ from ortools.linear_solver.python import model_builder_helper as lp
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.classes import Classes, Floats, Ints, Load
 from rmsplugin.packing.patterns import Pricer
+from rmsplugin.packing.solver_time import SPENT
 
 #: The cost of one node, in the whole numbers of prices.
 _ONE = 1_000_000
@@ -98,7 +99,8 @@ class Master:
         solver = lp.ModelSolverHelper("glop")
         if budget.clock_s < math.inf:
             solver.set_time_limit_in_seconds(max(budget.clock_s, 0.01))
-        solver.solve(self._model)
+        with SPENT.running():
+            solver.solve(self._model)
         budget.tell_net(solver.wall_time(), solver.status() == lp.SolveStatus.OPTIMAL)
         # Estimated from measurements: a solve costs some passes over the columns for each row.
         if budget.deterministic:

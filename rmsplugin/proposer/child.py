@@ -19,6 +19,7 @@ import rmsplugin
 from rmsplugin.child_process import end_with, limit
 from rmsplugin.latency import Sparing, loading
 from rmsplugin.left_out import empty_pandas, imports_give
+from rmsplugin.packing.solver_time import SPENT
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
 from rmsplugin.proposing.proposal import NoProposal, Proposal
@@ -33,6 +34,7 @@ def main(words: list[str]) -> int:
         words: the file descriptor of the lifeline, the memory limit in MiB, the niceness above the engine's,
             and the function to call, as ``module:function``.
     """
+    SPENT.clock = time.monotonic
     lifeline, memory_mib, nice, entry = int(words[0]), int(words[1]), int(words[2]), words[3]
     end_with(lifeline)
     requests, answers = _keep_to_ourselves()
@@ -75,7 +77,7 @@ def _keep_to_ourselves() -> tuple[int, int]:
 
 
 def _answer(propose: Propose, request: wire.Request, answers: int, memory_mib: int) -> wire.Answer | wire.Failure:
-    clock = _Clock()
+    clock, solvers_before_s = _Clock(), SPENT.seconds
     try:
         with Interim(lambda better: _write(answers, wire.encode(wire.Better(better)))) as interim:
             found = propose(request.configuration, request.parameters, clock.stage, time.monotonic, interim.offer)
@@ -84,7 +86,7 @@ def _answer(propose: Propose, request: wire.Request, answers: int, memory_mib: i
     except Exception as error:
         return wire.Failure(f"internal error: {type(error).__name__}: {error}"[:500])
     peak_memory_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return wire.Answer(found, clock.seconds, _data_mib(), peak_memory_mib)
+    return wire.Answer(found, clock.seconds, SPENT.seconds - solvers_before_s, _data_mib(), peak_memory_mib)
 
 
 def _data_mib() -> int:

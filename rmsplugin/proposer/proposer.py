@@ -27,6 +27,7 @@ class Proposed:
         found: the proposal, or the reason why there is none.
         failure: the failure of the process that was asked first, in a sentence; empty if it answered.
         seconds: the seconds of each stage of the answer, by its name.
+        solver_s: the seconds of them that solvers took.
         peak_memory_mib: the most memory that the answering process held.
     """
 
@@ -34,6 +35,7 @@ class Proposed:
     failure: str = ""
     seconds: Mapping[str, float] = field(default_factory=dict)
     peak_memory_mib: int = 0
+    solver_s: float = 0.0
 
 
 class Proposer:
@@ -89,7 +91,7 @@ class Proposer:
                 return self._fall_back(configuration, parameters, failure)
             finally:
                 self._prepare()  # the next request finds a process that has loaded everything
-            return Proposed(answer.found, "", answer.seconds, answer.peak_memory_mib)
+            return Proposed(answer.found, "", answer.seconds, answer.peak_memory_mib, answer.solver_s)
 
     def close(self) -> None:
         """End the process, and any request that is under way. Returns at once; may be called twice."""
@@ -110,7 +112,7 @@ class Proposer:
         found = answer.found
         if isinstance(found, Proposal):
             found = _instead(found, failure, "First Fit Decreasing alone")
-        return Proposed(found, failure, answer.seconds, answer.peak_memory_mib)
+        return Proposed(found, failure, answer.seconds, answer.peak_memory_mib, answer.solver_s)
 
     def _ask(self, request: bytes, deadline_s: float) -> wire.Answer:
         """Ask the process. Raises ProcessFailedError; UnavailableError if that is because of ``close``."""

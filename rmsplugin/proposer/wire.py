@@ -49,10 +49,11 @@ class Better:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result, the seconds of each stage, and the process's present and peak memory, in MiB."""
+    """The result, the seconds of each stage and of solvers, and the process's present and peak memory, in MiB."""
 
     found: Proposal | NoProposal
     seconds: Mapping[str, float]
+    solver_s: float
     memory_mib: int
     peak_memory_mib: int
 

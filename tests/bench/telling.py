@@ -54,7 +54,8 @@ def _measure(site: LargeSite, rounds: int, report: Report) -> None:
     address = f"127.0.0.1:{_free_port()}"
     section = context.settings.metrics.model_copy(update={"listen": address})
     settings = context.settings.model_copy(update={"metrics": section})
-    metrics = Metrics(Capacities(settings, context.ledger, context.clock, context.demanded_cpus), site.cycle)
+    capacities = Capacities(settings, context.ledger, context.clock, context.demanded_cpus)
+    metrics = Metrics(capacities, site.cycle, context.agents_told)
     with _listening(metrics):
         for turn in range(rounds):
             progress(f"ab: round {turn + 1} of {rounds}")

@@ -192,11 +192,11 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_store_keeps_the_marker_that_it_was_given_first(world: World, shared: bool) -> None:
-    assert world.nodes.marker(NODE, shared=shared) is None
+    assert world.nodes.space(NODE, shared=shared).marker is None
     assert world.nodes.init_store(NODE, MARKER, shared=shared) == MARKER
     assert world.nodes.init_store(NODE, OTHER, shared=shared) == MARKER
-    assert world.nodes.marker(NODE, shared=shared) == MARKER
-    assert world.nodes.marker(NODE, shared=not shared) is None
+    assert world.nodes.space(NODE, shared=shared).marker == MARKER
+    assert world.nodes.space(NODE, shared=not shared).marker is None
 
 
 def test_a_store_that_hangs_answers_nothing_and_other_requests_are_answered(world: World) -> None:
@@ -205,7 +205,7 @@ def test_a_store_that_hangs_answers_nothing_and_other_requests_are_answered(worl
     digest = world.saved()
     with world.hanging():
         looks: list[Callable[[], object]] = [
-            lambda: nodes.marker(NODE),
+            lambda: nodes.space(NODE).marker,
             lambda: nodes.stat(NODE, VM),
             lambda: nodes.verify(NODE, VM, digest, timeout_s=1),
         ]
@@ -213,7 +213,7 @@ def test_a_store_that_hangs_answers_nothing_and_other_requests_are_answered(worl
             with pytest.raises(TimedOutError, match="did not end in time"):
                 look()
     nodes.put_config(NODE, VM, b"<domain/>")
-    assert nodes.marker(NODE) == MARKER
+    assert nodes.space(NODE).marker == MARKER
     nodes.verify(NODE, VM, digest, timeout_s=10)
 
 
@@ -351,7 +351,7 @@ def test_an_engine_whose_turn_is_over_does_nothing_and_may_look(world: World) ->
                 act()
         assert deposed.stat(NODE, VM).final_bytes is not None
         deposed.verify(NODE, VM, digest, timeout_s=10)
-        assert deposed.marker(NODE) == MARKER
+        assert deposed.space(NODE).marker == MARKER
         assert deposed.list_files(NODE).configs == {VM}
     world.of_epoch(3).drop_state(NODE, VM)
     assert world.nodes.stat(NODE, VM).final_bytes is None
@@ -424,13 +424,13 @@ def test_the_deposed_engine_of_a_group_takes_nothing_from_the_shared_store_on_a_
 def test_groups_with_one_store_refuse_nothing_of_each_other_whatever_their_epochs(world: World) -> None:
     left, right = world.of_group(NODE, "left", 4), world.of_group(FAR, "right", 9)
     for node, nodes in ((FAR, right), (NODE, left)):
-        assert nodes.marker(node, shared=True) is None
+        assert nodes.space(node, shared=True).marker is None
         nodes.init_store(node, MARKER, shared=True)
         nodes.obey(node)
     for node, nodes in ((FAR, right), (NODE, left)):
         nodes.drop_state(node, VM, shared=True)
-        assert nodes.marker(node, shared=True) == MARKER
-    assert world.nodes.marker(NODE, shared=True) is None, "the whole store is another one"
+        assert nodes.space(node, shared=True).marker == MARKER
+    assert world.nodes.space(NODE, shared=True).marker is None, "the whole store is another one"
 
 
 def test_an_engine_of_all_groups_takes_nothing_away_once_a_groups_has_begun(world: World) -> None:
@@ -509,5 +509,5 @@ def test_a_state_that_another_group_gets_takes_no_other_ones_place(world: World)
 def test_a_look_is_no_turn(world: World) -> None:
     world.nodes.init_store(NODE, MARKER)
     world.of_epoch(9).list_files(NODE)
-    world.of_epoch(9).free_bytes(NODE)
+    world.of_epoch(9).space(NODE)
     world.nodes.put_config(NODE, VM, b"a")

@@ -13,6 +13,7 @@ import pytest
 from patience import PATIENCE_S
 from scenarios.world import NODES, World
 
+from rmsplugin.adapters.nodes.base import Space
 from rmsplugin.engine.ledger.rows import Event, OperationKind
 from rmsplugin.errors import TimedOutError, UnavailableError
 from rmsplugin.model.vjob import VJobState
@@ -161,17 +162,17 @@ def test_a_store_that_hangs_keeps_no_cycle_waiting_and_delays_looks_but_leaves_n
     world = World(directory, shared=True)
     world.sleeping()
     hangs, goes_on = threading.Event(), threading.Event()
-    marker = world.context.nodes.marker
+    space = world.context.nodes.space
 
     looks: list[str] = []
 
-    def hang(*words: Any, **options: Any) -> str | None:
+    def hang(*words: Any, **options: Any) -> Space:
         looks.append(words[0])
         hangs.set()
         goes_on.wait(PATIENCE_S)
-        return marker(*words, **options)
+        return space(*words, **options)
 
-    world.context.stores._nodes = SimpleNamespace(marker=hang)  # type: ignore[assignment]
+    world.context.stores._nodes = SimpleNamespace(space=hang)  # type: ignore[assignment]
     world.pass_time(600)
     deadline = time.monotonic() + PATIENCE_S
     while not hangs.is_set():
@@ -203,7 +204,7 @@ def passed(world: World, seconds: float) -> int:
     world.pass_time(seconds)
     world.tick()
     rest(world)
-    return [call[0] for call in world.nodes.calls[before:]].count("marker")
+    return [call[0] for call in world.nodes.calls[before:]].count("space")
 
 
 def test_a_store_that_hangs_is_silent_until_it_answers_and_is_looked_at_less_and_less(world: World) -> None:
@@ -215,7 +216,7 @@ def test_a_store_that_hangs_is_silent_until_it_answers_and_is_looked_at_less_and
     world.tick()
     event = event_of(world, "store-silent")
     assert event.node == node
-    assert event.message == f"the store of saved states on {node} does not answer: marker on {node} did not end in time"
+    assert event.message == f"the store of saved states on {node} does not answer: space on {node} did not end in time"
 
     assert [passed(world, seconds) for seconds in (50, 20, 100, 30)] == [0, 1, 0, 1]
     world.nodes.set_hanging(node, False)

@@ -75,7 +75,7 @@ class KilledError(BaseException):
 
 #: Calls that change nothing. All of the RMS change something: it moves on by the clock whenever it is asked.
 _LOOKS = frozenset(
-    {"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "marker", "free_bytes", "drives", "reading"}
+    {"host_info", "list_vms", "has_vm", "statistics", "stat", "list_files", "space", "drives", "reading"}
 )
 
 

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from rmsplugin.decision.result import Decision
 from rmsplugin.model.configuration import Configuration
+from rmsplugin.packing.solver_time import SPENT
 from rmsplugin.planning.order.dependencies import Order
 from rmsplugin.planning.order.makespan import Makespan
 from rmsplugin.planning.plan import Plan
@@ -37,6 +38,11 @@ def answer(configuration: Configuration, parameters: ProposalParameters, *_: obj
     decision = Decision(parameters.policy, {}, {}, {})
     words = f"{parameters.heuristic} by {os.getpid()}."
     return Proposal(decision, {}, Plan(()), Order((), (), ()), Makespan(0, 0, ()), 0, 0, 0, "", words)
+
+
+def _solve() -> None:
+    with SPENT.running():
+        time.sleep(0.2)
 
 
 def bad(act: Callable[[], object]) -> Found:
@@ -136,6 +142,7 @@ leaves = bad(lambda: os._exit(0))
 sleeps = bad(lambda: time.sleep(600))
 holds_on = bad(lambda: HELD.append(bytearray(200 << 20)))
 warns_once = bad(_warn_once)
+solves = bad(_solve)
 
 
 def improves_and(act: Callable[[], object]) -> Callable[..., Proposal]:

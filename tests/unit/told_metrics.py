@@ -24,7 +24,7 @@ def value(text: bytes, name: str, *labels: str) -> float:
 
 
 def metrics_of(world: World) -> Metrics:
-    return Metrics(world.capacities(), world.cycle)
+    return Metrics(world.capacities(), world.cycle, world.context.agents_told)
 
 
 def tick(world: World, metrics: Metrics) -> bytes:

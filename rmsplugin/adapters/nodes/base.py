@@ -66,6 +66,14 @@ class NodeFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Room in a store, and its marker; None: it has none."""
+
+    free_bytes: int
+    marker: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeCheck:
     """A node's facts for ``rmsplugin check``."""
 
@@ -308,12 +316,8 @@ class StateStores(Protocol):
         """
         ...
 
-    def marker(self, node: str, *, shared: bool = False) -> str | None:
-        """The marker of the store; None if it has none."""
-        ...
-
-    def free_bytes(self, node: str, *, shared: bool = False) -> int:
-        """Room in the store."""
+    def space(self, node: str, *, shared: bool = False) -> Space:
+        """Room in the store, and its marker; nothing is made."""
         ...
 
 

@@ -19,6 +19,7 @@ from rmsplugin.adapters.nodes.base import (
     PartialFile,
     Reach,
     RoomEnd,
+    Space,
     StateFiles,
     Template,
     TemplateUse,
@@ -202,10 +203,11 @@ class NodeAgents:
         """See ``Nodes``."""
         return str(self._call(node, ["init-store", marker, expected or "-"], shared=shared)["marker"])
 
-    def marker(self, node: str, *, shared: bool = False) -> str | None:
+    def space(self, node: str, *, shared: bool = False) -> Space:
         """See ``Nodes``."""
-        found = self._call(node, ["space"], shared=shared)["marker"]
-        return None if found is None else str(found)
+        found = self._call(node, ["space"], shared=shared)
+        marker = found["marker"]
+        return Space(int(found["free_bytes"]), None if marker is None else str(marker))
 
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
         """See ``Nodes``."""
@@ -215,10 +217,6 @@ class NodeAgents:
             frozenset(answer["partials"]),
             frozenset(answer["configs"]),
         )
-
-    def free_bytes(self, node: str, *, shared: bool = False) -> int:
-        """See ``Nodes``."""
-        return int(self._call(node, ["space"], shared=shared)["free_bytes"])
 
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""

@@ -14,6 +14,7 @@ from rmsplugin.adapters.power.base import PowerDriver
 from rmsplugin.adapters.power.none import NoPower
 from rmsplugin.adapters.rms.base import Rms
 from rmsplugin.engine.context.acts import Acts
+from rmsplugin.engine.context.agents_told import AgentsTold, noted
 from rmsplugin.engine.context.bounds import Bounds
 from rmsplugin.engine.context.clock import Clock
 from rmsplugin.engine.context.demanded import Demanded
@@ -61,6 +62,7 @@ class Context:
     slurm: SeenSlurm = field(default_factory=SeenSlurm)
     demanded_cpus: Demanded = field(default_factory=Demanded)
     sensed: Sensed = field(default_factory=Sensed)  # by BMCs
+    agents_told: AgentsTold = field(default_factory=AgentsTold)
     knock: Knock | None = None  # whether a front can be reached; None: each one can
     fronts: Fronts = field(init=False)
     durations: DurationsInUse = field(init=False)
@@ -82,7 +84,7 @@ class Context:
             object.__setattr__(self, "power", own_power(self.power, self.territory))
             shield = partial(shield, refuse=self.territory.require_host)
         object.__setattr__(self, "hypervisor", shield(self.hypervisor))
-        object.__setattr__(self, "nodes", shield(self.nodes))
+        object.__setattr__(self, "nodes", shield(noted(self.nodes, self.agents_told)))
 
     @cached_property
     def jobs(self) -> JobReader:

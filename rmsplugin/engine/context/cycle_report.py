@@ -30,6 +30,7 @@ class CycleReport:
     Attributes:
         phases: seconds of each part.
         proposed_s: seconds that the proposals took, the solver's among them.
+        solver_s: seconds that solvers took for them; those of proposals beside each other are added up.
         waits: by code of the reason, how many vjobs wait for it.
         failed: the cycle ended early, for what it needs did not answer.
     """
@@ -41,6 +42,7 @@ class CycleReport:
     problems: list[str] = field(default_factory=list)
     phases: dict[Phase, float] = field(default_factory=dict)
     proposed_s: float = 0.0
+    solver_s: float = 0.0
     waits: Counter[str] = field(default_factory=Counter)
     failed: bool = False
     _entered: tuple[Phase, float] | None = None

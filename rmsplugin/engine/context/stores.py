@@ -136,7 +136,7 @@ class Stores:
         if not known:
             with self._setting_up:
                 known = self._ledger.markers.of(name) or self._set_up(name, node)
-        marker = self._nodes.marker(node, shared=self._shared)
+        marker = self._nodes.space(node, shared=self._shared).marker
         if marker is None:
             raise NoStoreError(f"the store of saved states on {node} shows no marker: is it mounted?")
         if marker != known:

@@ -76,6 +76,7 @@ class Found:
         groups: the groups, and the group of each vjob.
         emptied: the node that it empties to save energy; None: it empties none.
         powers: the nodes that are, or would be, switched; only of a preview.
+        solver_s: how long solvers took for the proposals, all together.
     """
 
     assessment: Assessment
@@ -87,6 +88,7 @@ class Found:
     groups: DecidedGroups | None = None
     emptied: Emptied | None = None
     powers: tuple[PlannedPower, ...] = ()
+    solver_s: float = 0.0
 
     @property
     def after(self) -> Configuration:
@@ -184,7 +186,17 @@ class Deciding:
         if not left_out:
             emptied = self._empties.find(seen, source, prepared, asking.formed, asking.assignment)
             prepared = prepared if emptied is None else emptied.prepared
-        return Found(assessment, source, prepared, left_out, asking.seconds, asking.memory, groups, emptied)
+        return Found(
+            assessment,
+            source,
+            prepared,
+            left_out,
+            asking.seconds,
+            asking.memory,
+            groups,
+            emptied,
+            solver_s=asking.solver_s,
+        )
 
     def _assess(
         self, seen: Observation, queue: Sequence[Waiting], lendable: Collection[str]
@@ -231,7 +243,7 @@ class Deciding:
         self._memory, self.groups = found.memory, found.groups
         self._empties.looked(found.source, found.emptied)
         report.problems += found.groups.formed.faults if found.groups else ()
-        report.proposed_s = found.seconds
+        report.proposed_s, report.solver_s = found.seconds, found.solver_s
         self._note(found, report)
         self._note_quiet(found.prepared.parameters.quiet)
         proposal = found.prepared.proposal

@@ -63,6 +63,7 @@ class Asking:
         memory: what the next cycle has to know.
         assignment: the group of each vjob, as last proposed.
         seconds: how long the proposals took, as far as they did not run beside each other.
+        solver_s: how long solvers took for them, all together.
     """
 
     formed: Formed
@@ -72,6 +73,7 @@ class Asking:
     memory: Memory = field(default_factory=Memory)
     assignment: Mapping[str, Assigned] = field(default_factory=dict)
     seconds: float = 0.0
+    solver_s: float = 0.0
 
     def ask(self, source: Configuration, parameters: ProposalParameters) -> Proposal | NoProposal:
         """One proposal for all groups."""
@@ -89,4 +91,5 @@ class Asking:
             answers = each_beside(requests, lambda request: self.propose(*request), threads_most, "proposal")
         took = [sum(answer.seconds.values()) for answer in answers]
         self.seconds += max(max(took), sum(took) / most_processes(self.settings)) if len(took) > 1 else sum(took)
+        self.solver_s += sum(answer.solver_s for answer in answers)
         return [answer.found for answer in answers]

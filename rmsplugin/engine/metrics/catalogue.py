@@ -66,6 +66,12 @@ METRICS = tuple(
         ("vjob_losses", _C, "Times that the state of a vjob was lost", ("partition",)),
         ("requeues", _C, "Requeues of jobs of vjobs, by who caused them", ("cause",)),
         ("nodes", _G, "VM hosts, by what the last cycle saw of them", ("state",)),
+        (
+            "agents",
+            _G,
+            "Node agents of VM hosts, by whether they answered when the engine asked them last for its work",
+            ("state",),
+        ),
         ("hot_nodes", _G, "VM hosts that are hot: they take no VM"),
         ("sensed_nodes", _G, "VM hosts whose BMC told watts or a temperature when it was asked last"),
         ("sensed_watts", _G, "Watts of all VM hosts whose BMC told them"),
@@ -83,6 +89,10 @@ METRICS = tuple(
         ("group_free_memory_bytes", _G, "Memory of them that is not booked", ("group",)),
         ("saved_state_bytes", _G, "Saved states of vjobs, in the stores"),
         ("checkpoint_bytes", _G, "The newest checkpoint of each vjob"),
+        ("stores", _G, "Stores of saved states whose room is known"),
+        ("store_free_bytes", _G, "Room in these stores, as of the last look at each"),
+        ("templates", _G, "Templates on VM hosts, as of the last sweep; absent before the first one of this engine"),
+        ("template_bytes", _G, "Bytes of these templates"),
         ("ledger_bytes", _G, "The ledger with its log"),
         ("operations_in_progress", _G, "Operations on vjobs under way, at the end of the last cycle", ("kind",)),
         ("actions_in_progress", _G, "Actions on VMs under way that this process has begun", ("kind",)),
@@ -97,6 +107,7 @@ METRICS = tuple(
         ("last_plan_bound_bytes", _G, "No plan for that decision costs less"),
         ("last_plan_proposing_seconds", _G, "Time that it took to decide and to find the last plan"),
         ("proposing_seconds", _C, "Time that the proposing process has taken, its solver's among it"),
+        ("solver_seconds", _C, "Time that solvers have taken for proposals, of those beside each other all of it"),
         ("requests", _C, "Answered requests of the API, by route and status of the answer", ("route", "code")),
     )
 )

@@ -120,6 +120,7 @@ def _of_engine(figures: Figures, now: float, since: float, group: str) -> Values
         "last_plan_bound_bytes": {_NONE: plan[1]} if plan else {},
         "last_plan_proposing_seconds": {_NONE: plan[2]} if plan else {},
         "proposing_seconds": {_NONE: figures.proposed_total_s},
+        "solver_seconds": {_NONE: figures.solver_total_s},
     }
 
 
@@ -147,9 +148,14 @@ def _of_vjobs(figures: Figures, counts: Counts, now: float) -> Values:
 
 def _of_nodes(figures: Figures) -> Values:
     sums = {"capacity": figures.capacity, "booked": figures.booked, "used": figures.used}
-    groups, sensors = figures.groups.items(), figures.sensors
+    groups, sensors, on_nodes = figures.groups.items(), figures.sensors, figures.on_nodes
     return {
         "nodes": _single(figures.nodes),
+        "agents": _single(on_nodes.agents),
+        "stores": {_NONE: on_nodes.stores},
+        "store_free_bytes": {_NONE: on_nodes.free_bytes},
+        "templates": {_NONE: on_nodes.templates[0]} if on_nodes.templates else {},
+        "template_bytes": {_NONE: on_nodes.templates[1]} if on_nodes.templates else {},
         "hot_nodes": {_NONE: sensors.hot},
         "sensed_nodes": {_NONE: sensors.told},
         "sensed_watts": {_NONE: sensors.watts},

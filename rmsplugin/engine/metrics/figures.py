@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rmsplugin.engine.capacity.capacity import Capacities, HostCapacity
+from rmsplugin.engine.context.agents_told import AgentsTold
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.ledger.ledger import Ledger
+from rmsplugin.engine.ledger.markers import SHARED
 from rmsplugin.engine.ledger.rows import VJobRow
 from rmsplugin.engine.observe.observation import Observation
 from rmsplugin.errors import RmspluginError
@@ -25,6 +27,8 @@ from rmsplugin.model.vjob import VJobState
 OTHER = "other"
 #: States of nodes, as they are told.
 NODE_STATES = ("usable", "unusable", "unreachable", "gone")
+#: Those of node agents; an agent is unknown until the engine has asked it something.
+AGENT_STATES = ("up", "silent", "unknown")
 _MIB = 1 << 20
 
 
@@ -61,6 +65,23 @@ class Sensors:
 
 
 @dataclass(frozen=True, slots=True)
+class OnNodes:
+    """What node agents told, of VM hosts as they are now.
+
+    Attributes:
+        agents: by state, how many there are.
+        stores: how many have told their room.
+        free_bytes: in these.
+        templates: how many there are, and their bytes; None: no node was swept yet.
+    """
+
+    agents: Mapping[str, int] = field(default_factory=dict)
+    stores: int = 0
+    free_bytes: int = 0
+    templates: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The cluster at the end of a cycle. Times are seconds since the epoch, by the engine's clock.
 
@@ -71,12 +92,14 @@ class Figures:
         phases_total: of all cycles.
         cycles: by whether they failed, how many this process ran.
         proposed_total_s: seconds that proposals took, of all cycles.
+        solver_total_s: seconds that solvers took for them.
         waits: by code of the reason, how many vjobs wait.
         partitions: the names that have figures even where they are 0.
         vjobs: by partition and state, how many there are.
         oldest_waiting: by partition, when the vjob was submitted that waits since longest.
         oldest_sleeping: by partition, since when the vjob sleeps that sleeps longest.
         nodes: by state, how many VM hosts there are.
+        on_nodes: what the agents of VM hosts told.
         sensors: what the BMCs of VM hosts told.
         capacity: of all VM hosts.
         booked: for VMs on them.
@@ -97,12 +120,14 @@ class Figures:
     phases_total: Mapping[str, float] = field(default_factory=dict)
     cycles: Mapping[bool, int] = field(default_factory=dict)
     proposed_total_s: float = 0.0
+    solver_total_s: float = 0.0
     waits: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[str, ...] = ()
     vjobs: Mapping[tuple[str, VJobState], int] = field(default_factory=dict)
     oldest_waiting: Mapping[str, float] = field(default_factory=dict)
     oldest_sleeping: Mapping[str, float] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    on_nodes: OnNodes = OnNodes()
     sensors: Sensors = Sensors()
     capacity: Sums = Sums()
     booked: Sums = Sums()
@@ -120,9 +145,10 @@ class Figures:
 class Accounts:
     """Makes the figures at the end of each cycle, in the thread of the cycle. ``newest`` is read by any thread."""
 
-    def __init__(self, capacities: Capacities, cycle: Cycle) -> None:
+    def __init__(self, capacities: Capacities, cycle: Cycle, agents_told: AgentsTold) -> None:
         """No cycle has run yet."""
         self._capacities, self._cycle, self._ledger = capacities, cycle, capacities.ledger
+        self._agents_told = agents_told
         self.newest = Figures(partitions=capacities.settings.slurm.partitions)
 
     def take(self) -> None:
@@ -148,6 +174,7 @@ class Accounts:
             phases_total={name: before.phases_total.get(name, 0.0) + phases.get(name, 0.0) for name in names},
             cycles={**before.cycles, report.failed: before.cycles.get(report.failed, 0) + 1},
             proposed_total_s=before.proposed_total_s + report.proposed_s,
+            solver_total_s=before.solver_total_s + report.solver_s,
             waits={str(code): count for code, count in report.waits.items()},
             problems=len(report.problems),
         )
@@ -158,6 +185,7 @@ class Accounts:
         states = Counter(_node_state(name, host, seen, gone) for name, host in hosts.items())
         return {
             "nodes": {state: states[state] for state in NODE_STATES},
+            "on_nodes": _on_nodes(hosts, self._agents_told, shares_store=self._capacities.settings.nodes.shared),
             "sensors": _sensors(seen),
             "capacity": Sums.of(sum((host.capacity for host in hosts.values()), NOTHING)),
             "booked": Sums.of(sum((host.used for host in hosts.values()), NOTHING)),
@@ -179,6 +207,19 @@ class Accounts:
             return {}
         found = summaries(decided.configuration, decided.formed.groups)
         return {each.name: GroupFigures(each.up, Sums.of(each.size), Sums.of(each.free)) for each in found}
+
+
+def _on_nodes(hosts: Collection[str], told: AgentsTold, *, shares_store: bool) -> OnNodes:
+    answers, free_bytes, templates = told.answers, told.free_bytes, told.templates
+    stores = [free_bytes[each] for each in ([SHARED] if shares_store else hosts) if each in free_bytes]
+    swept = [templates[name] for name in hosts if name in templates]
+    agents = Counter({True: "up", False: "silent", None: "unknown"}[answers.get(name)] for name in hosts)
+    return OnNodes(
+        {state: agents[state] for state in AGENT_STATES},
+        len(stores),
+        sum(stores),
+        (sum(number for number, _ in swept), sum(size for _, size in swept)) if swept else None,
+    )
 
 
 def _sensors(seen: Observation) -> Sensors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from rmsplugin.engine.capacity.capacity import Capacities
+from rmsplugin.engine.context.agents_told import AgentsTold
 from rmsplugin.engine.cycle import Cycle
 from rmsplugin.engine.metrics.exposition import content_type_and_writer, families
 from rmsplugin.engine.metrics.figures import Accounts, take_quietly
@@ -16,14 +17,14 @@ log = logging.getLogger(__name__)
 class Metrics:
     """What one engine tells to Prometheus."""
 
-    def __init__(self, capacities: Capacities, cycle: Cycle) -> None:
+    def __init__(self, capacities: Capacities, cycle: Cycle, agents_told: AgentsTold) -> None:
         """Listen to nobody yet.
 
         Raises:
             SettingsError: prometheus_client is not installed.
         """
         self._settings, self._ledger, self._clock = capacities.settings, capacities.ledger, capacities.clock
-        self._accounts = Accounts(capacities, cycle)
+        self._accounts = Accounts(capacities, cycle, agents_told)
         self._since = self._clock.now()
         content_type, self._write = content_type_and_writer()
         self.listener = Listener(self._settings.metrics.listen, content_type, self.text)
@@ -47,10 +48,10 @@ class Metrics:
         self._fault = fault
 
 
-def open_metrics(capacities: Capacities, cycle: Cycle) -> Metrics | None:
+def open_metrics(capacities: Capacities, cycle: Cycle, agents_told: AgentsTold) -> Metrics | None:
     """The metrics; None where the settings name no address.
 
     Raises:
         SettingsError: prometheus_client is not installed.
     """
-    return Metrics(capacities, cycle) if capacities.settings.metrics.listen else None
+    return Metrics(capacities, cycle, agents_told) if capacities.settings.metrics.listen else None

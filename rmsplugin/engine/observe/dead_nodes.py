@@ -80,7 +80,7 @@ def require_silent(settings: Settings, hypervisor: Platform, nodes: Nodes, node:
     else:
         raise RefusedError(f"{where}: its libvirt answers; {what}")
     try:
-        nodes.marker(node, shared=settings.nodes.shared)
+        nodes.space(node, shared=settings.nodes.shared)
     except NoStoreError:
         pass
     except UnavailableError:

@@ -149,7 +149,7 @@ class Fencing:
 
     def _agent_is_silent(self, node: str) -> bool:
         try:
-            self._nodes.marker(node, shared=self._settings.nodes.shared)
+            self._nodes.space(node, shared=self._settings.nodes.shared)
         except NoStoreError:
             pass
         except UnavailableError:

@@ -12,6 +12,7 @@ from ortools.math_opt import model_pb2
 from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.budget import Budget
+from rmsplugin.packing.solver_time import SPENT
 from rmsplugin.planning.target.arrivals import Amounts, Ints
 from rmsplugin.planning.target.columns import Chosen, Columns
 from rmsplugin.planning.target.solver import is_too_large, solve
@@ -93,7 +94,8 @@ class Master:
         model = self._program(self._cost, self._rows, self._group, once, columns.needs.ravel())
         budget.charge(_STEPS_A_COEFFICIENT * (int(np.count_nonzero(self._rows)) + found))
         limit = None if budget.deterministic else timedelta(seconds=max(0.0, budget.left))
-        result = mathopt.solve(model, mathopt.SolverType.GLOP, params=mathopt.SolveParameters(time_limit=limit))
+        with SPENT.running():
+            result = mathopt.solve(model, mathopt.SolverType.GLOP, params=mathopt.SolveParameters(time_limit=limit))
         if result.termination.reason is not mathopt.TerminationReason.OPTIMAL:
             return None
         duals = np.array(result.dual_values(model.linear_constraints()))

@@ -11,6 +11,7 @@ from ortools.math_opt.python import mathopt
 
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.solver_time import SPENT
 
 #: The measured CPU seconds of HiGHS: for a variable (to presolve, probe and cut) and for an iteration of the
 #: simplex method. A program that presolve solves takes few iterations, and less for a variable.
@@ -76,7 +77,8 @@ def solve(
         parameters.highs.bool_options.update(dict.fromkeys(_UNCOUNTED, False))
     hints = [] if hint is None else [mathopt.SolutionHint(variable_values=dict(hint))]
     about = mathopt.ModelSolveParameters(solution_hints=hints)
-    result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=about)
+    with SPENT.running():
+        result = mathopt.solve(model, mathopt.SolverType.HIGHS, params=parameters, model_params=about)
     seconds = result.solve_time().total_seconds()
     iterations = result.solve_stats.simplex_iterations
     units = _ITERATION * iterations + min(_VARIABLE * variables, _SOLVED_AT_ONCE * iterations)

@@ -165,23 +165,23 @@ def test_node_with_another_host_key_is_refused(world: World, tmp_path: Path) -> 
     swapped.write_text(f"{A} {keys[1]}\n")
     agents = NodeAgents("root", world.nodes.key_path, str(swapped), connect_timeout_s=5)
     with pytest.raises(UnavailableError):
-        agents.free_bytes(A)
+        agents.space(A)
     with pytest.raises(UnavailableError):
-        agents.free_bytes(B)
+        agents.space(B)
 
 
 @only_libvirt
 def test_node_agent_is_reached_again_after_its_sshd_was_restarted(world: World) -> None:
     assert isinstance(world, LibvirtWorld)
-    assert world.nodes.free_bytes(A) > 0
+    assert world.nodes.space(A).free_bytes > 0
     assert world.minicluster("kill", A, "sshd").returncode == 0
     # Of this node alone: it has a PID namespace of its own. Since OpenSSH 9.8 a connection has a program of its own.
     sessions = world.on(A, "pgrep", "-x", "sshd|sshd-session").stdout.split()
     assert world.on(A, "kill", "-KILL", *sessions).returncode == 0
     with at_most(SLACK_S), pytest.raises(UnavailableError):
-        world.nodes.free_bytes(A)
+        world.nodes.space(A)
     assert world.minicluster("restart", A, "sshd").returncode == 0
-    eventually(lambda: world.nodes.free_bytes(A) > 0)
+    eventually(lambda: world.nodes.space(A).free_bytes > 0)
 
 
 @only_libvirt
@@ -191,10 +191,10 @@ def test_silent_node_agent_is_given_up_in_time(world: World) -> None:
     assert world.minicluster("kill", A, "sshd", "--signal", "STOP").returncode == 0
     try:
         with at_most(SLACK_S), pytest.raises(UnavailableError):
-            agents.free_bytes(A)
+            agents.space(A)
     finally:
         assert world.minicluster("kill", A, "sshd", "--signal", "CONT").returncode == 0
-    assert agents.free_bytes(A) > 0
+    assert agents.space(A).free_bytes > 0
     agents.close()
 
 

@@ -9,23 +9,26 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import PATIENCE_S
 from prometheus_client.parser import text_string_to_metric_families
-from scenarios.world import World
+from scenarios.world import NODES, World
 from unit.listening import Listening
 from unit.told_metrics import metrics_of, tick, value
 
+from rmsplugin.adapters.nodes.base import NodeCheck
+from rmsplugin.engine.context.agents_told import AgentsTold
 from rmsplugin.engine.ledger.tally import ACTION_KINDS, BOUNDS_S, Tally
 from rmsplugin.engine.metrics import listener as listener_module
 from rmsplugin.engine.metrics.catalogue import METRICS, Kind
 from rmsplugin.engine.metrics.listener import MOST
 from rmsplugin.engine.metrics.metrics import open_metrics
 from rmsplugin.engine.serve import connections
-from rmsplugin.errors import SettingsError
+from rmsplugin.errors import NodeGoneError, NoStoreError, SettingsError, UnavailableError
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 from rmsplugin.settings.metrics import Metrics as Section
@@ -69,6 +72,72 @@ def test_what_sensors_show_is_told_in_sum(world: World) -> None:
     assert value(text, "sensed_nodes") == 2
     assert value(text, "sensed_watts") == 200
     assert value(text, "highest_temperature_celsius") == 50.5
+
+
+def test_an_agent_is_up_if_it_answered_when_it_was_asked_last(world: World) -> None:
+    metrics = metrics_of(world)
+
+    def agents() -> list[float]:
+        text = tick(world, metrics)
+        return [value(text, "agents", state) for state in ("up", "silent", "unknown")]
+
+    before = agents()
+    assert sum(before) == len(NODES)
+    for node in NODES:
+        world.context.nodes.check(node)
+    assert agents() == [len(NODES), 0, 0]
+    world.nodes.set_reachable("n1", False)
+    with pytest.raises(UnavailableError):
+        world.context.nodes.check("n1")
+    assert agents() == [len(NODES) - 1, 1, 0]
+    world.nodes.set_reachable("n1", True)
+    with pytest.raises(NoStoreError):  # to refuse is to answer
+        world.context.nodes.list_files("n1", shared=True)
+    assert agents() == [len(NODES), 0, 0]
+
+
+def test_an_agent_of_a_node_that_is_gone_was_not_asked(world: World) -> None:
+    told = AgentsTold()
+    told.note("n1", NodeGoneError("n1 is gone"), shared=False)
+    assert told.answers == {}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_room_in_stores_is_told_as_the_agents_said_it_last(tmp_path: Path, shared: bool) -> None:
+    world = World(tmp_path, shared=shared)
+    metrics = metrics_of(world)
+    text = tick(world, metrics)
+    assert value(text, "stores") == value(text, "store_free_bytes") == 0
+    world.context.stores.require("n1")
+    world.context.stores.require("n2")
+    free = [world.context.nodes.space(node, shared=shared).free_bytes for node in ("n1", "n2")]
+    text = tick(world, metrics)
+    assert value(text, "stores") == (1 if shared else 2)
+    assert value(text, "store_free_bytes") == (free[0] if shared else sum(free)) > 0
+    world.close()
+
+
+def test_templates_are_told_once_nodes_were_checked(world: World) -> None:
+    metrics = metrics_of(world)
+    assert not re.search(r"^rmsplugin_template", tick(world, metrics).decode(), re.MULTILINE)
+    world.context.agents_told.note("n1", _checked(3, 7 << 20), shared=False)
+    world.context.agents_told.note("n2", _checked(1, 1 << 20), shared=False)
+    world.context.agents_told.note("other", _checked(9, 1), shared=False)
+    text = tick(world, metrics)
+    assert (value(text, "templates"), value(text, "template_bytes")) == (4, 8 << 20)
+
+
+def _checked(templates: int, size_bytes: int) -> NodeCheck:
+    return NodeCheck("simulated", {}, {}, 0.0, True, "raw", frozenset(), templates=(templates, size_bytes))
+
+
+def test_seconds_of_solvers_are_added_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, propose = metrics_of(world), world.propose
+    world.submit(vms=1, cpus=1)
+    monkeypatch.setattr(world, "propose", lambda *words: replace(propose(*words), solver_s=0.25))
+    for _ in range(2):
+        text = tick(world, metrics)
+    assert value(text, "solver_seconds_total") >= 0.25
 
 
 def test_names_follow_the_conventions() -> None:
@@ -246,14 +315,16 @@ def test_an_address_that_is_taken_is_tried_again(
 
 def test_it_is_off_by_default(world: World) -> None:
     assert Section().listen == ""
-    assert open_metrics(world.capacities(), world.cycle) is None
+    assert open_metrics(world.capacities(), world.cycle, world.context.agents_told) is None
 
 
 def test_without_prometheus_client_the_settings_are_refused_with_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    assert open_metrics(world.capacities(), world.cycle) is None  # who wants none needs no package
+    assert (
+        open_metrics(world.capacities(), world.cycle, world.context.agents_told) is None
+    )  # who wants none needs no package
     with pytest.raises(SettingsError, match=r"prometheus_client is not installed: pip install .rmsplugin\[metrics\]"):
         metrics_of(world)
 

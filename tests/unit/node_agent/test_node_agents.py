@@ -21,7 +21,7 @@ import pytest
 from patience import PATIENCE_S
 
 from rmsplugin.adapters.guests.keys import KeyPair, generate_keypair
-from rmsplugin.adapters.nodes.base import Digest
+from rmsplugin.adapters.nodes.base import Digest, Space
 from rmsplugin.adapters.nodes.ssh import NodeAgents
 from rmsplugin.adapters.platform.libvirt.on_node.formats import STATE_MAGIC
 from rmsplugin.errors import NotFoundError, OperationFailedError, TimedOutError, UnavailableError
@@ -152,9 +152,9 @@ def test_silent_node_delays_nobody_else_and_all_its_callers_alike(cluster: Clust
     cluster.start(A)
     agents = cluster.agents(connect_timeout_s=6, call_timeout_s=60)
     with cluster.entered(), silent_listener(), ThreadPoolExecutor(16) as pool:
-        asked = [pool.submit(agents.free_bytes, SILENT) for _ in range(16)]
+        asked = [pool.submit(agents.space, SILENT) for _ in range(16)]
         began = time.monotonic()
-        assert agents.free_bytes(A) > 0
+        assert agents.space(A).free_bytes > 0
         assert not any(future.done() for future in asked), "the good node was asked when the silent one was given up"
         for future in asked:
             with pytest.raises(UnavailableError, match=r"127\.0\.0\.13 cannot be reached"):
@@ -168,12 +168,12 @@ def test_silent_node_is_reached_once_it_answers(cluster: Cluster) -> None:
     agents = cluster.agents(connect_timeout_s=1)
     with cluster.entered():
         with silent_listener(), pytest.raises(UnavailableError):
-            agents.free_bytes(SILENT)
+            agents.space(SILENT)
         cluster.start(SILENT)
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(UnavailableError):
-                assert agents.free_bytes(SILENT) > 0
+                assert agents.space(SILENT).free_bytes > 0
                 break
             assert time.monotonic() < deadline
         agents.close()
@@ -183,16 +183,16 @@ def test_callers_at_once_share_one_connection(cluster: Cluster, tmp_path: Path) 
     cluster.start(A)
     agents = cluster.agents(call_timeout_s=120)  # sixteen processes at once, on whatever machine
     with cluster.entered(), ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(agents.free_bytes, [A] * 16))
+        assert all(each.free_bytes > 0 for each in pool.map(agents.space, [A] * 16))
         agents.close()
     assert (tmp_path / A / "log").read_text().count("Accepted publickey") == 1
 
 
 def test_a_node_that_refuses_one_more_session_breaks_off_no_other_call(cluster: Cluster, tmp_path: Path) -> None:
-    cluster.start(A, script="""sleep 0.3; echo '{"free_bytes": 5}'""", sessions=1)
+    cluster.start(A, script="""sleep 0.3; echo '{"free_bytes": 5, "marker": null}'""", sessions=1)
     agents = cluster.agents(connect_timeout_s=60, call_timeout_s=60)
     with cluster.entered(), ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(agents.free_bytes, [A] * 4)) == [5] * 4
+        assert list(pool.map(agents.space, [A] * 4)) == [Space(5, None)] * 4
         agents.close()
     assert (tmp_path / A / "log").read_text().count("Accepted publickey") == 1
 
@@ -220,7 +220,7 @@ def test_short_calls_have_one_agent_which_is_replaced_when_it_is_gone_and_ends_w
     cluster.start(A)
     agents = cluster.agents()
     with cluster.entered():
-        assert agents.free_bytes(A) > 0
+        assert agents.space(A).free_bytes > 0
         (agent,) = served_by(cluster, A)
         assert agents.stat(A, VM).final_bytes is None
         assert served_by(cluster, A) == [agent]
@@ -228,10 +228,10 @@ def test_short_calls_have_one_agent_which_is_replaced_when_it_is_gone_and_ends_w
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(UnavailableError):  # the call that found out
-                assert agents.free_bytes(A) > 0
+                assert agents.space(A).free_bytes > 0
                 break
             assert time.monotonic() < deadline
-        assert agents.free_bytes(A) > 0
+        assert agents.space(A).free_bytes > 0
         assert agent not in served_by(cluster, A)
         agents.close()
     while served_by(cluster, A):
@@ -243,15 +243,15 @@ def test_a_stopped_agent_costs_one_call_its_time(cluster: Cluster) -> None:
     cluster.start(A)
     agents = cluster.agents(call_timeout_s=60)
     with cluster.entered():
-        assert agents.free_bytes(A) > 0
+        assert agents.space(A).free_bytes > 0
         (agent,) = served_by(cluster, A)
         os.kill(agent, signal.SIGSTOP)
         try:
             agents._call_timeout_s = 0.3
             with pytest.raises(TimedOutError):
-                agents.free_bytes(A)
+                agents.space(A)
             agents._call_timeout_s = 60
-            assert agents.free_bytes(A) > 0
+            assert agents.space(A).free_bytes > 0
         finally:
             os.kill(agent, signal.SIGCONT)
         agents.close()
@@ -261,11 +261,11 @@ def test_an_agent_that_does_not_know_how_to_serve_is_asked_once_a_connection(clu
     refusal = '{"error": "not a command of the node agent: serve", "kind": "failed"}'
     script = f"""echo "$SSH_ORIGINAL_COMMAND" >>{tmp_path}/asked
 [ "$SSH_ORIGINAL_COMMAND" = space ] || {{ echo '{refusal}'; exit 1; }}
-echo '{{"free_bytes": 5}}'"""
+echo '{{"free_bytes": 5, "marker": null}}'"""
     cluster.start(A, script=script)
     agents = cluster.agents()
     with cluster.entered():
-        assert [agents.free_bytes(A) for _ in range(3)] == [5] * 3
+        assert [agents.space(A).free_bytes for _ in range(3)] == [5] * 3
         agents.close()
     assert (tmp_path / "asked").read_text().split() == ["serve", "space", "space", "space"]
 
@@ -321,7 +321,7 @@ def test_seal_is_given_up(cluster: Cluster, total: int, beats: int, then: str) -
 
 
 def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Cluster, tmp_path: Path) -> None:
-    space = """[ "$SSH_ORIGINAL_COMMAND" = space ] && { echo '{"free_bytes": 7}'; exit; }\n"""
+    space = """[ "$SSH_ORIGINAL_COMMAND" = space ] && { echo '{"free_bytes": 7, "marker": null}'; exit; }\n"""
     beat = (
         f"""while [ ! -e {tmp_path}/go ]; do echo '{{"bytes_done": 1, "bytes_total": {1 << 40}}}'; sleep 0.5; done\n"""
     )
@@ -332,7 +332,7 @@ def test_seals_keep_no_short_call_waiting_and_wait_for_each_other(cluster: Clust
         seals = [pool.submit(agents.seal, A, VM, progress=lambda *_: begun.set()) for _ in range(16)]
         try:
             assert begun.wait(PATIENCE_S)
-            assert agents.free_bytes(A) == 7
+            assert agents.space(A).free_bytes == 7
             assert not any(seal.done() for seal in seals)
         finally:
             (tmp_path / "go").touch()

@@ -99,6 +99,12 @@ def test_the_answer_is_that_of_the_pure_function_and_passes_the_check() -> None:
     assert proposed.peak_memory_mib > 10
 
 
+def test_each_answer_tells_the_seconds_that_solvers_took_for_it() -> None:
+    with proposer("solves") as made:
+        assert made.propose(SOURCE, RJSP).solver_s >= 0.2
+        assert made.propose(SOURCE, RJSP.without_solver()).solver_s == 0.0
+
+
 def test_one_process_answers_again_and_again_however_large_the_request() -> None:
     with proposer("sleeps") as made:
         ffd = RJSP.without_solver()
@@ -397,7 +403,11 @@ def test_a_process_that_was_ended_is_not_asked() -> None:
 # -- the wire --------------------------------------------------------------------------------------------------------
 
 
-MESSAGES = [wire.Ready("1.0"), wire.Failure("x" * 3000, over=True), wire.Answer(NoProposal(Missing.PLAN, ""), {}, 1, 2)]
+MESSAGES = [
+    wire.Ready("1.0"),
+    wire.Failure("x" * 3000, over=True),
+    wire.Answer(NoProposal(Missing.PLAN, ""), {}, 0.5, 1, 2),
+]
 
 
 @given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=20))

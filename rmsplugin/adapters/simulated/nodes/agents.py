@@ -18,6 +18,7 @@ from rmsplugin.adapters.nodes.base import (
     PartialFile,
     Reach,
     RoomEnd,
+    Space,
     StateFiles,
     Template,
     TemplateUse,
@@ -45,7 +46,7 @@ from rmsplugin.model.vm_names import parse_vm_name
 NO_BOUND: Permit = nullcontext
 
 #: The verbs that change nothing, and are open to an engine whose turn is over.
-_LOOKS = {"stat", "verify", "verify_aside", "list_files", "marker", "free_bytes", "check", "reach", "await_guest"}
+_LOOKS = {"stat", "verify", "verify_aside", "list_files", "space", "check", "reach", "await_guest"}
 
 
 class SimulatedNodes:
@@ -295,10 +296,11 @@ class SimulatedNodes:
             raise NoStoreError(f"the store of {node} has no state of {expected}, which was saved there")
         return self._files.mark(node, self._stores[shared], marker)
 
-    def marker(self, node: str, *, shared: bool = False) -> str | None:
+    def space(self, node: str, *, shared: bool = False) -> Space:
         """See ``Nodes``."""
-        self._enter_files("marker", node)
-        return self._files.marker(node, self._stores[shared])
+        self._enter_files("space", node)
+        store = self._stores[shared]
+        return Space(self._files.free_bytes(node, store + "/"), self._files.marker(node, store))
 
     def list_files(self, node: str, *, shared: bool = False) -> NodeFiles:
         """See ``Nodes``."""
@@ -311,11 +313,6 @@ class SimulatedNodes:
             frozenset(name.removesuffix(".state.partial") for name in names if name.endswith(".state.partial")),
             frozenset(self.configs(node)),
         )
-
-    def free_bytes(self, node: str, *, shared: bool = False) -> int:
-        """See ``Nodes``."""
-        self._enter_files("free_bytes", node)
-        return self._files.free_bytes(node, self._stores[shared] + "/")
 
     def check(self, node: str) -> NodeCheck:
         """See ``Nodes``."""

@@ -119,7 +119,7 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
         here = len(vms) if task.shared else sum(vm.host == node for vm in vms)
         saved_mib = [memories[name] for name, host in hosts.items() if task.shared or host == node]
         needed = room_needed([memory_mib] * here, saved_mib)
-        free = context.nodes.free_bytes(node, shared=task.shared)
+        free = context.nodes.space(node, shared=task.shared).free_bytes
         if free < needed:
             raise NoSpaceError(
                 f"the store on {node} has {free >> 20} MiB free, and {needed >> 20} MiB are needed "
@@ -132,7 +132,7 @@ def _find_room(task: Task, intended: Checkpoint, vms: Sequence[VMRow]) -> Mappin
         try:
             context.stores.require(node)
             saved_mib = [memories[name] for name, host in hosts.items() if host == node]
-            free_on[node] = context.nodes.free_bytes(node) - room_needed([], saved_mib)
+            free_on[node] = context.nodes.space(node).free_bytes - room_needed([], saved_mib)
         except UnavailableError:
             continue  # a node that falls silent just now takes no copy
     found = choose_targets({vm.name: vm.host for vm in vms}, memory_mib, free_on)
