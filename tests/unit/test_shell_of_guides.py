@@ -6,7 +6,9 @@ Those of `rmsplugin` are run in test_commands_of_guides.py and test_live_command
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -136,3 +138,59 @@ def test_packages_and_extras_that_are_named_exist() -> None:
                 unknown += [(page.name, word) for word in line.split()[2:] if word not in known]
             unknown += [(page.name, word) for word in re.findall(r"rmsplugin\[(\w+)\]", line) if word not in extras]
     assert unknown == []
+
+
+#: How programs of others are asked what they know; in what they say, a verb begins a line.
+ASKED = {
+    **dict.fromkeys(("sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun", "systemctl"), ("--help",)),
+    "virsh": ("--help", "help"),
+}
+#: Options that there are, and that their program's help does not name.
+UNTOLD = {("squeue", "--me"), ("squeue", "--steps")}
+#: Slurm's clients say nothing without one; nobody is asked.
+SLURM_CONF = """\
+ClusterName=c
+SlurmctldHost=localhost
+AccountingStorageType=accounting_storage/slurmdbd
+NodeName=n1
+PartitionName=p Nodes=n1
+"""
+#: Programs whose first word is what they are to do.
+WITH_VERBS = ("scontrol", "systemctl", "virsh")
+
+
+def words_of(program: str) -> Iterator[tuple[str, str]]:
+    """Options and verbs with which pages show a program, in lines and in sentences, each with the page's name."""
+    for page in PAGES:
+        text = page.read_text()
+        for shown in [*lines_of(page), *re.findall(rf"`({program} [^`]+)`", text)]:
+            name, *words = re.split(r"[|;&]| --wrap", shown)[0].split()
+            if name != program:
+                continue
+            if name in WITH_VERBS and words and words[0][0] != "-":
+                yield page.name, words[0]
+            yield from ((page.name, word.partition("=")[0]) for word in words if re.match(r"--?[a-zA-Z]", word))
+
+
+@pytest.mark.parametrize("program", ASKED)
+def test_what_a_program_of_others_is_told_is_known_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"no {program} here")
+    (tmp_path / "slurm.conf").write_text(SLURM_CONF)
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    said = "".join(subprocess.run([program, how], capture_output=True, text=True).stdout for how in ASKED[program])
+    named = set(words_of(program))
+    assert named, "no guide names it any more"
+    unknown = sorted((page, word) for page, word in named if not knows(said, word) and (program, word) not in UNTOLD)
+    assert unknown == [], said
+
+
+def knows(said: str, word: str) -> bool:
+    """Whether a program's help has the option, of which a short one may have its value behind it, or the verb."""
+    if word.startswith("--"):
+        return bool(re.search(rf"(?<![\w-]){word}(?![\w-])", said))
+    if word.startswith("-"):
+        return bool(re.search(rf"(?<![\w-]){word[:2]}(?![\w-])", said))
+    return bool(re.search(rf"^\s+{word}\b", said, re.MULTILINE))
