@@ -88,6 +88,7 @@ FIELDS = (
         "waiting, starting, running, pausing, paused (it sleeps in the memory of its nodes), unpausing, suspending, "
         "sleeping, resuming, stopping or terminated",
         text_of("state"),
+        whole=True,
     ),
     Field("time", "how long it has been in this state", _in_state, right=True),
     Field("since", "when it came into this state", time_of("state_since")),
@@ -106,6 +107,7 @@ FIELDS = (
         "when it is likely to run or to be resumed: now, by the context switch that comes next; or at that time, if "
         "those that run end with their limits, and nobody makes way for it; shown by --start",
         _start,
+        whole=True,
     ),
     Field("vms", "number of its VMs", text_of("vms"), right=True),
     Field("cpus", "CPUs of each VM, or of the larger ones", text_of("cpus"), right=True),
@@ -196,7 +198,7 @@ def add_command(commands: options.Commands) -> None:
         metavar="FIELD,...",
         type=_sorting,
         default=(),
-        help="sort by these fields; -FIELD: the greatest first (default: as they were submitted)",
+        help="sort by these fields; --sort=-FIELD: the greatest first (default: as they were submitted)",
     )
     vjobs.add_argument(
         "-i",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rmsplugin.cli.plan import energy
-from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
+from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, terminal_width, text_of
 from rmsplugin.model.elements import SHARED
 from rmsplugin.model.wording import counted
 from rmsplugin.planning.graph import roman
@@ -40,7 +40,7 @@ def lines(document: Mapping[str, Any], sentence: str, now: Mapping[str, str]) ->
     yield from (f"{note['sentence']}." for note in document.get("notes", ()))
     if document["decision"]:
         yield ""
-        yield from plain_table(_VJOBS).lines(
+        yield from plain_table(_VJOBS, width=terminal_width()).lines(
             {"vjob": vjob, "now": now.get(vjob), **decided} for vjob, decided in document["decision"].items()
         )
     yield from _pools(document["plan"]["pools"])

@@ -22,8 +22,9 @@ Row = Mapping[str, Any]
 
 #: Stands in a cell that holds nothing.
 _NOTHING = "-"
-#: No column is made narrower than this to fit a terminal; the last one, whose words go on below, not than that.
-_NARROW, _NARROW_LAST = 4, 24
+#: How narrow columns are made to fit a terminal. The words of the last one go on below: it stays wider than others, so
+#: that a sentence can be read, and then, while others give what they can, so that most codes are whole.
+_NARROW, _NARROW_LAST, _NARROW_CODE = 4, 24, 18
 _SPEC = re.compile(r"([A-Za-z_]+)(?:%(-?\d{1,4}))?")
 
 
@@ -34,6 +35,7 @@ class Field(NamedTuple):
     description: str
     text: Callable[[Row], str]
     right: bool = False  # numbers are aligned to the right
+    whole: bool = False  # it says little when it is cut: on a narrow terminal others are cut before
 
     @property
     def title(self) -> str:
@@ -129,17 +131,16 @@ class Table:
     def _narrow(self, width: int) -> None:
         """Make columns narrower until lines have this width, or no column may be narrower."""
         over = sum(column.width + 1 for column in self._columns) - 1 - width
-        last = self._columns[-1]
-        if over > 0 and not last.fixed:
-            given = min(over, max(0, last.width - _NARROW_LAST))
-            last.width -= given
-            over -= given
-        while over > 0:
-            wide = [column for column in self._columns if not column.fixed and column.width > _NARROW]
-            if not wide:
-                return
-            max(wide, key=lambda column: column.width).width -= 1
-            over -= 1
+        first, last = self._columns[0], self._columns[-1]
+        inner = [column for column in self._columns[1:-1] if not column.fixed]
+        words = [column for column in inner if not (column.right or column.field.whole)]
+        rest = [column for column in inner if column not in words]
+        ends = [[column] if not column.fixed else [] for column in (first, last)]
+        for columns, least in (
+            *((ends[1], _NARROW_LAST), (words, _NARROW), (ends[1], _NARROW_CODE), (rest, _NARROW)),
+            *((ends[0], _NARROW), (ends[1], _NARROW)),
+        ):
+            over -= _shrink(columns, over, least)
 
     def _rendered(self, line: Sequence[str]) -> Iterator[str]:
         """The line of a row; or several, where what its last cell holds is longer than the column is wide."""
@@ -151,6 +152,16 @@ class Table:
         indent = " " * sum(column.width + 1 for column in others)
         for piece in pieces[1:]:
             yield f"{indent}{last.cell(piece)}".rstrip()
+
+
+def _shrink(columns: Sequence[Column], over: int, least: int) -> int:
+    """Take characters from columns that are wider than ``least``, the widest first. Returns how many of ``over``."""
+    for taken in range(over):
+        wide = [column for column in columns if column.width > least]
+        if not wide:
+            return taken
+        max(wide, key=lambda column: column.width).width -= 1
+    return max(0, over)
 
 
 def plain_table(fields: Sequence[Field], *, width: int | None = None) -> Table:
@@ -227,10 +238,8 @@ def _with_something(columns: Sequence[Column], rows: Sequence[Row], width: int) 
     if not rows or max(map(len, Table(columns).lines(rows))) <= width:
         return columns
     return [
-        column
-        for column in columns
-        if column.fixed or column is columns[-1] or any(column.field.text(row) for row in rows)
-    ]
+        column for column in columns if column.fixed or any(column.field.text(row).strip() for row in rows)
+    ] or columns
 
 
 def text_of(key: str) -> Callable[[Row], str]:

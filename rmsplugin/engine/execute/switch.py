@@ -310,7 +310,7 @@ class Switch:
                 plans.end(plan.id, PlanState.DONE if done + needless == number else PlanState.FAILED)
                 if has_one_step(plan):
                     continue
-                words = f"{done} of {number} steps done in {seconds:.0f} s (expected: {plan.estimate_s:.0f} s)"
+                words = f"{done} of {number} steps done in {seconds:.0f} s"
                 words += f", {needless} had become needless" if needless else ""
                 ledger.event("context-switch-ended", f"context switch {plan.id}: {words}")
 

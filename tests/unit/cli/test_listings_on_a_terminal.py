@@ -14,13 +14,13 @@ import pytest
 
 from rmsplugin.cli.live import events, nodes, vjobs
 from rmsplugin.cli.shared import table
-from rmsplugin.cli.shared.table import Field, Row, Table, parse_format, print_rows, table_of, text_of
+from rmsplugin.cli.shared.table import Field, Row, Table, local_time, parse_format, print_rows, table_of, text_of
 
 REASON = "needs 4 CPUs and 8192 MiB in 2 VMs, which there are on no node beside those that are ahead of it"
-FIELDS = tuple(Field(name, "", text_of(name)) for name in ("name", "nothing", "nodes", "reason"))
+FIELDS = tuple(Field(name, "", text_of(name)) for name in ("id", "name", "nothing", "nodes", "reason"))
 ROWS: list[Row] = [
-    {"name": "a-very-long-name-of-a-job-that-somebody-chose", "nodes": "n1,n2,n3,n4,n5,n6,n7", "reason": REASON},
-    {"name": "b", "nodes": "n1", "reason": "short"},
+    {"id": 12, "name": "a-name-of-a-job-that-somebody-chose", "nodes": "n1,n2,n3,n4,n5,n6,n7", "reason": REASON},
+    {"id": 7, "name": "b", "nodes": "n1", "reason": "short"},
 ]
 
 
@@ -41,17 +41,17 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> Any:
     return wide
 
 
-ALL = "name,nothing,nodes,reason"
+ALL = "id,name,nothing,nodes,reason"
 
 
 def test_what_a_program_reads_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
     header, first, second = printed(capsys, asked(ALL))
-    assert first.endswith(REASON) and header.split() == ["NAME", "NOTHING", "NODES", "REASON"]
-    assert second.split() == ["b", "-", "n1", "short"]
+    assert first.endswith(REASON) and header.split() == ["ID", "NAME", "NOTHING", "NODES", "REASON"]
+    assert second.split() == ["7", "b", "-", "n1", "short"]
 
 
 def test_a_cell_of_blanks_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, asked(ALL), [{"name": "  ", "reason": "short"}])[1].split() == ["-", "-", "-", "short"]
+    assert printed(capsys, asked(ALL), [{"name": "  ", "reason": "short"}])[1].split() == [*"----", "short"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 132])
@@ -61,30 +61,50 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_of_a_sentence_is_lost(
     wide(width)
     header, *lines = printed(capsys, asked(ALL))
     assert max(map(len, [header, *lines])) <= width
-    assert header.split() == ["NAME", "NODES", "REASON"], "a column that holds nothing takes no room"
+    assert header.split() == ["ID", "NAME", "NODES", "REASON"], "a column that holds nothing takes no room"
     at = header.index("REASON")
     assert " ".join(line[at:] for line in lines[:-1]) == REASON
-    assert lines[0].startswith("a-very-") and all(not line[:at].strip() for line in lines[1:-1])
-    assert lines[-1].split() == ["b", "n1", "short"]
+    assert lines[0].startswith("12 a-name-") and all(not line[:at].strip() for line in lines[1:-1])
+    assert lines[-1].split() == ["7", "b", "n1", "short"]
+
+
+def test_a_word_why_stays_whole_and_a_last_column_that_holds_nothing_makes_way(
+    capsys: pytest.CaptureFixture[str], wide: Any
+) -> None:
+    wide(60)
+    code = {**ROWS[0], "reason": "DependencyNeverSatisf"}
+    assert [line.split()[-1] for line in printed(capsys, asked(ALL), [code])] == ["REASON", code["reason"]]
+    header, *lines = printed(capsys, asked("id,name,nodes,nothing"), [{**ROWS[0], "name": REASON}])
+    assert header.split() == ["ID", "NAME", "NODES"] and lines[0].endswith(ROWS[0]["nodes"])
+
+
+def test_ids_numbers_and_starts_are_cut_after_names() -> None:
+    row = {"display_id": "1234_[0-9]", "partition": "vjob-partition", "name": "a-long-name", "user": "somebody"}
+    row |= {"state": "waiting", "start": 1e10, "vms": 12, "cpus": 32, "memory_mib": 131072, "code": "no-room"}
+    columns = parse_format("jobid,partition,name,user,state,start,vms,cpus,memory,why", vjobs.FIELDS)
+    _, line = Table(columns, width=80).lines([row])
+    job, *names = line.split()[:4]
+    assert job == "1234_[0-9]" and all(name.endswith("+") for name in names)
+    assert line.split()[4:] == ["waiting", local_time(1e10), "12", "32", "131072M", "no-room"]
 
 
 def test_what_fits_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
     wide(80)
-    assert printed(capsys, asked(ALL), ROWS[1:])[0].split() == ["NAME", "NOTHING", "NODES", "REASON"]
-    assert printed(capsys, asked(ALL), []) == ["NAME NOTHING NODES REASON"]
+    assert printed(capsys, asked(ALL), ROWS[1:])[0].split() == ["ID", "NAME", "NOTHING", "NODES", "REASON"]
+    assert printed(capsys, asked(ALL), []) == ["ID NAME NOTHING NODES REASON"]
 
 
 def test_a_column_with_a_width_of_its_own_keeps_it(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
     wide(60)
     header, first, *_ = printed(capsys, asked("name%-30,nothing%9,reason%50"))
     assert header == f"{'NAME':<30} {'NOTHING':>9} {'REASON':>50}"
-    assert first == f"{'a-very-long-name-of-a-job-tha+'} {'-':>9} {REASON[:49]}+"
+    assert first == f"{'a-name-of-a-job-that-somebody+'} {'-':>9} {REASON[:49]}+"
 
 
 def test_parsable_lines_are_whole_on_a_terminal(capsys: pytest.CaptureFixture[str], wide: Any) -> None:
     wide(60)
     _, first, _ = printed(capsys, asked(ALL, parsable2=True))
-    assert first == f"{ROWS[0]['name']}||{ROWS[0]['nodes']}|{REASON}"
+    assert first == f"12|{ROWS[0]['name']}||{ROWS[0]['nodes']}|{REASON}"
 
 
 @pytest.mark.parametrize(
