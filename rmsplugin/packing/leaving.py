@@ -18,8 +18,9 @@ from ortools.sat.python import cp_model
 from rmsplugin.packing.budget import VARIABLE, Budget
 from rmsplugin.packing.ffd import decreasing
 from rmsplugin.packing.item import Item
-from rmsplugin.packing.repair import MOST_PAIRS, ItemClass, Repair, class_of, demand_of, named
+from rmsplugin.packing.repair import MOST_PAIRS, ItemClass, Repair, class_of, demand_of
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.telling_apart import named
 
 #: The part of the remaining limits that the first of the two questions may use: how many leave.
 _FIRST_SHARE = 0.6

@@ -3,13 +3,16 @@
 VMs leave the overloaded nodes, as little memory as suffices, each for the node that it fills best. If that
 finds no place for all, an integer program packs a neighbourhood anew: the overloaded nodes, and those with most room.
 The neighbourhood grows until there is a place for all (large neighbourhood search).
+
+VMs that need nodes of their own make a class of each few VMs, and the program large. It is asked first as if these VMs
+could be together, and the VMs of its answer are told apart afterwards.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +28,7 @@ from rmsplugin.packing.item import Item
 from rmsplugin.packing.remembered import Answer, Counts, answers
 from rmsplugin.packing.ruled import mask
 from rmsplugin.packing.search import Search
+from rmsplugin.packing.telling_apart import Member, Wanted, staying, tell_apart
 
 _Ints = npt.NDArray[np.int64]
 #: Demands (hundredths of a CPU, MiB), allowed nodes, and the rule by which no two of them are on one node.
@@ -37,6 +41,9 @@ _NEIGHBOURS, _GROWTH = 8, 4
 
 #: With more pairs of a class and a node the integer program finds nothing within a second.
 MOST_PAIRS = 20_000
+
+#: With so few pairs, the program that tells all VMs apart takes so little time that it is asked for less to move.
+_FEW_PAIRS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,18 +171,36 @@ class Repair:
         ranked = self.ranked()
         size = len(self.overloaded) + _NEIGHBOURS
         while not budget.exhausted:
-            program = _Program(self, ranked[:size])
+            program = _Program(self, ranked[:size], alike)
             if program.pairs > MOST_PAIRS:
                 break
             is_last = size >= len(ranked)
-            budget.charge(VARIABLE * program.pairs)
-            found = program.solve(budget, 1.0 if is_last else 0.5)
-            if found is not None:
-                best = min(best or self._repaired(found), self._repaired(found), key=lambda each: each.moved_mib)
+            for found in self._answers(program, budget, 1.0 if is_last else 0.5, worth_mib):
+                best = min(best or found, found, key=lambda each: each.moved_mib)
             if is_last or (best is not None and best.moved_mib <= worth_mib):
                 break
             size += (size - len(self.overloaded)) * (_GROWTH - 1)
         return best
+
+    def _answers(self, program: _Program, budget: Budget, share: float, worth_mib: float) -> Iterator[Repaired]:
+        """Places for all VMs of a neighbourhood: of a program that takes VMs for equal, and of one with all classes.
+
+        The second one is asked if the VMs of the first one's answer could not be told apart, or move more than is
+        worth it. Where the first one finds nothing within its limits, the second one hardly ever does.
+        """
+        found = program.solve(budget, share)
+        if found is None:
+            return
+        if found.placed is not None:
+            yield self._repaired(found.placed)
+        if found.is_best or budget.exhausted:
+            return
+        precise = _Program(self, program.nodes, class_of)
+        is_good = found.placed is not None and self._repaired(found.placed).moved_mib <= worth_mib
+        if precise.pairs <= (_FEW_PAIRS if is_good else MOST_PAIRS):
+            found = precise.solve(budget, share)
+            if found is not None and found.placed is not None:
+                yield self._repaired(found.placed)
 
     def ranked(self) -> list[int]:
         """Overloaded nodes first; then those to which VMs without a place are confined; then by their room."""
@@ -201,7 +226,6 @@ class Repair:
         cpus, memory = self.capacity[node].tolist()
         rooms = [cpus // k[0]] if k[0] else []
         rooms += [memory // k[1]] if k[1] else []
-        rooms += [1] if k[3] is not None else []
         return int(min([count, *rooms]))
 
     def assignment(self, placed: Mapping[str, int]) -> dict[str, str]:
@@ -220,25 +244,42 @@ class Repair:
         return Repaired(assignment, moved)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The answer of a program.
+
+    Attributes:
+        placed: node by VM name, for all VMs in the neighbourhood; None if those that need nodes of their own got none.
+        is_best: whether as many VMs of each class stay where they are as the program has said.
+    """
+
+    placed: dict[str, int] | None
+    is_best: bool
+
+
 class _Program:
     """The integer program of a neighbourhood: the numbers of each class that each of its nodes hosts, and keeps."""
 
-    def __init__(self, repair: Repair, nodes: Sequence[int]) -> None:
-        self._repair, self._nodes = repair, nodes
-        self._members: defaultdict[ItemClass, list[tuple[VM, int | None]]] = defaultdict(list)
+    def __init__(self, repair: Repair, nodes: Sequence[int], of: Callable[[Item], ItemClass]) -> None:
+        """State it; ``of``: the class of a VM."""
+        self._repair, self.nodes = repair, nodes
+        self._members: defaultdict[ItemClass, list[Member]] = defaultdict(list)
         for node in nodes:
             for item in repair.on[node]:
-                self._members[class_of(item)].append((item.vm, node))
+                self._members[of(item)].append(Member(item.vm.name, node, item.apart))
         for item in repair.homeless:
-            self._members[class_of(item)].append((item.vm, None))
+            self._members[of(item)].append(Member(item.vm.name, None, item.apart))
         self.pairs = len(self._members) * len(nodes)
         self._apart: defaultdict[Spread, list[ItemClass]] = defaultdict(list)
         for k in self._members:
             if k[3] is not None:
                 self._apart[k[3]].append(k)
+        # Of VMs of a class that need nodes of their own, a node may have one of each group.
+        self._together = {k: len({each.apart or each.name for each in its}) for k, its in self._members.items()}
 
-    def solve(self, budget: Budget, share: float) -> dict[str, int] | None:
-        """Node by VM name, for all VMs in the neighbourhood; None if no place for all is found."""
+    def solve(self, budget: Budget, share: float) -> _Found | None:
+        """Look for places with a share of the rest; None if none are found."""
+        budget.charge(VARIABLE * self.pairs)
         question = (budget.determines(share), *self._facts())
         answer = answers().find(question)
         if answer is None:
@@ -251,15 +292,15 @@ class _Program:
 
     def _facts(self) -> tuple[Hashable, ...]:
         """The facts on which the program depends: not which node or VM it is, but how large, and where it is."""
-        position = {node: at for at, node in enumerate(self._nodes)}
+        position = {node: at for at, node in enumerate(self.nodes)}
         rule = {spread: at for at, spread in enumerate(self._apart)}
         classes = []
         for k, members in self._members.items():
-            here = Counter(position[node] for _, node in members if node is not None)
-            usable = np.packbits(self._repair.mask(k[2])[self._nodes]).tobytes()
+            here = Counter(position[each.node] for each in members if each.node is not None)
+            usable = np.packbits(self._repair.mask(k[2])[self.nodes]).tobytes()
             apart = -1 if k[3] is None else rule[k[3]]
-            classes.append((*k[:2], usable, apart, len(members), tuple(sorted(here.items()))))
-        return (self._repair.capacity[self._nodes].tobytes(), *classes)
+            classes.append((*k[:2], usable, apart, len(members), self._together[k], tuple(sorted(here.items()))))
+        return (self._repair.capacity[self.nodes].tobytes(), *classes)
 
     def _solve(self, budget: Budget, share: float) -> tuple[Answer, bool]:
         """The answer of the solver, and whether another run would give it again."""
@@ -268,22 +309,22 @@ class _Program:
         kept = []
         total = sum(len(members) for members in self._members.values())
         for k, members in self._members.items():
-            here = Counter(node for _, node in members if node is not None)
+            here = Counter(each.node for each in members)
             for node in self._usable(k):
-                hosted[k, node] = variable = model.new_int_var(0, self._repair.most(k, node, len(members)), "")
+                hosted[k, node] = variable = model.new_int_var(0, self._repair.most(k, node, self._together[k]), "")
                 model.add_hint(variable, here.get(node, 0))
                 if here.get(node, 0):
                     stays = model.new_int_var(0, here[node], "")
                     model.add(stays <= variable)
                     kept.append((k[1] * (total + 1) + 1) * stays)  # of equal memory, as few VMs as possible
             model.add(sum(hosted[k, node] for node in self._usable(k)) == len(members))
-        for node in self._nodes:
+        for node in self.nodes:
             there = [(k, hosted[k, node]) for k in self._members if (k, node) in hosted]
             cpus, memory = self._repair.capacity[node].tolist()
             model.add(sum(k[0] * variable for k, variable in there) <= cpus)
             model.add(sum(k[1] * variable for k, variable in there) <= memory)
             for together in self._apart.values():
-                if len(together) > 1:  # ``most`` is enough for a single class
+                if len(together) > 1:  # a single class has its limit
                     model.add(sum(hosted[k, node] for k in together if (k, node) in hosted) <= 1)
         model.maximize(sum(kept))
         solver, status = budget.solve(model, share)
@@ -292,49 +333,24 @@ class _Program:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return Answer(None, units), is_final
         classes = {k: at for at, k in enumerate(self._members)}
-        nodes = {node: at for at, node in enumerate(self._nodes)}
+        nodes = {node: at for at, node in enumerate(self.nodes)}
         counts = {(classes[k], nodes[node]): solver.value(variable) for (k, node), variable in hosted.items()}
         return Answer({at: count for at, count in counts.items() if count}, units), is_final
 
     def _usable(self, k: ItemClass) -> list[int]:
-        return [node for node in self._nodes if self._repair.most(k, node, 1)]
+        return [node for node in self.nodes if self._repair.most(k, node, 1)]
 
-    def _named(self, hosted: Counts) -> dict[str, int]:
+    def _named(self, hosted: Counts) -> _Found:
         """Give the VMs of each class their nodes: first to VMs that can stay."""
-        placed: dict[str, int] = {}
-        classes = list(self._members)
         counts: dict[ItemClass, dict[int, int]] = defaultdict(dict)
+        classes = list(self._members)
         for (at, node), count in hosted.items():
-            counts[classes[at]][self._nodes[node]] = count
-        for k, members in self._members.items():
-            here = [(vm.name, node) for vm, node in members if node is not None]
-            coming = sorted(vm.name for vm, node in members if node is None)
-            placed |= named(here, coming, counts[k])
-        return placed
-
-
-def named(here: Sequence[tuple[str, int]], coming: Sequence[str], hosted: Mapping[int, int]) -> dict[str, int]:
-    """Give equal VMs their nodes: first to VMs that can stay there, then to the others that are there, then to all.
-
-    Args:
-        here: VMs, with the node of each.
-        coming: VMs that are nowhere yet.
-        hosted: the number of VMs of each node.
-
-    Returns:
-        Node by VM name.
-    """
-    placed: dict[str, int] = {}
-    left = dict(hosted)
-    going = []
-    for name, node in sorted(here):
-        if left.get(node, 0):
-            left[node] -= 1
-            placed[name] = node
-        else:
-            going.append(name)
-    free = (node for node, count in left.items() for _ in range(count))
-    return placed | dict(zip((*going, *coming), free, strict=True))
+            counts[classes[at]][self.nodes[node]] = count
+        wanted = [Wanted(members, counts[k]) for k, members in self._members.items()]
+        placed = tell_apart(wanted)
+        if placed is None:
+            return _Found(None, is_best=False)
+        return _Found(placed, staying(wanted, placed) == sum(each.most_stay for each in wanted))
 
 
 def _is_sound(node: Node) -> bool:
@@ -353,4 +369,9 @@ def _least(item: Item) -> tuple[int, float, str]:
 
 def class_of(item: Item) -> ItemClass:
     """The facts that make VMs equal."""
-    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules, item.apart)
+    return (*alike(item)[:3], item.apart)
+
+
+def alike(item: Item) -> ItemClass:
+    """The facts that make VMs equal, if they differ at most in the VMs that they may be beside."""
+    return (item.vm.demand.centi_cpus, item.vm.demand.memory_mib, item.rules, None)

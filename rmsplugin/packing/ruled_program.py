@@ -22,7 +22,7 @@ from rmsplugin.model.rules import admit
 from rmsplugin.packing import remembered
 from rmsplugin.packing.budget import CP_SAT_UNIT, Budget
 from rmsplugin.packing.item import Item
-from rmsplugin.packing.repair import named
+from rmsplugin.packing.telling_apart import named
 
 #: The most pairs of a VM and a node in one program.
 MOST_PAIRS = 20_000

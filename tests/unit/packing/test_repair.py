@@ -13,6 +13,7 @@ from rmsplugin.model.elements import VM, Node, NodeState
 from rmsplugin.model.joint import Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
+from rmsplugin.packing import repair as module
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import Repair, Repaired
 from rmsplugin.packing.search import Search
@@ -95,6 +96,21 @@ def test_no_place_is_found_where_two_that_need_nodes_of_their_own_would_be_on_on
         assert repair.by_best_fit() is None and repair.by_program(SEARCH) is None
 
 
+def test_vms_on_nodes_of_their_own_find_places_where_a_program_that_tells_them_apart_would_be_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items = [item("a", 3), item("b", 3), item("new", 4)]
+    items += [replace(item(f"{vjob}{i}", 1), apart=Spread(frozenset(vjob))) for vjob in "wxyz" for i in (1, 2)]
+    nodes = [*(node(f"n{i}") for i in (1, 2, 3, 4)), node("n5", memory_mib=2)]
+    repair = Repair(items, nodes, {"a": "n1", "b": "n2", "x1": "n3", "x2": "n4"})
+    assert repair.by_best_fit() is None
+    monkeypatch.setattr(module, "MOST_PAIRS", 3 * len(nodes))  # there are six classes if each group is one
+    found = repair.by_program(SEARCH)
+    assert found is not None and found.moved_mib == 1
+    for vjob in "wxyz":
+        assert found.assignment[f"{vjob}1"] != found.assignment[f"{vjob}2"]
+
+
 def test_the_program_makes_room_where_best_fit_finds_none() -> None:
     items = [item("a", 2), item("b", 2), item("new", 4)]
     repair = Repair(items, [node("n1"), node("n2")], {"a": "n1", "b": "n2"})
@@ -129,16 +145,18 @@ def test_no_place_is_none() -> None:
 @given(
     demands=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5),
     sizes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=3),
-    apart=st.sets(st.integers(0, 4)),
+    apart=st.dictionaries(st.integers(0, 4), st.sampled_from("ab")),
 )
 def test_the_program_moves_exactly_what_brute_force_moves_at_least(
-    demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]], apart: set[int]
+    demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]], apart: dict[int, str]
 ) -> None:
-    """``apart``: the VMs that need nodes of their own, by number."""
+    """``apart``: the group of a VM that needs a node of its own, by number; no two of one are on a node now."""
     nodes = [node(f"n{i}", cpus, memory) for i, (cpus, memory) in enumerate(sizes)]
     items = [item(f"v{k}", memory, cpus) for k, (cpus, memory, _) in enumerate(demands)]
-    items = [replace(each, apart=APART) if k in apart else each for k, each in enumerate(items)]
-    current = {f"v{k}": f"n{at}" for k, (_, _, at) in enumerate(demands) if at < len(nodes)}
+    spreads = {k: Spread(frozenset(group)) for k, group in apart.items()}
+    items = [replace(each, apart=spreads.get(k)) for k, each in enumerate(items)]
+    first = {(apart.get(k, k), at): k for k, (_, _, at) in reversed(list(enumerate(demands)))}
+    current = {f"v{k}": f"n{at}" for (_, at), k in first.items() if at < len(nodes)}
     least = None
     for hosts in product(range(len(nodes)), repeat=len(items)):
         fits = all(
@@ -146,9 +164,9 @@ def test_the_program_moves_exactly_what_brute_force_moves_at_least(
             for i, size in enumerate(sizes)
             for dimension in (0, 1)
         )
-        own = [host for k, host in enumerate(hosts) if k in apart]
+        own = [(apart[k], host) for k, host in enumerate(hosts) if k in apart]
         fits = fits and len(set(own)) == len(own)
-        moved = sum(d[1] for d, host in zip(demands, hosts, strict=True) if d[2] < len(nodes) and d[2] != host)
+        moved = sum(demands[k][1] for k, host in enumerate(hosts) if current.get(f"v{k}", f"n{host}") != f"n{host}")
         if fits and (least is None or moved < least):
             least = moved
     repair = Repair(items, nodes, current)
@@ -158,7 +176,9 @@ def test_the_program_moves_exactly_what_brute_force_moves_at_least(
         if each is not None:
             assert least is not None and each.moved_mib >= least
             for each_node in nodes:
-                there = [i.vm.demand for i in items if each.assignment[i.vm.name] == each_node.name]
-                assert sum(i.apart is not None and each.assignment[i.vm.name] == each_node.name for i in items) <= 1
+                here = [i for i in items if each.assignment[i.vm.name] == each_node.name]
+                there = [i.vm.demand for i in here]
+                own_here = [i.apart for i in here if i.apart is not None]
+                assert len(set(own_here)) == len(own_here)
                 assert sum(d.cpus for d in there) <= each_node.capacity.cpus
                 assert sum(d.memory_mib for d in there) <= each_node.capacity.memory_mib
