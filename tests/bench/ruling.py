@@ -1,11 +1,13 @@
 """ad. Rules: the seconds of a proposal and its check with placement rules, next to those without, and the plans.
 
-Then the CPU seconds of a decision of ``conservative``, which reserves a start for each vjob that waits.
+Then the CPU seconds of a decision of ``conservative``, which reserves a start for each vjob that waits; and of
+``mixed`` and ``slowdown`` for crowded clusters, which search near where all are.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ from rmsplugin.model.joint import Capacity, Concerning, Gather, Joint, Lonely, O
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.item import Item
+from rmsplugin.packing.remembered import answers
 from rmsplugin.packing.ruled_fit import RuledFit, obeys
 from rmsplugin.packing.search import Search
 from rmsplugin.proposing.check import check
@@ -44,6 +47,7 @@ class Sizes:
         turns: the number of times that each is measured without rules and with them.
         limit_s: of the search of a proposal, and of all exact checks of a decision.
         full: so many nodes whose CPUs are nearly all taken, and so many vjobs that wait for some.
+        near: so many nodes of crowded clusters for decisions that search near where all are.
     """
 
     nodes: Sequence[int] = (200, 1000)
@@ -51,19 +55,21 @@ class Sizes:
     turns: int = 3
     limit_s: float = 6.0
     full: Sequence[tuple[int, int]] = ((200, 40), (1000, 200))
+    near: Sequence[int] = (100, 200)
 
 
 SIZES = {
     "full": Sizes(),
     "quick": Sizes(configurations=1, turns=1),
-    "tiny": Sizes(nodes=(12,), configurations=1, turns=1, limit_s=0.5, full=((12, 6),)),
+    "tiny": Sizes(nodes=(12,), configurations=1, turns=1, limit_s=0.5, full=((12, 6),), near=(12,)),
 }
 
 
 def run(sizes: Sizes, report: Report) -> None:
-    """Measure proposals, and decisions that reserve starts."""
+    """Measure proposals, decisions that reserve starts, and decisions that search near where all are."""
     _proposals(sizes, report)
     _reservations(sizes, report)
+    _crowded(sizes, report)
 
 
 def _proposals(sizes: Sizes, report: Report) -> None:
@@ -132,7 +138,7 @@ def _reservations(sizes: Sizes, report: Report) -> None:
     for nodes, waiting in sizes.full:
         progress(f"ad: conservative, {nodes} nodes")
         source = full(nodes, waiting, 0)
-        plain, ruled = (_reserved(each, nodes, sizes, report) for each in (_without_rules(source), source))
+        plain, ruled = (_decided("conservative", each, sizes, report) for each in (_without_rules(source), source))
         report.ratio(f"conservative, {nodes} nodes: CPU s with rules / without", ratio(plain["cpu_s"], ruled["cpu_s"]))
         numbers = [each[key] for key in ("cpu_s", "started") for each in (plain, ruled)]
         rows.append([f"full, {nodes} nodes", len(source.vjobs), waiting, ruled["rules"], *numbers])
@@ -142,22 +148,39 @@ def _reservations(sizes: Sizes, report: Report) -> None:
     )
 
 
-def _reserved(configuration: Configuration, nodes: int, sizes: Sizes, report: Report) -> dict[str, float]:
-    """One decision: its CPU seconds, and how many that waited start."""
+def _crowded(sizes: Sizes, report: Report) -> None:
+    """Measure decisions of ``mixed`` and ``slowdown`` for crowded nodes, without and with rules in turn."""
+    rows = []
+    for nodes, policy in itertools.product(sizes.near, ("mixed", "slowdown")):
+        found: list[tuple[dict[str, float], dict[str, float]]] = []
+        for seed in range(sizes.configurations):
+            progress(f"ad: {policy}, {nodes} nodes, {seed}")
+            source = scarce(nodes, seed)
+            plain, ruled = (_decided(policy, each, sizes, report) for each in (_without_rules(source), source))
+            found.append((plain, ruled))
+        seconds = [mean(each["cpu_s"] for each in kind) for kind in zip(*found, strict=True)]
+        runs = [mean(each["run"] for each in kind) for kind in zip(*found, strict=True)]
+        report.ratio(f"{policy}, crowded, {nodes} nodes: CPU s with rules / without", ratio(*seconds))
+        rows.append([f"crowded, {nodes} nodes, {policy}", *seconds, *runs])
+    progress("")
+    report.table(["cluster", "CPU s without", "CPU s with", "vjobs run without", "run with"], rows)
+
+
+def _decided(policy: str, configuration: Configuration, sizes: Sizes, report: Report) -> dict[str, float]:
+    """One decision, by a process that remembers no answers: its CPU seconds, who runs, and who of these starts."""
     parameters = Parameters(search=Search(deterministic_limit=sizes.limit_s))
+    answers.cache_clear()
     began = time.process_time()
-    found = decide_by_rules("conservative", configuration, parameters)
+    found = decide_by_rules(policy, configuration, parameters)
     cpu_s = time.process_time() - began
     if not isinstance(found, Decision):
         raise WrongAnswerError(f"no decision: {found.explanation}")
     if not obeys(configuration.concerning, configuration.homes, found.placement):
         raise WrongAnswerError("a rule is broken")
-    started = sum(
-        configuration.state(vjob) is VJobState.WAITING and found.states[vjob.name] is VJobState.RUNNING
-        for vjob in configuration.vjobs
-    )
-    told = {"rules": len(configuration.joint), "cpu_s": cpu_s, "started": started}
-    report.record(kind="full", nodes=nodes, policy="conservative", **told)
+    runs = [vjob for vjob in configuration.vjobs if found.states[vjob.name] is VJobState.RUNNING]
+    started = sum(configuration.state(vjob) is VJobState.WAITING for vjob in runs)
+    told = {"rules": len(configuration.joint), "cpu_s": cpu_s, "run": len(runs), "started": started}
+    report.record(kind="decision", nodes=len(configuration.nodes), policy=policy, **told)
     return told
 
 

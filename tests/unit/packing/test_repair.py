@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmsplugin.model.elements import VM, Node, NodeState
@@ -147,6 +147,7 @@ def test_no_place_is_none() -> None:
     sizes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), min_size=1, max_size=3),
     apart=st.dictionaries(st.integers(0, 4), st.sampled_from("ab")),
 )
+@example(demands=[(0, 0, 0), (0, 1, 3), (0, 1, 1)], sizes=[(0, 1), (0, 1)], apart={0: "a", 1: "a"})
 def test_the_program_moves_exactly_what_brute_force_moves_at_least(
     demands: list[tuple[int, int, int]], sizes: list[tuple[int, int]], apart: dict[int, str]
 ) -> None:
