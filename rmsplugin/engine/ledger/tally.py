@@ -90,6 +90,10 @@ class Tally:
         if kind in REQUEUES:
             self._add(self._counts.requeues, REQUEUES[kind])
 
+    def requeued(self) -> None:
+        """The engine has had a job queued again, of which no event tells."""
+        self._add(self._counts.requeues, REQUEUES["requeue"])
+
     def answered(self, route: str, status: int) -> None:
         """A request was answered."""
         self._add(self._counts.answers, (route, status))

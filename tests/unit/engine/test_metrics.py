@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,9 @@ from unit.listening import Listening
 from unit.told_metrics import metrics_of, tick, value
 
 from rmsplugin.adapters.nodes.base import NodeCheck
+from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.agents_told import AgentsTold
+from rmsplugin.engine.execute.operations.allocation import back_behind_gate
 from rmsplugin.engine.ledger.tally import ACTION_KINDS, BOUNDS_S, Tally
 from rmsplugin.engine.metrics import listener as listener_module
 from rmsplugin.engine.metrics.catalogue import METRICS, Kind
@@ -138,6 +141,20 @@ def test_seconds_of_solvers_are_added_up(world: World, monkeypatch: pytest.Monke
     for _ in range(2):
         text = tick(world, metrics)
     assert value(text, "solver_seconds_total") >= 0.25
+
+
+@pytest.mark.parametrize(("by_script", "counted"), [(False, {"engine": 1}), (True, {})])
+def test_a_job_that_an_operation_sends_back_counts_unless_its_script_has_caused_that(
+    world: World, by_script: bool, counted: dict[str, int]
+) -> None:
+    job = world.running()
+    ledger = world.context.ledger
+    ledger.update_vjob(job, begins_anew=by_script)
+    task: Any = SimpleNamespace(job_id=job, context=world.context, vjob=lambda: ledger.vjob(job))
+    for _ in range(2):  # then it is behind the gate
+        back_behind_gate(task)
+        assert world.context.rms.job(job).state is JobState.PENDING
+    assert ledger.tally.now().requeues == counted
 
 
 def test_names_follow_the_conventions() -> None:

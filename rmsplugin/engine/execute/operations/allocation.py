@@ -117,7 +117,7 @@ class Opening:
                 rms.close_gate(job_id)  # without effect on a job that Slurm starts at this moment
                 self.at = -math.inf
             if current_job(self._task).state not in (JobState.PENDING, JobState.CONFIGURING):
-                rms.requeue(job_id)
+                send_back(self._task)
                 self.at = -math.inf
         except CancelledError:
             raise
@@ -200,7 +200,14 @@ def back_behind_gate(task: Task) -> None:
     if current_job(task).state is JobState.PENDING:
         task.context.rms.close_gate(task.job_id)
     else:
-        task.context.rms.requeue(task.job_id)
+        send_back(task)
+
+
+def send_back(task: Task) -> None:
+    """Have the RMS queue a job again that has its nodes, and count that: no event tells of it."""
+    task.context.rms.requeue(task.job_id)
+    if not task.vjob().begins_anew:  # else its script has caused it, as was counted
+        task.context.ledger.tally.requeued()
 
 
 def current_job(task: Task) -> RmsJob:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from rmsplugin.adapters.nodes.base import Digest
 from rmsplugin.adapters.rms.base import JobState
-from rmsplugin.engine.execute.operations.allocation import current_job, suspend_job
+from rmsplugin.engine.execute.operations.allocation import current_job, send_back, suspend_job
 from rmsplugin.engine.execute.operations.aside import put_aside
 from rmsplugin.engine.execute.operations.stop import remove_all
 from rmsplugin.engine.execute.task import Task
@@ -109,7 +109,7 @@ def _have_job_wait(task: Task) -> None:
     except (RefusedError, NotFoundError) as error:
         task.event("suspend-refused", f"{error}; its job is requeued")
         try:
-            context.rms.requeue(task.job_id)
+            send_back(task)
         except (NotFoundError, RefusedError) as refusal:
             task.event("requeue-refused", str(refusal))
 

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from rmsplugin.adapters.rms.base import JobState, RmsJob
 from rmsplugin.engine.assess.newcomers import make_stand_ins
-from rmsplugin.engine.execute.operations.allocation import NotStartedError, await_allocation, current_job
+from rmsplugin.engine.execute.operations.allocation import NotStartedError, await_allocation, current_job, send_back
 from rmsplugin.engine.execute.task import Task
 from rmsplugin.engine.ledger.rows import OperationKind, VMRow
 from rmsplugin.engine.observe.others import why_not_free
@@ -218,7 +218,7 @@ def restart(task: Task) -> None:
     reason = task.vjob().reason
     try:
         current_job(task)  # one that has ended is not sent back
-        task.context.rms.requeue(task.job_id)
+        send_back(task)
     except (NotFoundError, RefusedError) as error:
         task.event("requeue-refused", str(error))
     _to_waiting(task, reason)
