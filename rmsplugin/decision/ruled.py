@@ -17,6 +17,7 @@ from rmsplugin.decision.pausing import decide_with_pauses, may_pause
 from rmsplugin.decision.reasons import needs, sentence, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.ruled_trial import Trial
+from rmsplugin.decision.traits import NEVER_SUSPENDS
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
@@ -45,12 +46,12 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
     stated, reasons, trial = configuration, dict[str, Reason](), None
-    pauses = may_pause(configuration, parameters)
+    pauses, suspends = may_pause(configuration, parameters), policy not in NEVER_SUSPENDS
     for left in reversed(range(_ROUNDS)):
         found = decide_with_pauses(policy, stated, parameters)
         if isinstance(found, Infeasible):
             return found
-        trial = Trial(stated, found, _search(parameters), trial)
+        trial = Trial(stated, found, _search(parameters), trial, suspends=suspends)
         out = trial.out()
         for vjob, obstacle in out.items():
             if vjob.target is VJobState.RUNNING:

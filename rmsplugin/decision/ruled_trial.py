@@ -66,11 +66,17 @@ class Trial:
     """Places all that hold memory after a decision, by capacity and rules."""
 
     def __init__(
-        self, configuration: Configuration, decision: Decision, search: Search | None, before: Trial | None
+        self,
+        configuration: Configuration,
+        decision: Decision,
+        search: Search | None,
+        before: Trial | None,
+        *,
+        suspends: bool,
     ) -> None:
-        """``before``: that of the last decision; its way comes first."""
+        """``before``: that of the last decision; its way comes first. ``suspends``: whether the policy ever does."""
         self._configuration, self._decision = configuration, decision
-        self._search, self._before = search, before
+        self._search, self._before, self._suspends = search, before, suspends
         self.way: Way = Way.RUNNING if before is None else before.way
         self._site = Site(configuration)
         self._homes = configuration.homes
@@ -133,7 +139,7 @@ class Trial:
     def _must(self, vjob: VJob) -> bool:
         """Whether a vjob runs on in any case: if no place is found for it, it stays where it is."""
         runs = self._configuration.state(vjob) is VJobState.RUNNING
-        return runs and (not vjob.preemptible or vjob.target is VJobState.RUNNING)
+        return runs and (not self._suspends or not vjob.preemptible or vjob.target is VJobState.RUNNING)
 
     def _placed(
         self, prefer: Mapping[str, str], running_first: bool, least: tuple[float, ...] | None

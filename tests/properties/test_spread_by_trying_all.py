@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from examples import few
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.decision.parameters import Parameters
@@ -97,8 +97,22 @@ def test_all_run_for_whom_any_placement_has_room_beside_those_ahead(source: Conf
     assert running(source, decision) == admitted
 
 
+def before_two_that_run() -> Configuration:
+    """The first one would have room beside all that run, if the VMs of one of these could be together."""
+    nodes = (Node("n1", Resources(1, 512)), Node("n2", Resources(2, 1024)))
+    two, one = tuple(VM(f"v1-{k}", Resources(0.5, 256)) for k in range(2)), Resources(1, 128)
+    vjobs = (
+        VJob("v0", (VM("v0-0", one),)),
+        VJob("v1", two, rules=(Spread(frozenset(vm.name for vm in two)),)),
+        VJob("v3", (VM("v3-0", one),)),
+    )
+    at = {"v0-0": WAITING, "v1-0": running_on("n1"), "v1-1": running_on("n2"), "v3-0": running_on("n2")}
+    return Configuration(nodes, vjobs, at)
+
+
 @pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration"])
 @given(source=spread_out())
+@example(source=before_two_that_run())
 @settings(max_examples=few(200), deadline=None)
 def test_nobody_makes_way_under_a_policy_that_suspends_nobody(policy: str, source: Configuration) -> None:
     before = {vjob.name for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING}
