@@ -238,6 +238,13 @@ def test_an_engine_that_decides_when_another_one_has_its_group_is_found(site: Si
     assert found.breaches() == ["head (5) and front2 (12) may both act at 1020.0"]
 
 
+def test_two_engines_of_a_group_that_lead_in_one_epoch_are_found(site: Site) -> None:
+    say(site, "head", LEADS.format("group left: ", "engine", 5), LEADS.format("group right: ", "engine", 9))
+    assert History(site).breaches() == []
+    say(site, "front2", LEADS.format("group left: ", "engine", 5).replace("54:07", "54:09"))
+    assert History(site).breaches() == ["epoch 5 of front2 comes after epoch 5 of head"]
+
+
 def test_two_managers_that_lead_in_one_epoch_are_found(site: Site) -> None:
     say(site, "head", LEADS.format("", "manager", 5))
     say(site, "front2", LEADS.format("", "manager", 9))
