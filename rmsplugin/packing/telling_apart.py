@@ -20,6 +20,9 @@ from rmsplugin.model.joint import Spread
 #: The most rounds; the first one places nearly all VMs.
 _ROUNDS = 4
 
+#: The most groups times nodes of a class: a flow knows no limit, and takes a tenth of a second for so many.
+_MOST_WAYS = 50_000
+
 #: The number of VMs that need nodes of their own, by group and node.
 _Spots = defaultdict[Spread, Counter[int]]
 
@@ -112,6 +115,8 @@ def _counts(
     """The number of VMs of each group on each node, as a flow at the least cost; None if there is none."""
     nodes = [node for node, count in hosted.items() if count]
     sizes = [len(group) for group in groups.values()]
+    if len(sizes) * len(nodes) > _MOST_WAYS:
+        return None
     ways = np.array(_ways(groups, nodes, hosted, others), dtype=np.int64).reshape(-1, 4)
     flow = SimpleMinCostFlow()
     arcs = flow.add_arcs_with_capacity_and_unit_cost(ways[:, 0], len(sizes) + ways[:, 1], ways[:, 2], ways[:, 3])

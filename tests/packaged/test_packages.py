@@ -267,6 +267,76 @@ def test_a_purge_asks_what_is_to_be_removed_and_does_as_it_is_told(debs: Path) -
     assert seen["forgotten"] == []
 
 
+ALL_GOES = """
+debconf-set-selections <<'END'
+rmsplugin-controller rmsplugin-controller/remove-ledger boolean true
+rmsplugin-node rmsplugin-node/remove-states boolean true
+END
+"""
+STORE, BACKUPS = "/var/lib/rmsplugin/store", "/var/lib/rmsplugin/backups"
+
+
+def test_a_purge_empties_nothing_that_is_mounted(debs: Path) -> None:
+    seen = sections(
+        debs,
+        INSTALL + ALL_GOES + f"mkdir -p /srv/nas /srv/disk {BACKUPS} {STORE}\n"
+        f"mount --bind /srv/nas {STORE}; mount --bind /srv/disk {BACKUPS}\n"
+        f"touch /var/lib/rmsplugin/ledger.sqlite {STORE}/vjob12-0.state {BACKUPS}/ledger.sqlite\n"
+        "section purge; " + PURGE + "section left; find /srv/nas /srv/disk /var/lib/rmsplugin -type f\n",
+    )
+    assert set(seen["left"]) == {
+        "/srv/nas/vjob12-0.state",
+        f"{STORE}/vjob12-0.state",
+        "/srv/disk/ledger.sqlite",
+        f"{BACKUPS}/ledger.sqlite",
+    }
+    assert any(f"left {STORE}" in line for line in seen["purge"])
+
+
+def test_a_purge_where_the_state_is_elsewhere_by_a_link_ends_and_leaves_it(debs: Path) -> None:
+    seen = sections(
+        debs,
+        INSTALL + ALL_GOES + "mv /var/lib/rmsplugin /srv/state; ln -s /srv/state /var/lib/rmsplugin\n"
+        "touch /srv/state/ledger.sqlite\n"
+        "section purge; " + PURGE + "section left; find /srv/state -type f\n"
+        "section known; dpkg-query -W -f '${Package}\\n' 'rmsplugin*' || :\n",
+    )
+    assert seen["left"] == ["/srv/state/ledger.sqlite"]
+    assert seen["known"] == []
+
+
+#: A dialog that is left by Escape whenever it asks.
+LEAVES = r"""
+cat >/usr/local/bin/whiptail <<'END'
+#!/bin/sh
+[ "$1" = --version ] && exit 0
+echo "$*" >>/srv/asked
+exit 255
+END
+chmod 755 /usr/local/bin/whiptail
+export DEBIAN_FRONTEND=dialog TERM=xterm
+"""
+
+
+def test_a_question_of_a_purge_that_is_left_removes_nothing(debs: Path) -> None:
+    """Whoever is asked sits at a terminal, so ``script`` gives one."""
+    purge = PURGE.partition(" 2>&1")[0]
+    seen = sections(
+        debs,
+        INSTALL + LEAVES + "touch /etc/rmsplugin/agent_key; mkdir /var/lib/rmsplugin/templates\n"
+        "touch /var/lib/rmsplugin/ledger.sqlite /var/lib/rmsplugin/templates/kind.state\n"
+        f"section purge; timeout 120 script -qec 'stty rows 40 cols 120; {purge}' /dev/null </dev/null\n"
+        "section asked; grep -o 'Remove .*?' /srv/asked\n"
+        "section left; find /etc/rmsplugin /var/lib/rmsplugin -type f\n",
+    )
+    assert len(seen["asked"]) == 3
+    assert seen["left"] == [
+        "/etc/rmsplugin/agent_key",
+        "/var/lib/rmsplugin/ledger.sqlite",
+        "/var/lib/rmsplugin/templates/kind.state",
+    ]
+
+
 def test_the_shell_completes_commands_and_asks_slurm_for_jobs(debs: Path, tmp_path: Path) -> None:
     (common,) = debs.glob("rmsplugin-common_0.1.0-1~*.deb")
     subprocess.run(["dpkg-deb", "-x", common, tmp_path / "x"], check=True)

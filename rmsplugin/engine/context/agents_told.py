@@ -9,11 +9,15 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
+from rmsplugin.adapters.nodes.answers import UnownedError
 from rmsplugin.adapters.nodes.base import NodeCheck, Space
 from rmsplugin.engine.ledger.markers import SHARED
-from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, UnavailableError
+from rmsplugin.errors import NodeGoneError, NoStoreError, RmspluginError, TimedOutError, UnavailableError
 
 T = TypeVar("T")
+
+#: Errors of one that was not heard, and those among them that an agent itself tells.
+_SILENCE, _ANSWERS = (UnavailableError, TimedOutError), (NoStoreError, UnownedError)
 
 
 class AgentsTold:
@@ -49,7 +53,7 @@ class AgentsTold:
         if isinstance(answer, NodeGoneError):
             return  # it was not asked
         with self._lock:
-            self._answers[node] = not isinstance(answer, UnavailableError) or isinstance(answer, NoStoreError)
+            self._answers[node] = isinstance(answer, _ANSWERS) or not isinstance(answer, _SILENCE)
             if isinstance(answer, Space):
                 self._free_bytes[SHARED if shared else node] = answer.free_bytes
             elif isinstance(answer, NodeCheck) and answer.templates is not None:

@@ -143,7 +143,7 @@ class Scenes:
             for vm in of_job:
                 if vm.phase.in_file:
                     saved[vm.image_node] += 1
-                for node in (vm.host, vm.destination) if vm.destination else (vm.host,):
+                for node in (vm.host, vm.destination) if vm.host else ():  # a saved state may move, too
                     if node in hosts and (has := hosts[node].parts.get(vm.name)) is not None:
                         machines[node].append(_machine(vjob, vm, node, has))
         found = views.views_of_hosts(self._ledger, hosts, seen, self._cycle.memory_care.pressed)

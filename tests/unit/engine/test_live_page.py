@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from others import open_directory
@@ -23,6 +24,7 @@ from rmsplugin.errors import ForbiddenError, SettingsError
 from rmsplugin.live_page import drawing
 from rmsplugin.live_page.scene import Act, Machine, Node, Scene, Viewer
 from rmsplugin.model.vjob import VJobState
+from rmsplugin.model.vm_phase import VMPhase
 from rmsplugin.settings.page import Page
 
 NOBODY = pwd.getpwnam("nobody")
@@ -73,6 +75,25 @@ def test_what_a_running_vm_was_seen_to_need_is_told(served: Served) -> None:
     for vm in ("vjob12-0", "vjob13-0"):
         served.ledger.update_vm(vm, centi_cpus=50, memory_demand_mib=256)
     assert "needed: 0.5 CPUs (1 of 2 VMs), 256 MiB (1 of 2 VMs)" in answer(served, "/v1/page", HTML)[2]
+
+
+def test_a_saved_state_that_is_copied_is_no_vm_that_comes(served: Served) -> None:
+    served.world.cycle.run()
+    served.add_vjob(12, ME, VJobState.RUNNING)
+
+    def states() -> dict[str, list[str]]:
+        scene = served.service._answers.pages._make(1)
+        return {node.name: [each.state for each in node.machines] for node in scene.nodes if node.machines}
+
+    enter = partial(served.ledger.enter_phase, "vjob12-0")
+    enter(VMPhase.MIGRATING, destination="n3")
+    assert states() == {"n1": ["leaving"], "n3": ["arriving"]}
+    enter(VMPhase.LIVE, host="n1")
+    enter(VMPhase.SEALING, image_node="n1")
+    enter(VMPhase.SEALED, image_bytes=1, image_blake2b="d")
+    enter(VMPhase.SAVED)
+    enter(VMPhase.MOVING, destination="n3")
+    assert states() == {}
 
 
 def test_a_node_that_did_not_change_is_drawn_once_for_all_who_look(

@@ -21,6 +21,7 @@ from scenarios.world import NODES, World
 from unit.listening import Listening
 from unit.told_metrics import metrics_of, tick, value
 
+from rmsplugin.adapters.nodes.answers import UnownedError
 from rmsplugin.adapters.nodes.base import NodeCheck
 from rmsplugin.adapters.rms.base import JobState
 from rmsplugin.engine.context.agents_told import AgentsTold
@@ -31,7 +32,15 @@ from rmsplugin.engine.metrics.catalogue import METRICS, Kind
 from rmsplugin.engine.metrics.listener import MOST
 from rmsplugin.engine.metrics.metrics import open_metrics
 from rmsplugin.engine.serve import connections
-from rmsplugin.errors import NodeGoneError, NoStoreError, SettingsError, UnavailableError
+from rmsplugin.errors import (
+    NodeGoneError,
+    NoStoreError,
+    OperationFailedError,
+    RmspluginError,
+    SettingsError,
+    TimedOutError,
+    UnavailableError,
+)
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.settings import Settings
 from rmsplugin.settings.metrics import Metrics as Section
@@ -97,6 +106,22 @@ def test_an_agent_is_up_if_it_answered_when_it_was_asked_last(world: World) -> N
     with pytest.raises(NoStoreError):  # to refuse is to answer
         world.context.nodes.list_files("n1", shared=True)
     assert agents() == [len(NODES), 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "up"),
+    [
+        (UnavailableError("refused"), False),
+        (TimedOutError("a frozen agent"), False),
+        (NoStoreError("no marker"), True),
+        (UnownedError("it has come up anew"), True),
+        (OperationFailedError("no such file"), True),
+    ],
+)
+def test_an_error_is_an_answer_unless_nobody_was_heard(error: RmspluginError, up: bool) -> None:
+    told = AgentsTold()
+    told.note("n1", error, shared=False)
+    assert told.answers == {"n1": up}
 
 
 def test_an_agent_of_a_node_that_is_gone_was_not_asked(world: World) -> None:

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from rmsplugin.model.joint import Spread
+from rmsplugin.packing import telling_apart
 from rmsplugin.packing.telling_apart import Member, Wanted, staying, tell_apart
 
 A, B = Spread(frozenset("a")), Spread(frozenset("b"))
@@ -49,6 +51,15 @@ def test_there_are_no_places_where_a_node_has_to_have_two_of_a_group() -> None:
     alone = [Member("x", None, A), Member("y", None, A)]
     assert tell_apart([wanted(alone, "11")]) is None
     assert tell_apart([wanted(alone[:1], "1"), wanted(alone[1:], "1")]) is None
+
+
+def test_so_many_groups_and_nodes_are_told_apart_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow knows no limit of its own."""
+    two = [wanted([Member("x", None, A), Member("y", None, B)], "12")]
+    monkeypatch.setattr(telling_apart, "_MOST_WAYS", 4)
+    assert tell_apart(two) is not None
+    monkeypatch.setattr(telling_apart, "_MOST_WAYS", 3)
+    assert tell_apart(two) is None
 
 
 @st.composite
