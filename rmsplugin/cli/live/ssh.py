@@ -16,6 +16,7 @@ from typing import Any
 
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
+from rmsplugin.cli.shared.file_errors import file_errors
 from rmsplugin.errors import NotFoundError, OperationFailedError, RefusedError
 
 _WAIT_S = 10
@@ -62,11 +63,16 @@ def _chosen(answer: Mapping[str, Any], job: str, wanted: str) -> Mapping[str, An
 
 
 def ssh_command(directory: Path, answer: Mapping[str, Any], vm: Mapping[str, Any], command: Sequence[str]) -> list[str]:
-    """Write key and host key into the directory, and return the command that uses them and nothing else."""
+    """Write key and host key into the directory, and return the command that uses them and nothing else.
+
+    Raises:
+        RefusedError: they cannot be written.
+    """
     key, known_hosts = directory / "key", directory / "known_hosts"
     for path, text in ((key, answer["private_key"]), (known_hosts, f"{vm['name']} {vm['host_key']}\n")):
-        path.touch(mode=0o600)
-        path.write_text(text)
+        with file_errors(path):
+            path.touch(mode=0o600)
+            path.write_text(text)
     chosen = {
         "IdentityFile": key,
         "IdentitiesOnly": "yes",

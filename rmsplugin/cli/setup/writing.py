@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rmsplugin.cli.shared.file_errors import file_errors
 from rmsplugin.errors import RefusedError
 
 
@@ -86,9 +87,8 @@ class Writer:
             owner: of a new file.
         """
         place = self.at(path)
-        try:
-            there = place.read_bytes()
-        except FileNotFoundError:
+        there = _content(place)
+        if there is None:
             return self._make(path, content() if callable(content) else content, what, mode, owner)
         open_to_others = stat.S_IMODE(place.stat().st_mode) & 0o007 & ~mode
         if open_to_others:
@@ -110,14 +110,14 @@ class Writer:
         """Add the files that were made to a list, by which the package removes them with its purge."""
         if self.made:
             place = self.at(list_file)
-            there = place.read_text() if place.is_file() else ""
+            there = (_content(place) or b"").decode()
             names = "".join(f"{path}\n" for path in self.made if not path.is_relative_to("/etc/rmsplugin"))
             self._put(place, (there + names).encode(), 0o644, ROOT, replace=True)
 
     def renewed(self, path: Path, content: bytes, what: str, *, mode: int = 0o644, owner: Owner = ROOT) -> None:
         """Have a file with this content, which is setup's alone: one with other content is replaced."""
         place = self.at(path)
-        if place.is_file() and place.read_bytes() == content:
+        if _content(place) == content:
             self._tell("in order", path)
             return
         self._tell_made(path, what)
@@ -127,7 +127,7 @@ class Writer:
     def lines(self, path: Path, wanted: list[str], what: str, *, mode: int = 0o644) -> None:
         """Have these lines in a file; those that it lacks come behind its own."""
         place = self.at(path)
-        there = place.read_text() if place.is_file() else ""
+        there = (_content(place) or b"").decode()
         missing = [line for line in wanted if line not in there.splitlines()]
         if not missing:
             self._tell("in order", path)
@@ -145,7 +145,7 @@ class Writer:
         new = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with open(descriptor, "wb") as file:
+            with file_errors(place), open(descriptor, "wb") as file:
                 file.write(content)
                 os.fchown(descriptor, uid, gid)
                 os.fchmod(descriptor, mode)
@@ -165,3 +165,12 @@ class Writer:
 
     def _tell(self, how: str, path: Path, what: str = "") -> None:
         self.told.append(f"{how:<9}{path}" + (f": {what}" if what else ""))
+
+
+def _content(place: Path) -> bytes | None:
+    """The content of a file; None: there is none. Raises RefusedError if it cannot be read."""
+    with file_errors(place):
+        try:
+            return place.read_bytes()
+        except FileNotFoundError:
+            return None
