@@ -132,7 +132,7 @@ def _events(arguments: argparse.Namespace) -> int:
     if unknown and arguments.follow:
         raise WrongOrderError("\n".join(unknown))  # it would be waited for in vain
     if not arguments.follow:
-        notes = [] if unknown else list(_notes(arguments, engine, len(rows)))
+        notes = list(_notes(arguments, engine, len(rows), kinds=not unknown))
         print_rows(arguments, columns, "events", rows, errors=unknown, warnings=notes)
         for note in () if arguments.json else notes:
             print(f"rmsplugin events: {note}", file=sys.stderr)
@@ -149,14 +149,14 @@ def _events(arguments: argparse.Namespace) -> int:
         rows = _await_events(read, last)
 
 
-def _notes(arguments: argparse.Namespace, engine: Engine, shown: int) -> Iterator[str]:
-    """What a list does not show of itself."""
+def _notes(arguments: argparse.Namespace, engine: Engine, shown: int, *, kinds: bool) -> Iterator[str]:
+    """What a list does not show of itself; with ``kinds`` also which kinds there are, where it is empty."""
     if shown == arguments.limit and arguments.since != (0, 0.0):
         yield f"only the newest {shown} events are shown; see --limit"
-    if arguments.kind and not shown:
+    if kinds and arguments.kind and not shown:
         newest = engine.events(limit=options.MOST_ROWS)
-        kinds = sorted({event["kind"] for event in newest})
-        known = f"there are {', '.join(kinds)}" if kinds else "there is none"
+        there = sorted({event["kind"] for event in newest})
+        known = f"there are {', '.join(there)}" if there else "there is none"
         yield f"no such event; of the kinds of the newest {len(newest)} events {known}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,20 @@ def test_a_kind_that_no_event_has_is_an_error_and_the_rest_is_shown(served: Serv
     assert said.names("kind", "events", "--kind", "of-an-older-release", "--since", "100", status=0) == []
     said("events", "--kind", "lots", "--follow", status=2)
     assert said.error.startswith("rmsplugin events: lots is no kind of event; ")
+
+
+def test_a_list_that_was_cut_says_so_beside_an_unknown_name(served: Served, said: Said) -> None:
+    for _ in range(3):
+        served.ledger.event("lost", "for a test", node="n1")
+    cut, unknown = "only the newest 2 events are shown; see --limit", "n9 is no node that may host VMs"
+    served.world.tick()
+    words = ("events", "--node", "n1,n9", "--since", "1", "-n", "2")
+    said(*words, status=2)
+    assert said.error.splitlines() == [f"rmsplugin events: {each}" for each in (cut, unknown)]
+    document = json.loads(said(*words, "--json", status=2))
+    assert document["warnings"] == [{"description": cut}]
+    said("events", "--node", "n9", "--kind", "lost", status=2)
+    assert said.error == f"rmsplugin events: {unknown}\n", "the kinds that there are do not explain it"
 
 
 def test_names_that_nobody_can_judge_pass(served: Served, said: Said) -> None:
