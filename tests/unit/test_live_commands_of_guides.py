@@ -6,7 +6,6 @@ a real VM, is named here with the test that runs it.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import signal
@@ -27,7 +26,7 @@ from unit.shown_commands import GUIDES, commands_shown
 from unit.test_commands_of_guides import SHOWN as OFFLINE
 from unit.test_docs import complete_without_arguments
 
-from rmsplugin.cli.live import drain
+from rmsplugin.cli.live import drain, events, vjobs
 from rmsplugin.cli.main import main
 from rmsplugin.engine.ledger.rows import OperationKind
 from rmsplugin.model.vjob import VJobState
@@ -49,6 +48,8 @@ ELSEWHERE = {
 NAMED = ("plan", "energy", "ledger query SQL")
 #: They go on until they are interrupted.
 ENDLESS = re.compile(r" (-i|--follow)\b")
+#: Where those wait.
+WAITING = {"events": events, "vjobs": vjobs}
 #: Without --yes it says what would become of which vjobs, and that --yes is missing.
 ASKS = re.compile(r"node gone \w+$")
 
@@ -185,32 +186,54 @@ def drains(site: World) -> Callable[[float], None]:
     return pass_time
 
 
-def interrupted_soon() -> None:
-    """As by Ctrl-C, which a shell's background jobs ignore."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+def is_interrupted(_: float) -> None:
+    """What passes while the command waits: Ctrl-C, which a shell's background jobs ignore.
+
+    It comes here and now: a later one would end the whole run of tests if the command had ended by itself.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def status_of(words: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Run a command; one that goes on is interrupted where it waits."""
+    if ENDLESS.search(words):
+        waits = {**vars(time), "sleep": is_interrupted}  # the engine's threads sleep on
+        monkeypatch.setattr(WAITING[words.split()[0]], "time", SimpleNamespace(**waits))
+    try:
+        return main(shlex.split(words))
+    except SystemExit as ended:
+        return ended.code
 
 
 @pytest.mark.parametrize("words", HERE)
 def test_a_command_of_the_guides_does_what_it_is_shown_for(
     served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
-    status: object = None
     submit(served.world, array="'12_" in words)
     for begin, happens in BEFORE.items():
         if words.startswith(begin):
             happens(served.world)
     monkeypatch.setattr(drain, "time", SimpleNamespace(sleep=drains(served.world), monotonic=time.monotonic))
-    expected = 2 if ASKS.match(words) else 0
-    if ENDLESS.search(words):
-        expected = 130
-        interrupted_soon()
-    try:
-        status = main(shlex.split(words))
-    except SystemExit as ended:
-        status = ended.code
+    expected = 130 if ENDLESS.search(words) else 2 if ASKS.match(words) else 0
+    status = status_of(words, monkeypatch)
     said = capsys.readouterr()
     assert status == expected, said.err
+
+
+@pytest.mark.parametrize("words", ["events --follow", "events --follow --no-such-option"])
+def test_a_command_that_ends_before_it_waits_is_not_interrupted_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("RMSPLUGIN_CONFIG", str(tmp_path / "none.toml"))
+    assert status_of(words, monkeypatch) == 2
+    left = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    for each in left:
+        each.cancel()
+    assert left == []
 
 
 @pytest.mark.parametrize("begin", ELSEWHERE)
