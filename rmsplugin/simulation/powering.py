@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rmsplugin.energy.account import OffTime
 from rmsplugin.energy.daily import DAY_S
@@ -14,7 +14,6 @@ from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.energy.prediction import Average, Need
 from rmsplugin.energy.switching import Choice, IdleNode, OffNode, choose
-from rmsplugin.proposing.steps import PlannedStep
 from rmsplugin.simulation.events import Events
 from rmsplugin.simulation.outcome import Powered
 
@@ -59,35 +58,37 @@ class Powering:
             node = self._nodes[name]
             if node.state is _Is.OFF:
                 self._switch_on(node, now)
-            if node.state is _Is.COMING and node.since_s <= now:
-                node.state = _Is.ON
-            ready &= node.state is _Is.ON
+            ready &= self._is_on(node, now)
         if not ready:
             self._waiting_s.setdefault(vjob, now)
         elif vjob in self._waiting_s:
             self._delays_s.append(now - self._waiting_s.pop(vjob))
         return ready
 
-    def first_those_on(self, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
-        """The same steps with other nodes: one that has nothing and is on in place of one that is off.
+    def instead(self, nodes: Iterable[str], taken: Callable[[], Collection[str]], now: float) -> dict[str, str]:
+        """Nodes that are on and have nothing, each in place of one that is off: nodes that have nothing are alike.
 
-        Nodes that have nothing are alike, so nothing else changes.
+        Args:
+            nodes: to which VMs of a vjob come.
+            taken: tells to which others VMs come.
+            now: the time.
+
+        Returns:
+            By name of a node that is off, the other one, as far as there are any.
         """
-        wanted = dict.fromkeys(node for step in steps for node in step.hosts.values())
-        spare = [node.name for node in self._idle() if node.state is _Is.ON and node.name not in wanted]
-        instead: dict[str, str] = {}
-        for name in wanted:
-            node = self._nodes[name]
-            if node.state is not _Is.ON and node.idle_since_s is not None and len(instead) < len(spare):
-                instead[name] = spare[len(instead)]
-        if not instead:
-            return list(steps)
-        return [replace(step, hosts={vm: instead.get(node, node) for vm, node in step.hosts.items()}) for step in steps]
+        off = [name for name in dict.fromkeys(nodes) if not self._is_on(self._nodes[name], now)]
+        spare = [node.name for node in self._idle() if self._is_on(node, now)] if off else []
+        if not spare:
+            return {}
+        others = taken()
+        return dict(zip(off, (name for name in spare if name not in others), strict=False))
 
     def switch_idle(
         self, used: set[str], queue: tuple[int, int], needs: Callable[[], Sequence[Need]], now: float
     ) -> None:
         """Note which nodes have something, or will have, and switch others.
+
+        A node that has nothing any more is first offered to a vjob that waits for another one to come on.
 
         Args:
             used: their names.
@@ -98,7 +99,10 @@ class Powering:
         if used == self._used and queue == self._queue and now < self._looks_s:
             return
         self._queue = queue
-        self._note(used, now)
+        if self._note(used, now) and self._waiting_s:
+            self._looks_s = now
+            self._events.at(now, wake)
+            return
         self._looks_s = math.inf
         while self._idle() or self._off():
             choice = self._choose(needs(), now)
@@ -129,8 +133,13 @@ class Powering:
         stay = [OffTime(node.name, node.since_s, None) for node in self._off()]
         return Powered((*self._off_times, *stay), tuple(self._delays_s), emptied)
 
-    def _note(self, used: set[str], now: float) -> None:
-        """Begin and end idle periods; these are learnt from."""
+    def _is_on(self, node: _Node, now: float) -> bool:
+        if node.state is _Is.COMING and node.since_s <= now:
+            node.state = _Is.ON
+        return node.state is _Is.ON
+
+    def _note(self, used: set[str], now: float) -> bool:
+        """Begin and end idle periods; these are learnt from. Returns whether a node that is on has nothing any more."""
         changed = used ^ self._used if self._begun else self._nodes.keys()
         for name in sorted(changed):
             node = self._nodes[name]
@@ -140,6 +149,7 @@ class Powering:
                 self._averages[node.power].see(now - node.idle_since_s)
                 node.idle_since_s = None
         self._used, self._begun = used, True
+        return any(self._is_on(self._nodes[name], now) for name in changed - used)
 
     def _idle(self) -> list[_Node]:
         """The nodes that have nothing and are on, or coming on."""

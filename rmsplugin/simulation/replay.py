@@ -7,9 +7,10 @@ on, and the last one was a cycle ago. No clock and no chance is asked: the same 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
+from typing import Any
 
 from rmsplugin.assessment.facts import VMFacts
 from rmsplugin.energy.prediction import Need
@@ -114,7 +115,7 @@ class _Replay:
             self._operations,
             self._live,
             self._have_room,
-            *([] if self._powering is None else [self._powering.are_on]),
+            *self._switched_nodes(),
         )
         self._memory: MemoryObserver | None = None
         self._relief: Relief | None = None
@@ -139,6 +140,13 @@ class _Replay:
         self._stood: Still | None = None  # as of the last decision, if it changed nothing
         self._decided_s = -math.inf
         self._called_s: float | None = None  # the time when the next decision was called for
+
+    def _switched_nodes(self) -> Iterator[Any]:
+        """What context switches ask about nodes that may be off; by rules, nodes that have nothing are not alike."""
+        if self._powering is not None:
+            yield self._powering.are_on
+            if self._parameters.rules is None:
+                yield self._powering.instead
 
     def run(self, tell: Callable[[int], None]) -> Outcome:
         """Replay the whole workload."""
@@ -269,8 +277,6 @@ class _Replay:
 
     def _switch(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
         self._decided_s = now
-        if self._powering is not None:
-            steps = self._powering.first_those_on(steps)
         self._switches.add(foreseen, steps, now)
         self._due |= self._switches.advance(now)
         self._work.set_rates(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmsplugin.model.action import ActionKind
 from rmsplugin.model.operation import OperationKind
@@ -61,8 +61,12 @@ class Foreseen:
 class _Switch:
     begin_s: float
     foreseen: Foreseen
-    steps: Sequence[PlannedStep]
+    steps: list[PlannedStep]
     how: list[_How]
+
+
+#: By name, nodes in place of others to which VMs come, which are not on: of those, of all that VMs come to, at a time.
+Instead = Callable[[Collection[str], Callable[[], Collection[str]], float], Mapping[str, str]]
 
 
 class Switches:
@@ -74,6 +78,7 @@ class Switches:
         vjobs: Mapping[str, SimulatedVJob],
         have_room: Callable[[SimulatedVJob, Mapping[str, str]], bool],
         are_on: Callable[[str, Collection[str], float], bool] = lambda _vjob, _nodes, _now: True,
+        instead: Instead = lambda _nodes, _taken, _now: {},
     ) -> None:
         """Begin with none.
 
@@ -82,10 +87,11 @@ class Switches:
             vjobs: all that have not ended, by name.
             have_room: whether a vjob's VMs have room where they come to.
             are_on: whether these nodes are on, for a step of a vjob, at a time; the step waits until they are.
+            instead: nodes that are on in place of others, for a step that would wait.
         """
         self._operations = operations
         self._vjobs = vjobs
-        self._have_room, self._are_on = have_room, are_on
+        self._have_room, self._are_on, self._instead = have_room, are_on, instead
         self._under_way: list[_Switch] = []
         self._running: dict[SimulatedVJob, tuple[_Switch, int]] = {}
         self.done: list[SwitchRun] = []
@@ -99,7 +105,7 @@ class Switches:
 
     def add(self, foreseen: Foreseen, steps: Sequence[PlannedStep], now: float) -> None:
         """Begin a context switch; ``advance`` begins its steps."""
-        self._under_way.append(_Switch(now, foreseen, steps, [_How.PLANNED] * len(steps)))
+        self._under_way.append(_Switch(now, foreseen, list(steps), [_How.PLANNED] * len(steps)))
 
     def ended(self, operation: Operation) -> None:
         """Handle the end of an operation, which may have been a step."""
@@ -130,6 +136,7 @@ class Switches:
             return _How.FAILED
         if any(how is not _How.DONE for how in needs) or vjob in self._operations.by_vjob:
             return _How.PLANNED
+        step = switch.steps[number] = self._to_nodes_on(step, now)
         comes = {} if step.kind is K.UNPAUSE else step.hosts
         if vjob.state not in _BEFORE[step.kind] or vjob.end_s is not None or not self._have_room(vjob, comes):
             return _How.FAILED
@@ -138,6 +145,16 @@ class Switches:
         self._operations.begin(vjob, step.kind, step.hosts, now)
         self._running[vjob] = (switch, number)
         return _How.RUNNING
+
+    def _to_nodes_on(self, step: PlannedStep, now: float) -> PlannedStep:
+        """The same step to nodes that are on and to which nobody else comes, in place of others that are not."""
+        instead = self._instead(step.hosts.values(), self._taken, now)
+        if not instead:
+            return step
+        return replace(step, hosts={vm: instead.get(node, node) for vm, node in step.hosts.items()})
+
+    def _taken(self) -> set[str]:
+        return {node for step in self.open_steps() for node in step.hosts.values()}
 
 
 def _told(switch: _Switch, now: float) -> SwitchRun:

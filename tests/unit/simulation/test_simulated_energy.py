@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -11,6 +12,8 @@ from rmsplugin.energy.account import Span
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.energy.power import PowerClass
 from rmsplugin.model.durations import DEFAULTS as DURATIONS
+from rmsplugin.model.given_rules import About
+from rmsplugin.model.resources import Resources
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.search import Search
 from rmsplugin.planning.order.transfers import Durations
@@ -20,6 +23,7 @@ from rmsplugin.simulation.outcome import Interval, JobRun, Move, Outcome
 from rmsplugin.simulation.parameters import ReplayParameters
 from rmsplugin.simulation.powered import account_of, spans_of
 from rmsplugin.simulation.replay import replay
+from rmsplugin.simulation.ruled import Member, SiteRules
 from rmsplugin.workload.jobs import Job
 
 #: Its threshold is 198.75 s.
@@ -36,14 +40,35 @@ def job(job_id: int, submit_s: float, run_s: float, processors: int = 2, estimat
     return Job(job_id, submit_s, run_s, processors, estimate_s or run_s, 1024, job_id)
 
 
-def replayed(jobs: list[Job], parameters: EnergyParameters | None, policy: str = "fcfs") -> Outcome:
+class Fenced:
+    """Job 1 has the first node alone, and no other job may be there."""
+
+    def selecting(self, job: Job) -> tuple[str, ...]:
+        return ("fenced",)
+
+    def open_nodes(self, job: Job) -> frozenset[str]:
+        first = set(SIZE.node_names[:1])
+        return frozenset(first if job.job_id == 1 else {*SIZE.node_names} - first)
+
+    def left_of(self, node: str, size: Resources) -> Resources:
+        return size
+
+    def beside(self, members: Sequence[Member]) -> list[About]:
+        return []
+
+
+def replayed(
+    jobs: list[Job], parameters: EnergyParameters | None, policy: str = "fcfs", rules: SiteRules | None = None
+) -> Outcome:
     static = policy in ("fcfs", "easy")
     zero = Durations.from_values(dict.fromkeys(DURATIONS, 0.0))
     search = Search(time_limit_s=1e9, deterministic_limit=0.05)
     proposal = ProposalParameters(
         policy, decision=Parameters(search=search), search=search, durations=zero if static else Durations()
     )
-    return replay(jobs, SIZE, ReplayParameters(proposal, cycle_s=0.0 if static else 30.0, energy=parameters))
+    return replay(
+        jobs, SIZE, ReplayParameters(proposal, cycle_s=0.0 if static else 30.0, energy=parameters, rules=rules)
+    )
 
 
 def starts(outcome: Outcome) -> list[float]:
@@ -85,6 +110,25 @@ def test_a_node_that_is_on_is_taken_before_one_that_is_off() -> None:
     found = replayed(jobs, energy())
     assert starts(found)[3] == 3050
     assert found.jobs[3].intervals[-1].nodes == ("n3", "n3")
+
+
+def test_a_vjob_that_waits_for_a_node_takes_one_that_others_leave_meanwhile() -> None:
+    """Job 2 has n2 and n3 come on, and job 1 leaves n1 before; job 3 has the one that nobody waits for any more."""
+    jobs = [job(1, 0, 5050), job(2, 5000, 1000, 4), job(3, 5060, 1000)]
+    found = replayed(jobs, energy())
+    assert starts(found) == [0, 5120, 5120]
+    jobs[1] = job(2, 5000, 1000)
+    found = replayed(jobs, energy())
+    assert starts(found) == [0, 5050, 5120]
+    assert found.jobs[1].intervals[-1].nodes == ("n1", "n1")
+    assert found.powered is not None and found.powered.delays_s == (50, 60)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "rjsp"])
+def test_a_vjob_takes_no_node_that_rules_close_to_it(policy: str) -> None:
+    found = replayed([job(1, 0, 5050), job(2, 5000, 100)], energy(), policy, Fenced())
+    assert {*found.jobs[1].intervals[-1].nodes} == {"n2"}
+    assert starts(found)[1] >= 5120
 
 
 def test_least_time_on_and_cycles_bound_how_often_nodes_are_switched() -> None:
