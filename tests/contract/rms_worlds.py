@@ -111,7 +111,7 @@ class World(Protocol):
     def restart_slurmctld(self, silent: str) -> AbstractContextManager[None]:
         """As an admin; meanwhile the slurmd of one node says nothing."""
 
-    def wait(self, what: str, condition: Callable[[], bool], seconds: float = 60) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
         """Let time pass until it is so."""
         deadline = self.now() + seconds
         while not condition():
@@ -127,7 +127,9 @@ class World(Protocol):
             self.pass_time()
         return False
 
-    def wait_for(self, job_id: int, state: JobState, *, completing: bool = False, seconds: float = 60) -> RmsJob:
+    def wait_for(
+        self, job_id: int, state: JobState, *, completing: bool = False, seconds: float = PATIENCE_S
+    ) -> RmsJob:
         def reached() -> bool:
             job = self.rms.job(job_id)
             return (job.state, job.completing) == (state, completing)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from contract.rms_worlds import World
+from patience import PATIENCE_S
 
 from rmsplugin.adapters.rms.base import JobState, NodePower, RmsNode
 from rmsplugin.errors import NotFoundError, RefusedError
@@ -20,7 +21,7 @@ def seen(world: World, node: str = NODE) -> RmsNode:
     return world.rms.snapshot().nodes[node]
 
 
-def until(world: World, power: NodePower, seconds: float = 60) -> RmsNode:
+def until(world: World, power: NodePower, seconds: float = PATIENCE_S) -> RmsNode:
     world.wait(f"{NODE} to be {power}", lambda: seen(world).power is power, seconds)
     return seen(world)
 

@@ -245,6 +245,16 @@ class Cluster:
 
         self.wait(f"{kind} of vjob {job} under way", under_way, timeout_s, lambda: self.describe(job), every_s=0.02)
 
+    def wait_still(self, job: int | str, state: str) -> None:
+        """Wait until the vjob is in this state and no operation on it is under way: one may still end."""
+        self.wait_vjob(job, state)
+        sql = "select 1 from operations where state = 'running' and job_id = ?"
+
+        def is_still() -> bool:
+            return not any(rows_of(path, sql, int(job), busy_s=5) for path in self.ledgers())
+
+        self.wait(f"no operation on vjob {job}", is_still, 120, lambda: self.describe(job))
+
     def wait_output(self, job: int | str, pattern: str, timeout_s: float = 90) -> str:
         """Wait until the job's output has a match."""
 

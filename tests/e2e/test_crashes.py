@@ -27,7 +27,7 @@ def test_kill_of_the_engine_during(cluster: Cluster, action: str) -> None:
     cluster.kill("head", "engine")
     cluster.restart_engine()
     if action == "suspend":
-        cluster.wait_vjob(job, "sleeping")
+        cluster.wait_still(job, "sleeping")
         assert cluster.plugin("resume", str(job)).code == 0
     if action == "stop":
         ended_whole(cluster, job)

@@ -292,8 +292,8 @@ def test_a_job_survives_a_kill_of_the_engine_while_its_container_is_saved_or_res
     cluster.kill("head", "engine")
     cluster.restart_engine()
     if action == "suspend":
-        cluster.wait_vjob(job, "sleeping")
-        cluster.wait("a resume", lambda: cluster.plugin("resume", str(job)).code == 0, 60)  # the suspend still ends
+        cluster.wait_still(job, "sleeping")
+        assert cluster.plugin("resume", str(job)).code == 0
     cluster.wait_vjob(job, "running")
     wait_counting(cluster, job, beyond=len(counted(cluster.output(job))) + 5)
     assert len(containers(cluster)) == 1
