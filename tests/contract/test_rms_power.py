@@ -176,6 +176,7 @@ def test_a_room_on_a_node_that_does_not_boot_ends(world: World) -> None:
 
 
 def test_a_repair_undoes_nothing_of_an_admin(world: World) -> None:
+    world.wait("the node to answer", lambda: seen(world).state == "IDLE")  # it was away in the test before
     world.rms.repair_node(NODE)
     assert seen(world).state == "IDLE"
     world.drain(NODE, "disk")
