@@ -82,7 +82,7 @@ from rmsplugin.engine.shared_dir import ROOT_KEY, identity_of
 from rmsplugin.engine.territory.own_rms import own_rms
 from rmsplugin.engine.territory.territory import Territory, territory_of
 from rmsplugin.engine.turn import obeyed_by_all
-from rmsplugin.engine.watchdog import Watchdog
+from rmsplugin.engine.watchdog import Watchdog, kill_unless
 from rmsplugin.errors import LedgerError, RmspluginError, SettingsError
 from rmsplugin.latency import keep_for_good, switch_threads_often
 from rmsplugin.presence import is_there
@@ -116,6 +116,8 @@ _SHARED_S = 5.0
 STILL_S = 30.0
 #: A cycle that takes longer, in seconds, stands still: no question of one lasts for more than some minutes.
 _LONGEST_CYCLE_S = 1800.0
+#: Seconds between two looks of a group's engine whether its cycles go on.
+STILL_LOOK_S = 30.0
 #: Seconds between two checks of an ending engine whether all operations have ended.
 _LOOK_S = 0.02
 
@@ -370,7 +372,7 @@ class Daemon:
         log.info("rmsplugin %s is up; took up %d operations", __version__, adopted)
         notifier = sdnotify.SystemdNotifier()
         notifier.notify("READY=1")
-        watchdog = asyncio.create_task(Watchdog().feed_while(self._cycles_go_on))
+        watchdog = asyncio.create_task(self._watch_cycles())
         await ended.wait()
         notifier.notify("STATUS=handing over" if self.hands_over else "STOPPING=1")
         for periodic in (self._cycles, *self._others):
@@ -388,6 +390,13 @@ class Daemon:
             await self.metrics.listener.close()
         await self.service.close()
         watchdog.cancel()
+
+    async def _watch_cycles(self) -> None:
+        """Have this process killed where cycles hang: by the service manager, or by itself where a manager has it."""
+        if os.environ.get(MANAGER):
+            await kill_unless(self._cycles_go_on, STILL_LOOK_S)
+        else:
+            await Watchdog().feed_while(self._cycles_go_on)
 
     def _cycles_go_on(self) -> bool:
         """Whether cycles begin and end. Slurm and nodes that do not answer make one last for minutes, not for more."""

@@ -1,15 +1,20 @@
 """Watchdog: tells the service manager from the event loop that this process lives; a loop that stands still is silent.
 
-The service manager kills and starts again a process that is silent for the unit's WatchdogSec.
+The service manager kills and starts again a process that is silent for the unit's WatchdogSec. The engine of a group
+has no unit: it kills itself where the rest of it stands still, and its manager, which looks at its loop, starts it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 from collections.abc import Callable
 
 import sdnotify
+
+log = logging.getLogger(__name__)
 
 #: Of the time after which the process is killed: one word that is late kills nobody.
 _PART = 5
@@ -36,3 +41,18 @@ class Watchdog:
             if is_well():
                 self.feed()
             await asyncio.sleep(self._period_s)
+
+
+async def kill_unless(is_well: Callable[[], bool], look_s: float) -> None:
+    """Kill this process as soon as the rest of it is not well: for one that its parent starts again.
+
+    A thread that hangs cannot be ended, and would keep a process that ends in order from ending.
+
+    Args:
+        is_well: asked again and again, in this event loop.
+        look_s: seconds between two questions.
+    """
+    while is_well():
+        await asyncio.sleep(look_s)
+    log.error("no cycle has begun or ended for too long: this process is killed, to be started again")
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ import pytest
 from contract.engine_processes import EngineProcess, write_settings
 from patience import PATIENCE_S
 
+from rmsplugin.engine.controllers.given_to import MANAGER
 from rmsplugin.engine.periodic import Periodic
 from rmsplugin.engine.watchdog import Watchdog
 
@@ -182,3 +185,45 @@ def test_it_is_fed_by_the_process_that_is_watched(
 def test_units_have_one_that_takes_no_slow_machine_for_a_dead_process(unit: str) -> None:
     text = (Path(__file__).parents[2] / "contrib" / "systemd" / f"rmsplugin-{unit}.service").read_text()
     assert "\nWatchdogSec=600\n" in text and "\nType=notify\n" in text
+
+
+def test_a_process_that_its_parent_starts_again_kills_itself_once_the_rest_is_not_well() -> None:
+    program = """\
+import asyncio
+from rmsplugin.engine.watchdog import kill_unless
+answers = iter([True, True, True, False, True])
+def is_well():
+    found = next(answers)
+    print(found, flush=True)
+    return found
+asyncio.run(kill_unless(is_well, 0.01))
+print("goes on")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert ended.stdout.split() == ["True", "True", "True", "False"]
+
+
+class HangingEngine(EngineProcess):
+    """An engine whose cycles never end; for it, a second is what half an hour is for others."""
+
+    PROGRAM = """\
+import sys, threading
+from rmsplugin.cli.main import main
+from rmsplugin.engine import daemon
+from rmsplugin.engine.cycle import Cycle
+daemon._LONGEST_CYCLE_S, daemon.STILL_LOOK_S = 1.0, 0.1
+Cycle.run = lambda cycle: threading.Event().wait()
+sys.exit(main())
+"""
+
+
+def test_an_engine_of_a_manager_is_killed_where_its_cycles_hang_though_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = write_settings(tmp_path, "", more="cycle_s = 1\n")
+    monkeypatch.setenv(MANAGER, "one")
+    with slurm_that_hangs(tmp_path), ended(HangingEngine("of-a-manager", settings)) as engine:
+        assert engine.process.wait(PATIENCE_S) == -signal.SIGKILL, engine.said()
+    assert "no cycle has begun or ended for too long" in engine.said()
+    assert "is up; took up" in engine.said(), "it was ready, and so answered"
