@@ -1,7 +1,7 @@
 """Watchdog: tells the service manager from the event loop that this process lives; a loop that stands still is silent.
 
 The service manager kills and starts again a process that is silent for the unit's WatchdogSec. The engine of a group
-has no unit: it kills itself where the rest of it stands still, and its manager, which looks at its loop, starts it again.
+has no unit: it kills itself where the rest of it stands still, and its manager starts it again.
 """
 
 from __future__ import annotations
