@@ -37,6 +37,10 @@ class WorkloadError(RmspluginError):
     """A trace of jobs cannot be read, or nothing of it can be simulated; the message says where and why."""
 
 
+class OwnPolicyError(RmspluginError):
+    """A policy of the site cannot be loaded, or errs; the message names it, and says what it did."""
+
+
 class ReportError(RmspluginError):
     """The report cannot be made: the ledger or accounting knows no such user, job, ...; the message says which."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import Show, bar
 from rmsplugin.cli.shared.document import print_document
-from rmsplugin.cli.shared.policies import ANY, policy_name
+from rmsplugin.cli.shared.policies import ANY, policy_name, refuse_unloadable
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.shared.table import Field, Row, duration, plain_table, text_of
 from rmsplugin.cli.simulate.command import warn
@@ -163,6 +163,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     refuse_page(arguments)
     # Before anything is computed: nobody waits for a page that cannot be written.
     page = page_of(arguments)
+    refuse_unloadable(arguments.policies)
     with bar() as show:
         given = read_input(arguments, show)
         if page is not None:

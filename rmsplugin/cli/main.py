@@ -20,6 +20,7 @@ from rmsplugin.cli.shared.table import FormatError
 from rmsplugin.errors import (
     InstanceError,
     LedgerError,
+    OwnPolicyError,
     QueryError,
     ReportError,
     RmspluginError,
@@ -30,7 +31,7 @@ from rmsplugin.errors import (
 
 _WRONG_INPUT = (
     *(SettingsError, InstanceError, WorkloadError, LedgerError, QueryError, ReportError, FormatError),
-    WrongOrderError,
+    *(WrongOrderError, OwnPolicyError),
 )
 
 #: What a write to a full disk, a closed descriptor, a dead terminal or a pipe that nobody reads ends with.

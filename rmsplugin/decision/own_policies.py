@@ -81,13 +81,13 @@ def decide_by(name: str, configuration: Configuration, parameters: Parameters) -
     try:
         policy = find(name)
     except PolicyError as error:
-        return Infeasible(str(error))
+        return Infeasible(str(error), errs=True)
     first, again = (_asked(name, policy, configuration, parameters) for _ in range(2))
     if isinstance(first, Infeasible):
         return first
     net = parameters.search.net
     if first != again and not (net is not None and net.has_struck):
-        return Infeasible(f"policy {name} is not pure: {_difference(configuration, first, again)}")
+        return _fault(f"{name} is not pure: {_difference(configuration, first, again)}")
     return first
 
 
@@ -97,13 +97,17 @@ def _asked(name: str, policy: OwnPolicy, configuration: Configuration, parameter
     try:
         found = policy(copy, parameters)
     except (Exception, SystemExit) as error:
-        return Infeasible(f"policy {name} failed: {_told(error)}")
+        return _fault(f"{name} failed: {_told(error)}")
     if isinstance(found, Infeasible):
         return Infeasible(f"policy {name}: {found.explanation}")
     if not isinstance(found, Decision):
-        return Infeasible(f"policy {name} gave {_kind(found)}, and not a Decision")
+        return _fault(f"{name} gave {_kind(found)}, and not a Decision")
     wrong = next(faults(configuration, found), "")
-    return Infeasible(f"policy {name}: {wrong}") if wrong else replace(found, policy=name)
+    return _fault(f"{name}: {wrong}") if wrong else replace(found, policy=name)
+
+
+def _fault(words: str) -> Infeasible:
+    return Infeasible(f"policy {words}", errs=True)
 
 
 def _difference(configuration: Configuration, first: Decision, again: Decision | Infeasible) -> str:

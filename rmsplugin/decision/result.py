@@ -99,6 +99,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Infeasible:
-    """No decision meets the states that were fixed in advance (e.g. targets that do not fit together)."""
+    """No decision meets the states that were fixed in advance (e.g. targets that do not fit together).
+
+    Attributes:
+        explanation: why, in a sentence.
+        errs: whether that is the fault of a policy of the site: it cannot be loaded, or errs.
+    """
 
     explanation: str
+    errs: bool = False

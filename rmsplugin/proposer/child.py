@@ -22,9 +22,8 @@ from rmsplugin.left_out import empty_pandas, imports_give
 from rmsplugin.packing.solver_time import SPENT
 from rmsplugin.proposer import wire
 from rmsplugin.proposer.interim import Interim
-from rmsplugin.proposing.proposal import NoProposal, Proposal
 
-Propose = Callable[..., Proposal | NoProposal]
+Propose = Callable[..., wire.Found]
 
 
 def main(words: list[str]) -> int:

@@ -91,7 +91,7 @@ class Proposer:
                 return self._fall_back(configuration, parameters, failure)
             finally:
                 self._prepare()  # the next request finds a process that has loaded everything
-            return Proposed(answer.found, "", answer.seconds, answer.peak_memory_mib, answer.solver_s)
+            return Proposed(_proposal_of(answer), "", answer.seconds, answer.peak_memory_mib, answer.solver_s)
 
     def close(self) -> None:
         """End the process, and any request that is under way. Returns at once; may be called twice."""
@@ -109,7 +109,7 @@ class Proposer:
         except ProcessFailedError as error:
             why = f"{failure}; asked for First Fit Decreasing alone, it {error}"
             return Proposed(NoProposal(Missing.ANSWER, why), failure)
-        found = answer.found
+        found = _proposal_of(answer)
         if isinstance(found, Proposal):
             found = _instead(found, failure, "First Fit Decreasing alone")
         return Proposed(found, failure, answer.seconds, answer.peak_memory_mib, answer.solver_s)
@@ -169,6 +169,12 @@ class Proposer:
 def written(configuration: Configuration, parameters: ProposalParameters) -> bytes:
     """The request for one context switch, as a process reads it."""
     return wire.encode(wire.Request(configuration, parameters))
+
+
+def _proposal_of(answer: wire.Answer) -> Proposal | NoProposal:
+    """What was found by a process whose function proposes."""
+    assert isinstance(answer.found, Proposal | NoProposal)
+    return answer.found
 
 
 def _instead(found: Proposal, failure: str, what: str) -> Proposal:

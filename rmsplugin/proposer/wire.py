@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from rmsplugin.decision.result import Decision, Infeasible
 from rmsplugin.latency import uncollected
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -25,6 +26,10 @@ _HEADER = struct.Struct(f">4sQ{_DIGEST_BYTES}s")
 _MOST_BYTES = 1 << 30
 
 
+#: What a process can be asked for: a whole context switch, or a decision alone.
+Found = Proposal | NoProposal | Decision | Infeasible
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The process has loaded everything and can be asked."""
@@ -34,7 +39,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Propose one context switch."""
+    """Propose one context switch, or decide."""
 
     configuration: Configuration
     parameters: ProposalParameters
@@ -51,7 +56,7 @@ class Better:
 class Answer:
     """The result, the seconds of each stage and of solvers, and the process's present and peak memory, in MiB."""
 
-    found: Proposal | NoProposal
+    found: Found
     seconds: Mapping[str, float]
     solver_s: float
     memory_mib: int

@@ -35,41 +35,14 @@ Stage = Callable[[str], AbstractContextManager[object]]
 #: Called with each better plan while the search goes on, as a function that makes the proposal of it.
 Better = Callable[[Callable[[], Proposal | NoProposal]], None]
 
+#: Decides which vjobs run; ``decided`` is one.
+Decides = Callable[[Configuration, ProposalParameters], Decision | Infeasible]
+
 #: The part of the limits on the placement that an integer program for rules about VMs beside each other may use.
 _RULES_SHARE = 0.3
 
 
-def propose(
-    configuration: Configuration,
-    parameters: ProposalParameters,
-    stage: Stage = nullcontext,
-    clock: Clock | None = None,
-    on_better: Better | None = None,
-) -> Proposal | NoProposal:
-    """Propose one context switch.
-
-    Args:
-        configuration: nodes, vjobs in the order of the queue (head first), and the location of each VM.
-        parameters: policy, objective, limits, durations.
-        stage: entered for each stage while it lasts.
-        clock: monotonic seconds, by which the limit on the placement is a deadline; None: only the time of solvers
-            is measured, and all else estimated.
-        on_better: called with each better plan while the search goes on.
-
-    Returns:
-        A proposal that nobody has checked yet; or the reason why there is none.
-
-    Raises:
-        ValueError: there is no such policy.
-    """
-    with stage("decision"):
-        remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
-        configuration = configuration if remedy is None else remedy.applied_to(configuration)
-        decision = _decided(configuration, parameters)
-    return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
-
-
-def _decided(configuration: Configuration, parameters: ProposalParameters) -> Decision | Infeasible:
+def decided(configuration: Configuration, parameters: ProposalParameters) -> Decision | Infeasible:
     """The decision; it says so if the clock has ended its searches, for another call may decide otherwise then."""
     net = Net(parameters.decision.net_s)
     found = decide_by_rules(parameters.policy, configuration, parameters.decision.within(net))
@@ -80,8 +53,40 @@ def _decided(configuration: Configuration, parameters: ProposalParameters) -> De
         "machine is slow, or busy with others"
     )
     if isinstance(found, Infeasible):
-        return Infeasible(f"{found.explanation}; {words}")
+        return replace(found, explanation=f"{found.explanation}; {words}")
     return replace(found, sentence=f"{found.sentence}; {words}", cut_short=words)
+
+
+def propose(
+    configuration: Configuration,
+    parameters: ProposalParameters,
+    stage: Stage = nullcontext,
+    clock: Clock | None = None,
+    on_better: Better | None = None,
+    decides: Decides = decided,
+) -> Proposal | NoProposal:
+    """Propose one context switch.
+
+    Args:
+        configuration: nodes, vjobs in the order of the queue (head first), and the location of each VM.
+        parameters: policy, objective, limits, durations.
+        stage: entered for each stage while it lasts.
+        clock: monotonic seconds, by which the limit on the placement is a deadline; None: only the time of solvers
+            is measured, and all else estimated.
+        on_better: called with each better plan while the search goes on.
+        decides: makes the decision.
+
+    Returns:
+        A proposal that nobody has checked yet; or the reason why there is none.
+
+    Raises:
+        ValueError: there is no such policy.
+    """
+    with stage("decision"):
+        remedy = None if parameters.shortage is None else outgrown(configuration, parameters.shortage)
+        configuration = configuration if remedy is None else remedy.applied_to(configuration)
+        decision = decides(configuration, parameters)
+    return propose_for(configuration, decision, parameters, stage, clock, on_better, remedy)
 
 
 def propose_for(

@@ -8,21 +8,20 @@ from dataclasses import replace
 
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Barred, Decision, Infeasible
-from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.errors import OperationFailedError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
 from rmsplugin.proposing.proposal import NoProposal, Proposal
-from rmsplugin.proposing.propose import propose, propose_for
+from rmsplugin.proposing.propose import Decides, propose, propose_for
 
 
 class Deciding:
     """Decides cycle after cycle."""
 
-    def __init__(self, parameters: ProposalParameters) -> None:
-        self._parameters = parameters
+    def __init__(self, parameters: ProposalParameters, decides: Decides) -> None:
+        self._parameters, self._decides = parameters, decides
         self._previous: dict[str, str] = {}
         self.decisions = 0
         self.faults: Counter[str] = Counter()
@@ -35,11 +34,11 @@ class Deciding:
         cheaper than none. On fewer nodes there may always be room.
 
         Raises:
-            OperationFailedError: a policy of a site errs; it would do so for ever.
+            OperationFailedError: a policy of a site says that nothing can be decided; it would do so for ever.
         """
         self.decisions += 1
         self.barred = None
-        decision = decide_by_rules(self._parameters.policy, source, self._parameters.decision)
+        decision = self._decides(source, self._parameters)
         if isinstance(decision, Infeasible) and self._parameters.policy not in POLICIES:
             raise OperationFailedError(decision.explanation)
         cheapest = self._parameters.objective == "cost"
@@ -66,7 +65,7 @@ class Deciding:
     ) -> Proposal | NoProposal:
         if parameters.policy == self._parameters.policy and parameters.heuristic == self._parameters.heuristic:
             return propose_for(source, decision, parameters)
-        return propose(source, parameters)
+        return propose(source, parameters, decides=self._decides)
 
 
 def _without_waiting(source: Configuration, decision: Decision) -> tuple[Configuration, Decision]:

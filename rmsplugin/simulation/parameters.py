@@ -9,6 +9,7 @@ from rmsplugin.decision.cpu_demand import WINDOW_S
 from rmsplugin.energy.parameters import EnergyParameters
 from rmsplugin.model import policy_names
 from rmsplugin.proposing.parameters import ProposalParameters
+from rmsplugin.proposing.propose import Decides, decided
 from rmsplugin.simulation.hosts import Slowdown
 from rmsplugin.simulation.measured import Measured
 from rmsplugin.simulation.observed_memory import MemoryParameters
@@ -37,6 +38,7 @@ class ReplayParameters:
         memory: how memory is observed; None: VMs take the memory requested for them.
         energy: the nodes' watts, and how they are switched off and on; None: all are on all the time.
         rules: the placement rules; None: there are none. With them memory is not observed.
+        decides: makes the decisions.
         known: whether ``activity`` is the demand that an engine has seen, so that it is not observed once more.
     """
 
@@ -53,3 +55,4 @@ class ReplayParameters:
     known: bool = False
     energy: EnergyParameters | None = None
     rules: SiteRules | None = None
+    decides: Decides = decided

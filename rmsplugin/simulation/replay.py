@@ -81,7 +81,7 @@ def replay(
         links: the jobs that wait for others before they are submitted; the outcome tells their submit times.
 
     Raises:
-        OperationFailedError: a policy of a site errs, or starts no job by the placement rules.
+        OperationFailedError: a policy of a site decides nothing, or one starts no job by the placement rules.
     """
     return _Replay(jobs, cluster, parameters, links).run(tell)
 
@@ -126,7 +126,7 @@ class _Replay:
         self._rules = parameters.rules
         nodes = node_facts(cluster, planned_mib, self._rules)
         self._assessor = Assessor(nodes, parameters.proposal.capabilities, self._rules)
-        self._deciding = Deciding(parameters.proposal)
+        self._deciding = Deciding(parameters.proposal, parameters.decides)
         self._static = parameters.proposal.policy in STATIC
         self._ranked = parameters.proposal.policy in _RANKED
         self._timed = parameters.proposal.policy in _TIMED

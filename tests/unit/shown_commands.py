@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = sorted([DOCS.parent / "README.md", *DOCS.rglob("*.md")])
+TEMPLATE = DOCS.parent / "contrib/policy-template/README.md"
+PAGES = sorted([DOCS.parent / "README.md", TEMPLATE, *DOCS.rglob("*.md")])
 GUIDES = [path for path in PAGES if path.parent.name != "decisions"]
 
 

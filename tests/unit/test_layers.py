@@ -30,7 +30,7 @@ ALLOWED = {
     "simulation": {"model", "workload", "energy", "assessment", "decision", "planning", "proposing"},
     "proposing": {"model", "packing", "decision", "planning", "energy"},
     "groups": {"model", "decision", "planning", "proposing"},
-    "proposer": {"model", "packing", "proposing", "latency", "child_process", "left_out"},
+    "proposer": {"model", "packing", "decision", "proposing", "latency", "child_process", "left_out"},
     "accounts": set(),
     "adapters": {"accounts", "defaults", "finding", "left_out", "model", "settings"},
     "engine": {
@@ -75,6 +75,7 @@ ALLOWED = {
         "packing",
         "planning",
         "presence",
+        "proposer",
         "proposing",
         "report",
         "settings",

@@ -10,7 +10,7 @@ from rmsplugin.cli.plan.search_options import ENERGY, INSTANCE, add_search_optio
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.connection import find_engine
 from rmsplugin.cli.shared.document import print_document
-from rmsplugin.cli.shared.policies import ANY, policy_name
+from rmsplugin.cli.shared.policies import ANY, deciding, policy_name
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.errors import OperationFailedError
 
@@ -181,7 +181,8 @@ def _faults(answer: Preview) -> list[str]:
 
 
 def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> int:
-    with display() as show:
+    policy = arguments.policy or "rjsp"
+    with display() as show, deciding(policy) as decides:
         from dataclasses import replace
 
         from rmsplugin.cli.plan import energy, solve, text, threshold
@@ -196,7 +197,7 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         warn_of_unknown_nodes(arguments.command, configuration)
         search, durations = search_of(arguments), solve.durations(arguments.config)
         parameters = ProposalParameters(
-            policy=arguments.policy or "rjsp",
+            policy=policy,
             decision=Parameters(
                 search=decision_search_of(arguments),
                 durations=SwitchDurations.from_values(durations),
@@ -215,7 +216,8 @@ def _plan_offline(arguments: argparse.Namespace, graph: OutputFile | None) -> in
         share = arguments.memory_threshold or 1.0
         shortage = threshold.shortage(configuration, share, parameters.policy, durations)
         watts = energy.read(arguments.energy, configuration)
-        answer = solve.plan(threshold.up_to(configuration, share), replace(parameters, shortage=shortage), show, watts)
+        source, parameters = threshold.up_to(configuration, share), replace(parameters, shortage=shortage)
+        answer = solve.plan(source, parameters, show, watts, decides)
     if graph is not None:
         graph.write(solve.graph(answer))
     told = document(answer.source, answer.proposal, answer.seconds)

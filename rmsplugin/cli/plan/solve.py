@@ -17,7 +17,7 @@ from rmsplugin.proposing.check import check
 from rmsplugin.proposing.idle_off import saving
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.proposal import Missing, NoProposal
-from rmsplugin.proposing.propose import propose
+from rmsplugin.proposing.propose import Decides, decided, propose
 from rmsplugin.settings import load, settings_path
 
 Show = Callable[[str], None]
@@ -44,6 +44,7 @@ def plan(
     parameters: ProposalParameters,
     show: Show = lambda _: None,
     energy: EnergyParameters | None = None,
+    decides: Decides = decided,
 ) -> Solved:
     """Decide, place, plan; and have the plan checked by somebody who did not make it.
 
@@ -52,12 +53,14 @@ def plan(
         parameters: how.
         show: called with what is being done.
         energy: the nodes' watts, if nodes shall be switched off; None: none is.
+        decides: decides by the policy.
 
     Raises:
+        OwnPolicyError: the policy is one of the site, and errs.
         OperationFailedError: there is no decision or no plan, or a fault of ours in it.
     """
     clock = _Clock(show, parameters.policy)
-    found = propose(source, parameters, clock.step, time.monotonic)
+    found = propose(source, parameters, clock.step, time.monotonic, decides=decides)
     if isinstance(found, NoProposal):
         if found.missing is Missing.ORDER:
             _refuse([found.explanation])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rmsplugin.cli.shared import arguments as options
 from rmsplugin.cli.shared.bar import bar
 from rmsplugin.cli.shared.document import print_document
-from rmsplugin.cli.shared.policies import ANY, policy_name
+from rmsplugin.cli.shared.policies import ANY, policy_name, refuse_unloadable
 from rmsplugin.cli.shared.printable import printable
 from rmsplugin.cli.simulate.misuse import refuse_input, refuse_misuse, refuse_page
 from rmsplugin.cli.simulate.options import add_options
@@ -121,6 +121,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     output = OutputFile("--jobs-out", arguments.jobs_out) if arguments.jobs_out not in (None, "-") else None
     events = OutputFile("--events", arguments.events) if arguments.events is not None else None
     page = page_of(arguments)
+    refuse_unloadable((arguments.policy,))
     with bar() as show:
         given = read_input(arguments, show)
         if page is not None:

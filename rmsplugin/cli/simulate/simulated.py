@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rmsplugin.cli.shared.bar import Show
+from rmsplugin.cli.shared.policies import deciding
 from rmsplugin.cli.simulate import trace_file
 from rmsplugin.cli.simulate.parameters import cluster_of, memory_of, read_activity_of, replay_parameters, search_of
 from rmsplugin.energy.account import Account
@@ -221,6 +222,7 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
 
     Raises:
         WorkloadError: the file with the durations cannot be read, or has something wrong in it.
+        OwnPolicyError: the policy is one of the site, and errs.
     """
     began = time.perf_counter()
     jobs, cluster, doing = given.jobs, given.cluster, f"simulating {len(given.jobs)} jobs"
@@ -242,9 +244,10 @@ def simulate(arguments: argparse.Namespace, given: Input, policy: str, show: Sho
         return Simulated(given, policy, arguments.platform, started, metrics, None, time.perf_counter() - began)
     from rmsplugin.simulation.replay import replay  # with solvers, which those that count processors do not wait for
 
-    with uncollected():
+    with uncollected(), deciding(policy) as decides:
         parameters = replay_parameters(arguments, policy, given.activity, given.measured)
-        outcome = replay(jobs, cluster, replace(parameters, energy=given.energy, rules=given.rules), tell, given.links)
+        parameters = replace(parameters, energy=given.energy, rules=given.rules, decides=decides)
+        outcome = replay(jobs, cluster, parameters, tell, given.links)
     energy = None if given.energy is None else _energized(arguments, given, outcome, show)
     # Where nothing takes time, times are those of the trace: whole numbers stay whole.
     started = [int(run.start_s) if run.start_s == int(run.start_s) else run.start_s for run in outcome.jobs]

@@ -446,25 +446,6 @@ def test_what_does_not_go_together_is_refused(
     assert Path("t.swf").read_text() == TRACE
 
 
-def test_a_policy_of_a_site_is_replayed_and_one_that_errs_ends_it_with_the_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "two_policies.py").write_text(
-        "from rmsplugin.policy import Selection\n\n"
-        "def right(configuration, parameters):\n"
-        "    selection = Selection(configuration, parameters)\n"
-        "    for vjob in selection.vjobs:\n        selection.add(vjob)\n"
-        "    return selection.decision()\n\n"
-        "def wrong(configuration, parameters):\n    return configuration.nodes[7]\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    found = simulated(capsys, "--memory-per-node", "4096", policy="two_policies:right")
-    assert found["policy"] == "two_policies:right" and found["jobs"] == 3
-    memory = ("--memory-per-node", "4096")
-    status, _, err = call(capsys, "--workload", "t.swf", *CLUSTER, *memory, "--policy", "two_policies:wrong")
-    assert status == 1 and "policy two_policies:wrong failed: IndexError: tuple index out of range (" in err
-
-
 def test_who_makes_way_has_left_before_a_job_starts_where_that_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

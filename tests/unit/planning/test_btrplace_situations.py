@@ -1,8 +1,8 @@
 """The situations of BtrPlace's public tests, constraint by constraint, as values: what has to come out of each.
 
 They are those of the tests of its constraints' solvers (version 1.12) that have a rule here, and are not in
-``test_ruled_situations``. Where an answer differs, the row says why. Not compared: constraints that have no rule here
-(docs/decisions/0234), tests of constructors, and of nodes that are switched on (``online`` counts nodes that host VMs).
+``test_ruled_situations``. Where an answer differs, the row says why. docs/operator/placement-rules.md says which
+constraints have no rule here, and which tests are not rebuilt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from unit.situations import planned, situation
 
-from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Part, Split, Spread
+from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Part, Split, Spread, Within
 from rmsplugin.model.rules import Ban, Fence
 
 
@@ -21,6 +21,18 @@ def fence(vm: str, *nodes: str) -> dict[str, Any]:
     return {"rule": "fence", "vms": [vm], "nodes": list(nodes)}
 
 
+#: Two groups of nodes.
+PAIRS = (["n1", "n2"], ["n3", "n4"])
+
+
+def among(*vms: str, discrete: bool, groups: Collection[list[str]] = PAIRS) -> tuple[dict[str, Any], ...]:
+    """The VMs are on nodes of one of the groups: on one set of nodes, and on no node that is in none."""
+    nodes = [node for group in groups for node in group]
+    within = {"rule": "within", "vms": list(vms), "sets": list(groups), "most": 1, "discrete": discrete}
+    return within, {"rule": "fence", "vms": list(vms), "nodes": nodes, "discrete": discrete}
+
+
+ROOT_1 = {"rule": "root", "vms": ["1"]}
 BARRED = tuple({"rule": "ban", "vms": [vm], "nodes": ["n2"]} for vm in ("1", "4"))
 
 
@@ -171,11 +183,53 @@ ROWS = {
         {"1": "sleeping", "2": "running"},
         cpu=1,
     ),
+    # CAmongTest, as one of the sets, and a fence to all of them
+    "among: of one group, outside of which is one of them": Row(
+        {"n1": ["1"], "n2": ["2"], "n3": ["3"], "n4": []},
+        among("1", "2", "3", discrete=True, groups=(["n1", "n2"],)),
+        ["migrate", "run", "run"],
+        {"1": "n1", "2": "n2"},
+        ("4", "5"),
+    ),
+    "among: one has to leave for the other group, and the others follow": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": [], "n4": []},
+        (*among("1", "2", "5", discrete=True), fence("2", "n3", "n4")),
+        ["migrate", "migrate", "run", "run"],
+        {"3": "n2"},
+        ("4", "5"),
+    ),
+    "among: two have to be in two groups; there it is no plan, here they stay, and the third waits": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": [], "n4": []},
+        (*among("1", "2", "5", discrete=True), fence("2", "n3"), fence("1", "n1")),
+        ["run"],
+        {"1": "n1", "2": "n2"},
+        ("4", "5"),
+    ),
+    "among: all along, one starts where the others are": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": [], "n4": []},
+        among("1", "2", "5", discrete=False),
+        ["run", "run"],
+        {"1": "n1", "2": "n2", "3": "n2"},
+        ("4", "5"),
+    ),
+    "among: all along, none can be the first to leave; there it is no plan, here they stay": Row(
+        {"n1": ["1"], "n2": ["2"], "n3": ["3"], "n4": []},
+        (*among("1", "2", "5", discrete=False), fence("2", "n3")),
+        ["run", "run"],
+        {"1": "n1", "2": "n2", "3": "n3"},
+        ("4", "5"),
+    ),
     # CQuarantineTest, as a ban for those outside and a root for those inside
     "quarantine: nobody goes": Row(
         {"n1": ["1"], "n2": ["2", "3"], "n3": ["4"]},
         (*BARRED, {"rule": "root", "vms": ["2", "3"]}),
         [],
+    ),
+    "quarantine: one outside is to come; there it is no plan, here it stays": Row(
+        {"n1": ["1"], "n2": ["2", "3"], "n3": ["4"]},
+        (*({"rule": "ban", "vms": [vm], "nodes": ["n1"]} for vm in "234"), ROOT_1, fence("4", "n1")),
+        [],
+        {"1": "n1", "4": "n3"},
     ),
     "quarantine: one inside is to leave; there it is no plan, here it stays": Row(
         {"n1": ["1"], "n2": ["2", "3"], "n3": ["4"]},
@@ -195,6 +249,7 @@ def test_each_situation_has_its_plan(row: Row) -> None:
 
 GROUPS = (frozenset("12"), frozenset("345"), frozenset("67"))
 ALL = frozenset({"n1", "n2", "n3"})
+TWO = tuple(frozenset(pair) for pair in PAIRS)
 
 #: The rule, the VMs of each node, and those that are where the rule does not want them.
 MISPLACED: Mapping[str, tuple[Joint, Mapping[str, str], str]] = {
@@ -212,6 +267,8 @@ MISPLACED: Mapping[str, tuple[Joint, Mapping[str, str], str]] = {
     "capacity, one too many": (Capacity(ALL, frozenset("12345"), 4), {"n1": "123", "n2": "4", "n3": "5"}, "12345"),
     "capacity of one node, enough": (Capacity(frozenset({"n1"}), frozenset("124"), 1), {"n1": "1"}, ""),
     "capacity of one node, too many": (Capacity(frozenset({"n1"}), frozenset("124"), 1), {"n1": "14"}, "14"),
+    "among, in one group": (Within(TWO, frozenset("125"), 1), {"n1": "1", "n2": "23"}, ""),
+    "among, in two groups": (Within(TWO, frozenset("125"), 1), {"n1": "1", "n2": "23", "n3": "5"}, "5"),
     "ban, elsewhere": (Part(frozenset("1"), Ban(frozenset({"n3", "n4"}))), {"n1": "12", "n2": "3", "n3": "4"}, ""),
     "ban, there": (Part(frozenset("1"), Ban(frozenset({"n1", "n3"}))), {"n1": "12", "n2": "3", "n3": "4"}, "1"),
     "fence, inside": (Part(frozenset("1"), Fence(frozenset({"n1", "n2"}))), {"n1": "12", "n3": "4"}, ""),

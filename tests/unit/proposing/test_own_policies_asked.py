@@ -14,7 +14,9 @@ import pytest
 from unit.proposing.test_proposer import LIMITS, SOURCE
 
 from rmsplugin.decision.own_policies import find
-from rmsplugin.proposer.process import ProposerLimits
+from rmsplugin.errors import OperationFailedError, OwnPolicyError
+from rmsplugin.proposer.own_policy import OwnPolicy
+from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.parameters import ProposalParameters
 from rmsplugin.proposing.prepared import Prepared, prepare
@@ -72,6 +74,37 @@ def test_a_policy_that_errs_is_told_as_the_reason_why_nothing_is_decided(
     own, _ = ask(tmp_path, monkeypatch, "raise KeyError('gold')", LIMITS)
     assert isinstance(own.found, NoProposal) and own.found.missing is Missing.DECISION
     assert "policy ours:decide failed: KeyError: 'gold' (" in own.found.explanation
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("import time\ntime.sleep(600)\n", "had no answer within 2 s"),
+        ("import ctypes\nctypes.PyDLL(None).sleep(600)\n", "had no answer within 2 s"),
+        ("import os\nos._exit(4)\n", "ended with status 4"),
+        ("raise SystemExit\n", "cannot be loaded: SystemExit"),
+    ],
+)
+def test_a_command_that_loads_a_policy_waits_no_longer_for_it_than_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    """Whatever the module does while it is loaded; and no process is left of it."""
+    (tmp_path / "loaded.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    ended = []
+    monkeypatch.setattr(Process, "end", lambda self, end=Process.end: (end(self), ended.append(self.is_usable)))
+    with pytest.raises(OwnPolicyError, match=re.escape(told)):
+        OwnPolicy("loaded:decide", SHORT)
+    assert ended and not any(ended)
+
+
+def test_where_the_system_starts_no_process_that_is_not_the_policys_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise ProcessFailedError("could not be started: Resource temporarily unavailable")
+
+    monkeypatch.setattr("rmsplugin.proposer.own_policy.Process", full)
+    with pytest.raises(OperationFailedError, match="policy ours:decide could not be started: Resource temp"):
+        OwnPolicy("ours:decide")
 
 
 def test_the_templates_policy_is_proposed_by_and_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
