@@ -38,7 +38,7 @@ _SHARES = ((0.1, 0.5), (0.5, 1.0))
 #: The standard deviation of the logarithm of what a job uses, about what its kind does.
 _SCATTER = 0.2
 
-_POLICIES = ("load-sharing", "v-reconfiguration", "mixed")
+_POLICIES = ("load-sharing", "v-reconfiguration", "mixed", "slowdown")
 
 #: Of each search for a plan.
 _LIMIT = 0.05

@@ -12,9 +12,10 @@ from typing import Any
 from unittest.mock import patch
 
 from rmsplugin.planning.order import ends, improve, remaining, small
+from rmsplugin.planning.order.bypass import _Outlook
 from rmsplugin.planning.order.ends import Ends
 from rmsplugin.planning.order.improve import _Search
-from rmsplugin.planning.order.pools import ASLEEP
+from rmsplugin.planning.order.pools import ASLEEP, Step
 from rmsplugin.planning.order.ranking import Ranking
 from rmsplugin.planning.order.remaining import Remaining
 from rmsplugin.planning.target import (
@@ -113,6 +114,27 @@ def _none_asleep(search: _Search, ways: dict[int, int], movers: list[int]) -> It
 _neighbours = _Search._neighbours
 
 
+def _all_that_leave_a_node(outlook: _Outlook) -> list[Step]:
+    """As in VEE'09, 4.1: over pivots go all that leave a node, that node first whose leaving VMs are smallest together.
+
+    A node that nobody waits for is passed over, as it is on no cycle.
+    """
+    memory, schedule = outlook.moves.memory, outlook._schedule
+    leaving: dict[int, list[int]] = {}
+    for unit in sorted(outlook.blocked):
+        if schedule.may_pivot(unit):
+            leaving.setdefault(schedule.place(unit), []).append(unit)
+    found = []
+    for place in sorted(leaving, key=lambda place: (sum(memory[unit] for unit in leaving[place]), place)):
+        if outlook._lacking(place) is None:
+            continue
+        for unit in leaving[place]:
+            pivot = outlook._pivot(unit) if unit in outlook.blocked else None
+            if pivot is not None:
+                found.append(outlook.take(unit, pivot))
+    return found
+
+
 #: By name of the part: what is put in the place of what. The first half are whole searches, the other what is in them.
 PARTS: Mapping[str, Sequence[Off]] = {
     "repair": [Off(placement, "_repair", _nothing)],
@@ -146,6 +168,7 @@ PARTS: Mapping[str, Sequence[Off]] = {
     "levels' bounds": [Off(_Levels, "bound", _zero)],
     "early arrivals": [Off(Ranking, "__init__", _ranked_without_preference)],
     # within the search for orders
+    "the smallest VM of a cycle": [Off(_Outlook, "pivots", _all_that_leave_a_node)],
     "none left out": [Off(_Search, "_neighbours", _none_left_out)],
     "none asleep": [Off(_Search, "_neighbours", _none_asleep)],
     "who stays makes room": [Off(small, "_stayers", _none_of_them)],

@@ -183,7 +183,7 @@ def _traces(setup: Setup, group: Group, rates: dict[int, Rate], policies: Sequen
     titles = ["trace, policy", "execution (h)", "queuing (h)", "faults (h)", "moves (h)", "slowdown", "idle (MB)"]
     titles += ["skew", "last end (h)", "reserved", "migrations", "suspends"]
     yield from table(titles, lines())
-    compared = [name for name in POLICIES[2:] if name in policies and POLICIES[1] in policies]
+    compared = [name for name in ROWS[2:] if name in policies and POLICIES[1] in policies]
     if not compared:
         return
     yield ""
@@ -259,15 +259,15 @@ def _reductions(
 
 
 def _varied(setup: Setup, group: Group, rates: dict[int, Rate]) -> Iterator[str]:
-    """For each change of what is assumed: what V-Reconfiguration and ours take off G-Loadsharing."""
+    """For each change of what is assumed: what V-Reconfiguration and ours, in both orders, take off G-Loadsharing."""
     measures = [MEASURES[name] for name in ("execution", "queuing", "slowdown")]
 
     def lines() -> Iterator[list[object]]:
         for name, change in VARIANTS.items():
             for number, rate in rates.items():
-                base, *others = (change(setup).run(policy, group, rate) for policy in POLICIES[1:])
+                base, *others = (change(setup).run(policy, group, rate) for policy in ROWS[1:])
                 parts = [f"{100 * (of(each) / of(base) - 1):+.1f} %" for each in others for of in measures]
                 yield [f"{group.name}-Trace-{number}, {name}", f"{base.total_s / 3600:.0f}", *parts]
 
-    columns = [f"{policy}: {what}" for policy in ("V", "ours") for what in ("execution", "queuing", "slowdown")]
+    columns = [f"{policy}: {what}" for policy in ("V", *ROWS[3:]) for what in ("execution", "queuing", "slowdown")]
     yield from table(["trace, assumption", "G: execution (h)", *columns], lines())
