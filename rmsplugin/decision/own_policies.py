@@ -17,15 +17,12 @@ from importlib import metadata
 from rmsplugin.decision.judging import faults
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.errors import OwnPolicyError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.policy_names import GROUP, choices
 
 #: What a site writes. What it returns is nobody's word yet.
 OwnPolicy = Callable[[Configuration, Parameters], object]
-
-
-class PolicyError(ValueError):
-    """There is no such policy, or it cannot be loaded."""
 
 
 @lru_cache(maxsize=16)
@@ -36,16 +33,16 @@ def find(name: str) -> OwnPolicy:
         name: of an entry point, or ``module:function``.
 
     Raises:
-        PolicyError: there is none, or it cannot be loaded.
+        OwnPolicyError: there is none, or it cannot be loaded.
     """
     try:
         policy = _function(name) if ":" in name else _entry_point(name)
-    except PolicyError:
+    except OwnPolicyError:
         raise
     except (Exception, SystemExit) as error:
-        raise PolicyError(f"policy {name} cannot be loaded: {_told(error)}") from None
+        raise OwnPolicyError(f"policy {name} cannot be loaded: {_told(error)}") from None
     if not callable(policy):
-        raise PolicyError(f"policy {name} is no function, but {_kind(policy)}")
+        raise OwnPolicyError(f"policy {name} is no function, but {_kind(policy)}")
     own: OwnPolicy = policy
     return own
 
@@ -54,7 +51,7 @@ def _function(name: str) -> object:
     module, _, function = name.partition(":")
     loaded = importlib.import_module(module)
     if not hasattr(loaded, function):
-        raise PolicyError(f"policy {name}: module {module} has no {function}")
+        raise OwnPolicyError(f"policy {name}: module {module} has no {function}")
     found: object = getattr(loaded, function)
     return found
 
@@ -62,10 +59,10 @@ def _function(name: str) -> object:
 def _entry_point(name: str) -> object:
     found = tuple(metadata.entry_points(group=GROUP, name=name))
     if not found:
-        raise PolicyError(f"there is no policy {name!r}; {choices()}")
+        raise OwnPolicyError(f"there is no policy {name!r}; {choices()}")
     if len({each.value for each in found}) > 1:
         offers = " and ".join(sorted(each.value for each in found))
-        raise PolicyError(f"two packages offer a policy {name}: {offers}; name one as MODULE:FUNCTION")
+        raise OwnPolicyError(f"two packages offer a policy {name}: {offers}; name one as MODULE:FUNCTION")
     loaded: object = found[0].load()
     return loaded
 
@@ -80,7 +77,7 @@ def decide_by(name: str, configuration: Configuration, parameters: Parameters) -
     """
     try:
         policy = find(name)
-    except PolicyError as error:
+    except OwnPolicyError as error:
         return Infeasible(str(error), errs=True)
     first, again = (_asked(name, policy, configuration, parameters) for _ in range(2))
     if isinstance(first, Infeasible):

@@ -8,8 +8,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 
-from rmsplugin.decision.own_policies import PolicyError, find
+from rmsplugin.decision.own_policies import find
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.errors import OwnPolicyError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.packing.budget import Clock
 from rmsplugin.proposing.emptying import empty_one
@@ -49,6 +50,6 @@ def decide(configuration: Configuration, parameters: ProposalParameters, *_: obj
         return decided(configuration, parameters)
     try:
         find(parameters.policy)
-    except PolicyError as error:
+    except OwnPolicyError as error:
         return Infeasible(str(error), errs=True)
     return Decision(parameters.policy, {}, {}, {}, "there are no vjobs")

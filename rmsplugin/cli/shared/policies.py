@@ -46,9 +46,9 @@ def deciding(policy: str) -> Iterator[Decides]:
 
         yield decided
         return
-    from rmsplugin.proposer.own_policy import OwnPolicy
+    from rmsplugin.proposer.policy_process import PolicyProcess
 
-    with OwnPolicy(policy) as own:
+    with PolicyProcess(policy) as own:
         yield own.decide
 
 

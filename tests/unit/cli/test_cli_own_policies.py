@@ -10,7 +10,7 @@ import pytest
 from unit.cli.json_documents import answer_of
 from unit.cli.test_cli_compare import TRACE, call
 
-from rmsplugin.proposer import own_policy
+from rmsplugin.proposer import policy_process
 from rmsplugin.proposer.process import ProposerLimits
 
 POLICIES = """
@@ -143,7 +143,7 @@ def test_one_that_errs_is_refused_and_nothing_is_written(
 def test_one_that_does_not_end_is_refused_after_its_time(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_policy, "LIMITS", ProposerLimits(deadline_s=2.0, nice=0))
+    monkeypatch.setattr(policy_process, "LIMITS", ProposerLimits(deadline_s=2.0, nice=0))
     status, out, err = call(capsys, *COMMANDS[command]("ours:endless"))
     assert (status, out) == (2, "")
     assert "policy ours:endless: the process that asks it had no answer within 2 s, and was killed" in err

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.queues import Queue, nodes, running, states
 
-from rmsplugin.decision.own_policies import PolicyError, decide_by, find
+from rmsplugin.decision.own_policies import decide_by, find
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES, decide
 from rmsplugin.decision.result import Decision, Infeasible
+from rmsplugin.errors import OwnPolicyError
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import NodeState
 
@@ -277,5 +278,5 @@ def test_an_unknown_policy_is_named_with_those_that_exist() -> None:
     told = refusal("lottery")
     assert told.startswith("there is no policy 'lottery'; there are fcfs, easy, conservative, easy-preempt")
     assert all(name in told for name in POLICIES)
-    with pytest.raises(PolicyError, match=r"No module named .nowhere."):
+    with pytest.raises(OwnPolicyError, match=r"No module named .nowhere."):
         find("nowhere:decide")

@@ -15,7 +15,7 @@ from unit.proposing.test_proposer import LIMITS, SOURCE
 
 from rmsplugin.decision.own_policies import find
 from rmsplugin.errors import OperationFailedError, OwnPolicyError
-from rmsplugin.proposer.own_policy import OwnPolicy
+from rmsplugin.proposer.policy_process import PolicyProcess
 from rmsplugin.proposer.process import Process, ProcessFailedError, ProposerLimits
 from rmsplugin.proposer.proposer import Proposed, Proposer
 from rmsplugin.proposing.parameters import ProposalParameters
@@ -94,7 +94,7 @@ def test_a_command_that_loads_a_policy_waits_no_longer_for_it_than_for_an_answer
     ended = []
     monkeypatch.setattr(Process, "end", lambda self, end=Process.end: (end(self), ended.append(self.is_usable)))
     with pytest.raises(OwnPolicyError, match=re.escape(told)):
-        OwnPolicy("loaded:decide", SHORT)
+        PolicyProcess("loaded:decide", SHORT)
     assert ended and not any(ended)
 
 
@@ -102,9 +102,9 @@ def test_where_the_system_starts_no_process_that_is_not_the_policys_fault(monkey
     def full(*_: object) -> None:
         raise ProcessFailedError("could not be started: Resource temporarily unavailable")
 
-    monkeypatch.setattr("rmsplugin.proposer.own_policy.Process", full)
+    monkeypatch.setattr("rmsplugin.proposer.policy_process.Process", full)
     with pytest.raises(OperationFailedError, match="policy ours:decide could not be started: Resource temp"):
-        OwnPolicy("ours:decide")
+        PolicyProcess("ours:decide")
 
 
 def test_the_templates_policy_is_proposed_by_and_passes_the_check(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Own policy: a policy of the site, asked for decisions by a command, in a process of its own.
+"""Policy process: a policy of the site, asked for decisions by a command, in a process of its own.
 
 Such a policy may hang, print, eat memory, or end its process. The engine asks it in its proposing process. Here the
 command plans by itself, or simulates, and only the decisions are made elsewhere, within the same limits.
@@ -23,7 +23,7 @@ ENTRY = "rmsplugin.proposing.answering:decide"
 LIMITS = ProposerLimits(nice=0)
 
 
-class OwnPolicy:
+class PolicyProcess:
     """Asks a policy of the site. One process answers all requests; nothing of it is left when the command ends."""
 
     def __init__(self, name: str, limits: ProposerLimits | None = None) -> None:
