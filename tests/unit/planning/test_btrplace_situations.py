@@ -198,10 +198,10 @@ ROWS = {
         {"3": "n2"},
         ("4", "5"),
     ),
-    "among: two have to be in two groups; there it is no plan, here they stay, and the third waits": Row(
+    "among: two have to be in two groups; there it is no plan, here they stay": Row(
         {"n1": ["1"], "n2": ["2", "3"], "n3": [], "n4": []},
         (*among("1", "2", "5", discrete=True), fence("2", "n3"), fence("1", "n1")),
-        ["run"],
+        ["run", "run"],
         {"1": "n1", "2": "n2"},
         ("4", "5"),
     ),
@@ -212,11 +212,11 @@ ROWS = {
         {"1": "n1", "2": "n2", "3": "n2"},
         ("4", "5"),
     ),
-    "among: all along, none can be the first to leave; there it is no plan, here they stay": Row(
+    "among: all along, none can be the first to leave; there it is no plan, here they are saved": Row(
         {"n1": ["1"], "n2": ["2"], "n3": ["3"], "n4": []},
         (*among("1", "2", "5", discrete=False), fence("2", "n3")),
-        ["run", "run"],
-        {"1": "n1", "2": "n2", "3": "n3"},
+        ["resume", "resume", "run", "run", "suspend", "suspend"],
+        {"2": "n3", "3": "n3"},
         ("4", "5"),
     ),
     # CQuarantineTest, as a ban for those outside and a root for those inside
