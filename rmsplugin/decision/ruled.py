@@ -17,7 +17,7 @@ from rmsplugin.decision.pausing import decide_with_pauses, may_pause
 from rmsplugin.decision.reasons import needs, sentence, starts_within
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
 from rmsplugin.decision.ruled_trial import Trial
-from rmsplugin.decision.traits import NEVER_SUSPENDS
+from rmsplugin.decision.traits import Suspends
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VJob
 from rmsplugin.model.vjob import VJobState
@@ -46,7 +46,7 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
     if not configuration.joint:
         return decide_with_pauses(policy, configuration, parameters)
     stated, reasons, trial = configuration, dict[str, Reason](), None
-    pauses, suspends = may_pause(configuration, parameters), policy not in NEVER_SUSPENDS
+    pauses, suspends = may_pause(configuration, parameters), Suspends.of(policy)
     for left in reversed(range(_ROUNDS)):
         found = decide_with_pauses(policy, stated, parameters)
         if isinstance(found, Infeasible):

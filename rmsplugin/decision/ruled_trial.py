@@ -1,31 +1,36 @@
 """Ruled trial: those that shall run after a decision, placed by capacity and by rules about VMs beside each other.
 
 Those that must run come first, and paused ones last. There are several ways (``Way``); the next one is tried as long as
-one leaves a vjob without a place.
+one leaves a vjob without a place. Then a solver is asked, if the vjobs are few. Who is left out depends on whom the
+policy suspends (``rmsplugin.decision.traits``).
 """
 
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from rmsplugin.decision.admission import where_it_is
 from rmsplugin.decision.resident import is_resident
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.room import Site
+from rmsplugin.decision.ruled_placing import Attempt, Placing
+from rmsplugin.decision.traits import Suspends
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import SHARED, VJob, VMState, held
 from rmsplugin.model.vjob import VJobState
 from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item, items_of_one
-from rmsplugin.packing.ruled_fit import Obstacle, RuledFit, obeys
+from rmsplugin.packing.ruled_fit import Obstacle, obeys
 from rmsplugin.packing.ruled_program import Wish, is_small, nodes_without, solve
 from rmsplugin.packing.ruled_sums import RuledSums
 from rmsplugin.packing.search import Search
 
 _HOLD_MEMORY = (VJobState.RUNNING, VJobState.PAUSED)
+
+#: The reasons by which a policy has said that a vjob runs on, whoever else would take its place.
+_RUNS_ON = (ReasonCode.EXEMPT, ReasonCode.AWAITS, ReasonCode.OVERDUE)
 
 
 class Way(enum.Enum):
@@ -34,24 +39,6 @@ class Way(enum.Enum):
     RUNNING = enum.auto()  # near where they are, those that run first: nobody takes their places
     PRESENT = enum.auto()  # near where they are, in the order of the queue
     SAMPLE = enum.auto()  # where the policy has them, in the order of the queue
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """The vjobs without a place, and the places of the others.
-
-    ``rank``: of two attempts the one is better that first leaves out one farther behind in the queue; then the one in
-    which fewer stay where they are against the rules.
-    """
-
-    out: dict[VJob, Obstacle]
-    placement: dict[str, str]
-    rank: tuple[tuple[float, ...], int]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all have a place that obeys the rules."""
-        return not self.out and self.rank[1] == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +59,9 @@ class Trial:
         search: Search | None,
         before: Trial | None,
         *,
-        suspends: bool,
+        suspends: Suspends,
     ) -> None:
-        """``before``: that of the last decision; its way comes first. ``suspends``: whether the policy ever does."""
+        """``before``: that of the last decision; its way comes first. ``suspends``: whom the policy suspends."""
         self._configuration, self._decision = configuration, decision
         self._search, self._before, self._suspends = search, before, suspends
         self.way: Way = Way.RUNNING if before is None else before.way
@@ -83,6 +70,11 @@ class Trial:
         self._vjobs = [vjob for vjob in configuration.vjobs if decision.states[vjob.name] in _HOLD_MEMORY]
         self._pinned = {vjob.name: where_it_is(self._site, vjob) for vjob in self._vjobs if self._stays(vjob)}
         self._items = {vjob.name: self._items_of(vjob) for vjob in self._vjobs}
+        loose = [vjob for vjob in self._vjobs if vjob.name not in self._pinned]
+        musts = [vjob for vjob in loose if self._must(vjob)]
+        self._placing = Placing(self._site, self._items, self._pinned, musts, by_queue=suspends is Suspends.BEHIND)
+        must = {vjob.name for vjob in musts}
+        self._others = [vjob for vjob in loose if vjob.name not in must]
         self.placement: Mapping[str, str] = {}
         self._shown: _Shown | None = None
 
@@ -96,20 +88,27 @@ class Trial:
         if shown is not None and shown.who == self._who():
             self.placement = shown.placement
             return {}
+        best = self._by_ways(sample)
+        if not best.is_whole and (found := self._by_program(best)) is not None:
+            best = Attempt({}, found)
+        self.placement = best.placement
+        if not best.stay_against_rules:
+            self._shown = _Shown(self._who({vjob.name for vjob in best.out}), best.placement)
+        return best.out
+
+    def _by_ways(self, sample: Mapping[str, str]) -> Attempt:
+        """The best of the ways; those behind one that places all are not tried."""
         ways = {Way.RUNNING: self._present(), Way.PRESENT: self._present(), Way.SAMPLE: sample}
-        best: _Attempt | None = None
+        best: Attempt | None = None
         for way in sorted(Way, key=lambda each: each is not self.way):  # stable: the last one's way first
-            attempt = self._placed(ways[way], way is Way.RUNNING, None if best is None else best.rank[0])
+            others = self._in_order(running_first=way is Way.RUNNING)
+            attempt = self._placing.attempt(ways[way], others, None if best is None else best.rank)
             if attempt is not None and (best is None or attempt.rank > best.rank):
                 best, self.way = attempt, way
             if best is not None and best.is_whole:
                 break
         assert best is not None, "there are ways"
-        program = None if best.is_whole else self._by_program()
-        self.placement = best.placement if program is None else program
-        if program is None and not best.rank[1]:
-            self._shown = _Shown(self._who({vjob.name for vjob in best.out}), best.placement)
-        return best.out if program is None else {}
+        return best
 
     def _who(self, out: Collection[str] = ()) -> Mapping[str, tuple[VJobState, bool]]:
         """The state of each vjob that is not left out, and whether it is pinned."""
@@ -138,71 +137,32 @@ class Trial:
 
     def _must(self, vjob: VJob) -> bool:
         """Whether a vjob runs on in any case: if no place is found for it, it stays where it is."""
-        runs = self._configuration.state(vjob) is VJobState.RUNNING
-        return runs and (not self._suspends or not vjob.preemptible or vjob.target is VJobState.RUNNING)
+        if not self._runs(vjob) or self._is_paused(vjob):
+            return False
+        if not vjob.preemptible or vjob.target is VJobState.RUNNING or self._suspends is Suspends.NOBODY:
+            return True
+        spared = self._suspends is Suspends.WHERE_SHORT or self._decision.reasons[vjob.name].code in _RUNS_ON
+        return spared and self._is_in_peace(vjob)
 
-    def _placed(
-        self, prefer: Mapping[str, str], running_first: bool, least: tuple[float, ...] | None
-    ) -> _Attempt | None:
-        """Place all; one that must run and finds no place is pinned where it is, and all begin again.
+    def _runs(self, vjob: VJob) -> bool:
+        return self._configuration.state(vjob) is VJobState.RUNNING
 
-        None as soon as those that are left out rank below ``least``: whoever else is left out, the rank only sinks.
-        """
-        pinned = dict(self._pinned)
-        while True:
-            found = self._placed_around(pinned, prefer, running_first, least)
-            if found is None:
-                return None
-            if not isinstance(found, VJob):
-                out, placement = found
-                return _Attempt(out, placement, (self._positions(out), len(self._pinned) - len(pinned)))
-            pinned[found.name] = where_it_is(self._site, found)
-
-    def _positions(self, out: Iterable[VJob]) -> tuple[float, ...]:
-        """The places in the queue of vjobs that are left out: the greater, the better."""
-        return tuple(sorted((*(float(self._site.position[vjob.name]) for vjob in out), math.inf)))
-
-    def _placed_around(
-        self,
-        pinned: Mapping[str, Mapping[str, str]],
-        prefer: Mapping[str, str],
-        running_first: bool,
-        least: tuple[float, ...] | None,
-    ) -> tuple[dict[VJob, Obstacle], dict[str, str]] | VJob | None:
-        """Place all that are not pinned; a vjob that must run and finds no place is returned instead."""
-        fit = RuledFit(
-            self._configuration.nodes,
-            self._configuration.concerning,
-            self._homes,
-            (item.vm for those in self._items.values() for item in those),
+    def _is_in_peace(self, vjob: VJob) -> bool:
+        """Whether all VMs of a vjob run on nodes that are not short, and where they may be."""
+        short, up = self._configuration.overloaded(), self._site.up
+        places = [self._configuration.locations[vm.name] for vm in vjob.vms]
+        return all(
+            at.state is VMState.RUNNING
+            and at.node is not None
+            and at.node in up
+            and at.node not in short
+            and vjob.allows(at.node)
+            for at in places
         )
-        placement: dict[str, str] = {}
-        for vjob in self._vjobs:
-            for item in self._items[vjob.name] if vjob.name in pinned else ():
-                placement[item.vm.name] = pinned[vjob.name][item.vm.name]
-                fit.take(item.vm, placement[item.vm.name])
-        out: dict[VJob, Obstacle] = {}
-        for vjob in self._in_order(pinned, running_first):
-            found = fit.place(self._items[vjob.name], prefer)
-            if not isinstance(found, Obstacle):
-                placement |= found
-            elif self._must(vjob):
-                return vjob
-            else:
-                out[vjob] = found
-                if least is not None and self._positions(out) < least:
-                    return None
-        return out, placement
 
-    def _in_order(self, pinned: Collection[str], running_first: bool) -> list[VJob]:
-        """Those that must run, the others in the order of the queue, and paused ones."""
-        loose = [vjob for vjob in self._vjobs if vjob.name not in pinned]
-
-        def rank(vjob: VJob) -> tuple[bool, bool, bool]:
-            comes = running_first and self._configuration.state(vjob) is not VJobState.RUNNING
-            return self._is_paused(vjob), not self._must(vjob), comes
-
-        return sorted(loose, key=rank)
+    def _in_order(self, *, running_first: bool) -> list[VJob]:
+        """Those that are left out if they find no place, in the order of the queue; paused ones come last."""
+        return sorted(self._others, key=lambda vjob: (self._is_paused(vjob), running_first and not self._runs(vjob)))
 
     def _is_paused(self, vjob: VJob) -> bool:
         return self._decision.states[vjob.name] is VJobState.PAUSED
@@ -213,8 +173,14 @@ class Trial:
             return items_of_one(vjob)
         return [replace(item, vm=replace(item.vm, demand=held(item.vm, VMState.PAUSED))) for item in items_of_one(vjob)]
 
-    def _by_program(self) -> dict[str, str] | None:
-        """A place for all at once, if a solver finds one."""
+    def _by_program(self, best: Attempt) -> dict[str, str] | None:
+        """A place for all at once, if a solver finds one; ``best``: the best attempt one after the other.
+
+        It is not asked for those that wait alone under a policy that moves nobody for one that waits.
+        """
+        only_wait = not best.stay_against_rules and not any(map(self._runs, best.out))
+        if self._suspends is Suspends.WHERE_SHORT and only_wait:
+            return None
         configuration = self._configuration
         fixed = {vm: node for places in self._pinned.values() for vm, node in places.items()}
         items = [item for vjob in self._vjobs if vjob.name not in self._pinned for item in self._items[vjob.name]]

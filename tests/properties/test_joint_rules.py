@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from examples import few
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from properties.brute_force import TooLargeError, cheapest_cost
 from properties.generators import configurations, rotations
@@ -20,6 +20,8 @@ from rmsplugin.decision.pausing import decide_with_pauses
 from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.decision.ruled_trial import Trial
+from rmsplugin.decision.traits import BY_QUEUE, Suspends
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.elements import VM, Location, Node, NodeState, VJob, VMState
 from rmsplugin.model.joint import Capacity, Gather, Joint, Lonely, Online, Part, Root, Split, Spread, Within
@@ -123,6 +125,22 @@ def test_a_vjob_stays_out_for_a_rule_only_if_those_decided_have_no_place_togethe
         assert barred
     for name in barred:
         assert ruled.states[name] is not VJobState.RUNNING
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - BY_QUEUE))
+@given(source=small())
+@settings(max_examples=few(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+def test_nobody_who_runs_makes_way_so_that_a_rule_lets_another_in(policy: str, source: Configuration) -> None:
+    """Whatever a policy decides: those of the decision that run now have places, and others come beside them."""
+    source = replace(source, nodes=tuple(replace(node, state=NodeState.UP) for node in source.nodes))
+    assume(obeys(source, set(source.homes.items())) and not source.overloaded())
+    decision = decide_with_pauses(policy, source, PARAMETERS)
+    if isinstance(decision, Infeasible):
+        return
+    out = Trial(source, decision, None, None, suspends=Suspends.of(policy)).out()
+    for vjob in out:
+        where = [source.locations[vm.name] for vm in vjob.vms]
+        assert not all(at.state is VMState.RUNNING and vjob.allows(at.node or "") for at in where), vjob.name
 
 
 @pytest.mark.parametrize("objective", ["cost", "nodes"])

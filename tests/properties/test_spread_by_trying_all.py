@@ -1,4 +1,4 @@
-"""VMs that need nodes of their own: decisions about small sites, against a search through all placements."""
+"""VMs that need nodes of their own, or are spread across vjobs, against a search through all placements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
@@ -55,12 +56,37 @@ def _vjob(draw: st.DrawFn, name: str) -> VJob:
     return VJob(name, vms, rules=apart, time_limit_s=draw(st.sampled_from([60.0, 600.0])))
 
 
+@st.composite
+def spread_across(draw: st.DrawFn) -> Configuration:
+    """The same with one more rule or two, about VMs of several vjobs. They are new: VMs may break them where they are.
+
+    Some vjobs may not be preempted, and some have begun to run just now.
+    """
+    source = draw(spread_out())
+    names = sorted(source.vm_by_name)
+    some = st.sets(st.sampled_from(names), min_size=2, max_size=4)
+    rules = [Spread(frozenset(draw(some))) for _ in range(draw(st.integers(1, 2)))]
+    vjobs = []
+    for vjob in source.vjobs:
+        own = tuple(rule for rule in rules if any(vm.name in rule.vms for vm in vjob.vms))
+        firm, state_s = draw(st.sampled_from([(True, None), (True, None), (True, 10.0), (False, None)]))
+        vjobs.append(replace(vjob, rules=(*vjob.rules, *own), preemptible=firm, state_s=state_s))
+    return replace(source, vjobs=tuple(vjobs))
+
+
+def obeys(vjobs: Sequence[VJob], places: Mapping[str, str]) -> bool:
+    """Whether no two VMs of a spread are on one node."""
+    names = {vm.name for vjob in vjobs for vm in vjob.vms}
+    spreads = [rule.vms & names for vjob in vjobs for rule in vjob.rules if isinstance(rule, Spread)]
+    return all(len({places[vm] for vm in vms}) == len(vms) for vms in spreads)
+
+
 def holds(nodes: Sequence[Node], vjobs: Sequence[VJob], places: Mapping[str, str]) -> bool:
     """Whether these can run where they are placed."""
+    if not obeys(vjobs, places):
+        return False
     left = {node.name: [node.capacity.centi_cpus, node.capacity.memory_mib] for node in nodes}
     for vjob in vjobs:
-        if vjob.rules and len({places[vm.name] for vm in vjob.vms}) < len(vjob.vms):
-            return False
         for vm in vjob.vms:
             left[places[vm.name]][0] -= vm.demand.centi_cpus
             left[places[vm.name]][1] -= vm.demand.memory_mib
@@ -110,16 +136,52 @@ def before_two_that_run() -> Configuration:
     return Configuration(nodes, vjobs, at)
 
 
-@pytest.mark.parametrize("policy", ["fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration"])
+SPARING = ("fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration")
+
+
+@pytest.mark.parametrize("policy", SPARING)
 @given(source=spread_out())
 @example(source=before_two_that_run())
 @settings(max_examples=few(200), deadline=None)
 def test_nobody_makes_way_under_a_policy_that_suspends_nobody(policy: str, source: Configuration) -> None:
-    before = {vjob.name for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING}
-    runs = running(source, decided(policy, source))
+    before, runs = run_now(source), running(source, decided(policy, source))
     event(f"{len(runs) - len(before)} start")
     assert before <= {vjob.name for vjob in runs}
     assert has_room(source.nodes, runs)
+
+
+def run_now(source: Configuration) -> set[str]:
+    return {vjob.name for vjob in source.vjobs if source.state(vjob) is VJobState.RUNNING}
+
+
+def behind_one_that_waits() -> Configuration:
+    """The first one has room beside the one that runs, but a rule has them on nodes of their own, and there is one."""
+    first, runs = (VM(name, Resources(1, 128)) for name in ("v0-0", "v1-0"))
+    rule = Spread(frozenset({"v0-0", "v1-0"}))
+    vjobs = tuple(VJob(f"v{number}", (vm,), rules=(rule,)) for number, vm in enumerate((first, runs)))
+    nodes = (Node("n1", Resources(2, 512)),)
+    return Configuration(nodes, vjobs, {"v0-0": WAITING, "v1-0": running_on("n1")})
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@given(source=spread_across())
+@example(source=behind_one_that_waits())
+@settings(max_examples=few(200), deadline=None)
+def test_no_rule_across_vjobs_suspends_one_that_the_policy_spares(policy: str, source: Configuration) -> None:
+    """Whoever runs has a place that obeys all rules, unless one who is spared breaks a rule where it is."""
+    decision = decided(policy, source)
+    runs = running(source, decision)
+    spared = {vjob.name for vjob in source.vjobs if vjob.name in run_now(source) and is_spared(policy, vjob)}
+    event(f"{len(spared)} spared")
+    assert spared <= {vjob.name for vjob in runs}
+    stay = [vjob for vjob in source.vjobs if vjob.name in spared]
+    assert has_room(source.nodes, runs) or not obeys(stay, source.homes)
+
+
+def is_spared(policy: str, vjob: VJob) -> bool:
+    """Whether a vjob that runs is never suspended by a policy while no node is short."""
+    exempt = vjob.state_s is not None and policy in ("easy-preempt", "mixed", "slowdown")
+    return policy in SPARING or not vjob.preemptible or exempt
 
 
 @given(source=spread_out())

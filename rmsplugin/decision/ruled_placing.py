@@ -1,0 +1,140 @@
+"""Ruled placing: vjobs that shall run, placed one after the other by capacity and rules about VMs beside each other.
+
+Those that must run come first. One of them that finds no place by the rules stays where it is, and the others are
+placed around it. All that find none are found in one pass: a site may have hundreds of them when a rule is new.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rmsplugin.decision.admission import where_it_is
+from rmsplugin.decision.room import Site
+from rmsplugin.model.elements import VJob
+from rmsplugin.model.vjob import VJobState
+from rmsplugin.packing.item import Item
+from rmsplugin.packing.ruled_fit import Obstacle, RuledFit
+
+#: The places in the queue of those that run and are left out; of all that are left out; and, below 0, the number of
+#: those that stay against the rules. Of two attempts the one of the higher rank is better: it first leaves out one
+#: farther behind, or leaves out nobody.
+Rank = tuple[tuple[float, ...], tuple[float, ...], int]
+
+_NOBODY = (math.inf,)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The vjobs without a place, and the places of the others."""
+
+    out: dict[VJob, Obstacle]
+    placement: dict[str, str]
+    rank: Rank = (_NOBODY, _NOBODY, 0)
+
+    @property
+    def stay_against_rules(self) -> int:
+        """The number of vjobs that stay where they are against the rules."""
+        return -self.rank[2]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all have a place that obeys the rules."""
+        return not self.out and not self.stay_against_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """All that is the same whichever way vjobs are placed.
+
+    Attributes:
+        site: the nodes, and the order of the queue.
+        items: by vjob, its VMs with what they take.
+        pinned: by vjob, the node of each VM: of vjobs that have to be where they are.
+        musts: the vjobs that run on in any case: if no place is found for one, it stays where it is.
+        by_queue: whether the order of the queue alone decides who is left out. Else nobody who runs is left out so that
+            another one gets a place.
+    """
+
+    site: Site
+    items: Mapping[str, Sequence[Item]]
+    pinned: Mapping[str, Mapping[str, str]]
+    musts: Sequence[VJob]
+    by_queue: bool = False
+
+    def attempt(self, prefer: Mapping[str, str], others: Iterable[VJob], least: Rank | None) -> Attempt | None:
+        """Place those that must run, and then others.
+
+        Args:
+            prefer: by VM, a node that is tried first.
+            others: those that are left out if they find no place, in the order in which they are placed.
+            least: None is returned as soon as the rank is below it: whoever else is left out, it only sinks.
+        """
+        fit, placement, against = self._with_musts(prefer)
+        out: dict[VJob, Obstacle] = {}
+        for vjob in others:
+            found = fit.place(self.items[vjob.name], prefer)
+            if not isinstance(found, Obstacle):
+                placement |= found
+                continue
+            out[vjob] = found
+            if least is not None and self._rank(out, 0) < (*least[:2], 0):
+                return None
+        return Attempt(out, placement, self._rank(out, against))
+
+    def _rank(self, out: Iterable[VJob], against: int) -> Rank:
+        state = self.site.configuration.state
+        run = () if self.by_queue else [vjob for vjob in out if state(vjob) is VJobState.RUNNING]
+        return self._positions(run), self._positions(out), -against
+
+    def _positions(self, out: Iterable[VJob]) -> tuple[float, ...]:
+        """The places in the queue of vjobs that are left out: the greater, the better."""
+        return tuple(sorted((*(float(self.site.position[vjob.name]) for vjob in out), *_NOBODY)))
+
+    def _with_musts(self, prefer: Mapping[str, str]) -> tuple[RuledFit, dict[str, str], int]:
+        """The nodes with those that must run, their places, and the number of those that stay against the rules.
+
+        All that find no place are pinned where they are, and the others are placed anew around them.
+        """
+        stuck: dict[str, VJob] = {}
+        while True:
+            fit, placement = self._around(stuck)
+            loose = [vjob for vjob in self.musts if vjob.name not in stuck]
+            failed = [vjob for vjob in loose if not self._finds_place(fit, vjob, placement, prefer)]
+            if not failed:
+                break
+            stuck |= {vjob.name: vjob for vjob in failed}
+        again = sum(self._leaves(fit, vjob, placement, prefer) for vjob in stuck.values())
+        return fit, placement, len(stuck) - again
+
+    def _around(self, stuck: Mapping[str, VJob]) -> tuple[RuledFit, dict[str, str]]:
+        """The nodes with those that stay where they are, and the places of these."""
+        whole, items = self.site.configuration, self.items
+        fit = RuledFit(whole.nodes, whole.concerning, whole.homes, (item.vm for its in items.values() for item in its))
+        placement: dict[str, str] = {}
+        here = {**self.pinned, **{name: where_it_is(self.site, vjob) for name, vjob in stuck.items()}}
+        for name in sorted(here, key=self.site.position.__getitem__):
+            for item in items[name]:
+                placement[item.vm.name] = here[name][item.vm.name]
+                fit.take(item.vm, placement[item.vm.name])
+        return fit, placement
+
+    def _finds_place(self, fit: RuledFit, vjob: VJob, placement: dict[str, str], prefer: Mapping[str, str]) -> bool:
+        """Place one vjob, if there is a place."""
+        found = fit.place(self.items[vjob.name], prefer)
+        if isinstance(found, Obstacle):
+            return False
+        placement |= found
+        return True
+
+    def _leaves(self, fit: RuledFit, vjob: VJob, placement: dict[str, str], prefer: Mapping[str, str]) -> bool:
+        """Whether one that is pinned where it is finds a place by the rules after all: others have moved meanwhile."""
+        items = self.items[vjob.name]
+        for item in items:
+            fit.give_back(item.vm, placement[item.vm.name])
+        if self._finds_place(fit, vjob, placement, prefer):
+            return True
+        for item in items:
+            fit.take(item.vm, placement[item.vm.name])
+        return False

@@ -1,0 +1,81 @@
+"""Rules about VMs of several vjobs: who makes way for one."""
+
+from __future__ import annotations
+
+import pytest
+from unit.queues import Queue, nodes, states
+
+from rmsplugin.decision.parameters import Parameters
+from rmsplugin.decision.policies import POLICIES
+from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.model.configuration import Configuration
+from rmsplugin.model.given_rules import given_rules
+from rmsplugin.model.joint import Spread
+
+#: Policies under which nobody makes way for one that waits.
+KEEPING = ("fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration")
+#: Those of them under which nobody makes way at all; and those under which vjobs do where nodes are short.
+NEVER, SHARING = KEEPING[:3], KEEPING[3:]
+
+
+def spread(*pairs: str) -> list[Spread]:
+    """Rules that have the first VMs of two vjobs on nodes of their own: ``ab`` for ``a`` and ``b``."""
+    return [Spread(frozenset(f"{name}-0" for name in pair)) for pair in pairs]
+
+
+def with_rules(queue: Queue, *pairs: str) -> Configuration:
+    source = queue.configuration
+    vjobs = given_rules(source.vjobs, [(rule, rule.names) for rule in spread(*pairs)])
+    return Configuration(source.nodes, vjobs, source.locations)
+
+
+def decide(policy: str, source: Configuration) -> Decision:
+    found = decide_by_rules(policy, source, Parameters())
+    assert isinstance(found, Decision)
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_who_runs_makes_way_so_that_a_rule_lets_another_one_in(policy: str) -> None:
+    """Of whatever tier that is; but where the order of the queue alone decides, whoever is behind does."""
+    queue = Queue(*nodes(1, cpus=2)).add("a", priority=2).add("b", "n1", priority=1, state_s=1e6)
+    found = decide(policy, with_rules(queue, "ab"))
+    if policy in ("rjsp", "rjsp-exact"):
+        assert states(found) == {"a": "running", "b": "sleeping"}
+        assert found.reasons["b"].code is ReasonCode.RULE
+    else:
+        assert states(found) == {"a": "waiting", "b": "running"}
+        assert found.reasons["a"].code is ReasonCode.RULE
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_of_two_that_break_a_new_rule_one_makes_way_whom_the_policy_would_suspend(policy: str) -> None:
+    """The last one; but none under policies that suspend nobody for that, and none that is exempt."""
+    both, last = {"a": "running", "b": "running"}, {"a": "running", "b": "sleeping"}
+    first = {"a": "sleeping", "b": "running"}
+    for state_s in (10, 1e6):
+        queue = Queue(*nodes(1, cpus=2)).add("a", "n1", state_s=1e6).add("b", "n1", state_s=state_s)
+        found = decide(policy, with_rules(queue, "ab"))
+        exempts = policy in ("easy-preempt", "mixed", "slowdown") and state_s == 10
+        assert states(found) == (both if policy in KEEPING else first if exempts else last)
+
+
+@pytest.mark.parametrize("policy", SHARING)
+def test_where_a_rule_bars_the_only_migration_from_a_node_that_is_short_the_last_one_there_makes_way(
+    policy: str,
+) -> None:
+    """So it is where no migration makes room for another reason."""
+    queue = Queue(*nodes(2, cpus=4, memory_mib=4096)).add("a", "n1", memory_mib=3000)
+    queue.add("b", "n1", memory_mib=2000).add("c", "n2", memory_mib=2000)
+    assert set(states(decide(policy, with_rules(queue))).values()) == {"running"}
+    found = decide(policy, with_rules(queue, "bc"))
+    assert states(found) == {"a": "running", "b": "sleeping", "c": "running"}
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+def test_none_migrates_for_one_that_a_rule_keeps_out_under_a_policy_that_moves_nobody_for_it(policy: str) -> None:
+    """``a`` may be beside neither of the others, which could be together."""
+    queue = Queue(*nodes(2, cpus=2)).add("a").add("b", "n1").add("c", "n2")
+    found = decide(policy, with_rules(queue, "ab", "ac"))
+    assert states(found) == {"a": "running" if policy in NEVER else "waiting", "b": "running", "c": "running"}
