@@ -18,6 +18,7 @@ from rmsplugin.decision.awaiting import keep_or_await
 from rmsplugin.decision.easy import Reservation, Verdict, reserve
 from rmsplugin.decision.fcfs import backfilled, remaining_s, reserved, would_delay
 from rmsplugin.decision.later import is_barred_now
+from rmsplugin.decision.near import around_apart
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, names, no_room
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -63,6 +64,9 @@ class _Walk:
     def _consider(self, vjob: VJob, protected: set[str]) -> None:
         if self.room.add(vjob):
             self._started(vjob)
+        elif self.head is None and (found := around_apart(self.room, vjob)) is not None:
+            self.room = found
+            self.draft.runs(vjob, fits(vjob))
         elif self.head is not None:
             self.draft.stays_out(vjob, no_room(vjob, self.room, "free beside those that run"))
         elif not self._preempts(vjob, protected):

@@ -110,6 +110,29 @@ def room_for(site: Site, vjobs: Iterable[VJob]) -> NodeRoom | None:
     return None if found is None else found.room
 
 
+def around_apart(room: NodeRoom, vjob: VJob) -> NodeRoom | None:
+    """Room for one more, where First Fit has VMs that need nodes of their own in its way; None if none is found.
+
+    First Fit gives these the first nodes with room, and may take that of a vjob behind them. So all are tried near
+    where they are, for a few such vjobs of a decision.
+    """
+    effort = room.site.effort
+    if not effort.around or not room.free.holds(room.site.demands[vjob.name]):
+        return None
+    if vjob.name not in room.site.configuration.apart and not _has_moved_one_apart(room):
+        return None
+    found = near(loose(room.site), [*room.members, vjob])
+    effort.around -= found is None
+    return None if found is None else found.room
+
+
+def _has_moved_one_apart(room: NodeRoom) -> bool:
+    """Whether First Fit has VMs that need nodes of their own elsewhere than where they are."""
+    configuration = room.site.configuration
+    moved = (vjob for vjob in room.packed if vjob.name in configuration.apart)
+    return any(configuration.homes.get(vm.name) != room.placement[vm.name] for vjob in moved for vm in vjob.vms)
+
+
 def loose(site: Site) -> Site:
     """The same site; pinned are only vjobs that may be nowhere else, or for which no packing finds a place."""
     fixed = staying(site.configuration).keys() | site.in_place

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from rmsplugin.decision.admission import admit, settle
 from rmsplugin.decision.exact import repack
-from rmsplugin.decision.near import loose, near
+from rmsplugin.decision.near import around_apart, loose, near
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import fits, no_room, unless_preemptible
 from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
@@ -44,15 +44,16 @@ def _select(
         if room.append(vjob):
             draft.runs(vjob, fits(vjob))
             continue
-        found = None
-        if exact_checks and _may_fit(room, vjob):
+        found, why = around_apart(room, vjob), fits(vjob)
+        if found is None and exact_checks and _may_fit(room, vjob):
             exact_checks -= 1
             found = repack(room.site, [*room.members, vjob], parameters.search_of_one_check)
+            why = fits(vjob, ReasonCode.FITS_EXACTLY, "which only an exact packing fits beside those ahead")
         if found is None:
             draft.stays_out(vjob, no_room(vjob, room))
         else:
             room = found
-            draft.runs(vjob, fits(vjob, ReasonCode.FITS_EXACTLY, "which only an exact packing fits beside those ahead"))
+            draft.runs(vjob, why)
     near_now = None if exact_checks is None else near(loose(room.site), room.members, parameters.search.part(0.5))
     return draft.decision(name, room.placement if near_now is None else near_now.room.placement)
 

@@ -68,6 +68,7 @@ class Effort:
     checks: int = 0  # the number of times that a solver may be started, where First Fit and best fit fail
     search: Search = field(default_factory=Search)  # the rest of the limits of all such checks
     reserving: Budget | None = None  # of the programs that are asked about rules; None: none is asked
+    around: int = 32  # the number of vjobs for which room is sought in vain around VMs on nodes of their own
 
     @classmethod
     def within(cls, parameters: Parameters, *, checks: bool = True) -> Effort:
@@ -277,11 +278,29 @@ class NodeRoom:
         return True
 
     def _placed(self, vjob: VJob, *, apart: bool = False) -> dict[str, str] | None:
-        """Place a vjob's VMs by FFD, all or none; ``apart``: on nodes of their own."""
+        """Place a vjob's VMs by FFD, all or none; ``apart``: on nodes of their own, where they are if they can be."""
+        there = self._in_place(vjob) if apart else None
+        if there is not None:
+            self._packing.take_all(vjob.vms, there)
+            return there
         allows = vjob.allows if self.site.restricts(vjob) else None
         if vjob.anchored:
             return self._packing.place_around(vjob.vms, allows, apart=apart)
         return self._packing.place(vjob.vms, allows, () if apart else None)
+
+    def _in_place(self, vjob: VJob) -> dict[str, str] | None:
+        """The nodes where all VMs of a vjob are now, each on one of its own that still has room for it."""
+        homes = self.site.configuration.homes
+        there = {vm.name: homes[vm.name] for vm in vjob.vms if vm.name in homes}
+        if len(set(there.values())) < len(vjob.vms):
+            return None
+        fits = (
+            there[vm.name] in self.site.up
+            and vjob.allows(there[vm.name])
+            and self._packing.free(there[vm.name]).holds(vm.demand)
+            for vm in vjob.vms
+        )
+        return there if all(fits) else None
 
     def _placed_apart(self, vjob: VJob) -> dict[str, str] | None:
         """Place VMs that need nodes of their own by FFD; beside each other, if rules find a place for all members.

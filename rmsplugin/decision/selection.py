@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rmsplugin.decision.admission import admit, settle
 from rmsplugin.decision.awaiting import unless_exempt
+from rmsplugin.decision.near import around_apart
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.reasons import no_room
 from rmsplugin.decision.result import Decision, Infeasible, Reason, ReasonCode
@@ -60,8 +61,11 @@ class Selection:
         if isinstance(self._room, Infeasible):
             return False
         if not self._room.append(vjob):
-            self._draft.stays_out(vjob, no_room(vjob, self._room))
-            return False
+            found = around_apart(self._room, vjob)
+            if found is None:
+                self._draft.stays_out(vjob, no_room(vjob, self._room))
+                return False
+            self._room = found
         self._draft.runs(vjob, Reason(ReasonCode.FITS, why or "fits beside those that were chosen before it"))
         return True
 

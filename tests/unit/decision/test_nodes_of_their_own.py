@@ -12,6 +12,7 @@ from rmsplugin.decision.policies import POLICIES
 from rmsplugin.decision.result import Decision, ReasonCode
 from rmsplugin.decision.room import Effort, NodeRoom, Site
 from rmsplugin.decision.ruled import decide_by_rules
+from rmsplugin.decision.selection import Selection
 from rmsplugin.model.abiding import abiding
 from rmsplugin.model.capabilities import EVERYTHING, NATIVE, Capabilities
 from rmsplugin.model.configuration import Configuration
@@ -97,6 +98,36 @@ def test_those_ahead_move_for_it_where_first_fit_has_them_in_its_way(policy: str
     assert states(decide(policy, with_rules(queue, spread("wide")))) == {"ahead": "running", "wide": "running"}
     rooted = with_rules(queue, spread("wide"), Root(frozenset({"ahead-0", "ahead-1"})))
     assert states(decide(policy, rooted)) == {"ahead": "running", "wide": "waiting"}
+
+
+@pytest.mark.parametrize("wide", [("n1", "n3"), ()], ids=["wide runs", "wide waits"])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_one_behind_it_that_runs_keeps_its_room(policy: str, wide: Sequence[str]) -> None:
+    """The first nodes with room for its VMs are n1 and n2; one behind it has room on n2 alone."""
+    queue = uneven().add("first", "n1").add("wide", *wide, vms=2).add("behind", "n2", cpus=2)
+    found = states(decide(policy, with_rules(queue, spread("wide"))))
+    waits = not wide and policy in ("fcfs", "easy", "conservative")  # by First Fit alone it has no room
+    assert found == {"first": "running", "wide": "waiting" if waits else "running", "behind": "running"}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_one_behind_it_does_not_wait_for_the_room_of_others_while_it_runs(policy: str) -> None:
+    queue = uneven().add("first", "n1").add("wide", "n1", "n3").add("behind", cpus=2)
+    assert set(states(decide(policy, with_rules(queue, spread("wide")))).values()) == {"running"}
+
+
+def uneven() -> Queue:
+    """Two nodes of 2 CPUs, and one of 1."""
+    return Queue(*(Node(f"n{number}", Resources(cpus, 4096)) for number, cpus in enumerate((2, 2, 1), start=1)))
+
+
+def test_a_policy_of_a_site_leaves_one_behind_the_room_of_that() -> None:
+    queue = Queue(Node("n1", Resources(1, 4096)), Node("n2", Resources(2, 4096)), Node("n3", Resources(1, 4096)))
+    source = with_rules(queue.add("wide", vms=2).add("behind", "n2", cpus=2), spread("wide"))
+    selection = Selection(source, Parameters())
+    assert [selection.add(vjob) for vjob in selection.vjobs] == [True, True]
+    found = selection.decision()
+    assert isinstance(found, Decision) and found.placement["behind-0"] == "n2"
 
 
 @pytest.mark.parametrize("policy", POLICIES)
