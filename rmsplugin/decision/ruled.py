@@ -28,6 +28,9 @@ from rmsplugin.packing.search import Search
 #: The most decisions, one after the other. Those that find no place after the last one stay out, and none fills in.
 _ROUNDS = 6
 
+#: The part of the limits of one decision that the next one has: all searches together take twice those of the first.
+_LATER = 0.5
+
 #: The policies that may reserve a start for a vjob that a rule keeps out.
 _RESERVING = frozenset({"easy", "easy-preempt", "conservative", "mixed"})
 
@@ -47,11 +50,12 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
         return decide_with_pauses(policy, configuration, parameters)
     stated, reasons, trial = configuration, dict[str, Reason](), None
     pauses, suspends = may_pause(configuration, parameters), Suspends.of(policy)
+    limited = parameters
     for left in reversed(range(_ROUNDS)):
-        found = decide_with_pauses(policy, stated, parameters)
+        found = decide_with_pauses(policy, stated, limited)
         if isinstance(found, Infeasible):
             return found
-        trial = Trial(stated, found, _search(parameters), trial, suspends=suspends)
+        trial = Trial(stated, found, _search(limited), trial, suspends=suspends)
         out = trial.out()
         for vjob, obstacle in out.items():
             if vjob.target is VJobState.RUNNING:
@@ -60,6 +64,7 @@ def decide_by_rules(policy: str, configuration: Configuration, parameters: Param
         if not out or not left or _fills_nobody_in(policy, stated, found, out, pauses=pauses):
             return _told(configuration, found, trial.placement, out, reasons)
         stated = _kept_out(stated, {vjob.name for vjob in out}, policy)
+        limited = replace(limited, search=limited.search.part(_LATER))
     raise AssertionError("the last round is decided")
 
 

@@ -45,6 +45,10 @@ MOST_PAIRS = 20_000
 #: With so few pairs, the program that tells all VMs apart takes so little time that it is asked for less to move.
 _FEW_PAIRS = 500
 
+#: The most that the program which takes VMs for equal may use of the limits that are left, if the one with all classes
+#: may have to be asked after it.
+_ALIKE = 0.75
+
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
@@ -186,16 +190,18 @@ class Repair:
         """Places for all VMs of a neighbourhood: of a program that takes VMs for equal, and of one with all classes.
 
         The second one is asked if the VMs of the first one's answer could not be told apart, or move more than is
-        worth it. Where the first one finds nothing within its limits, the second one hardly ever does.
+        worth it. Where the first one finds nothing within its limits, the second one hardly ever does. So the second
+        one has a part of the limits that the first one leaves alone.
         """
-        found = program.solve(budget, share)
+        precise = _Program(self, program.nodes, class_of) if program.has_groups else None
+        may_follow = precise is not None and precise.pairs <= MOST_PAIRS
+        found = program.solve(budget, min(share, _ALIKE) if may_follow else share)
         if found is None:
             return
         if found.placed is not None:
             yield self._repaired(found.placed)
-        if found.is_best or budget.exhausted:
+        if found.is_best or precise is None or budget.exhausted:
             return
-        precise = _Program(self, program.nodes, class_of)
         is_good = found.placed is not None and self._repaired(found.placed).moved_mib <= worth_mib
         if precise.pairs <= (_FEW_PAIRS if is_good else MOST_PAIRS):
             found = precise.solve(budget, share)
@@ -270,6 +276,7 @@ class _Program:
         for item in repair.homeless:
             self._members[of(item)].append(Member(item.vm.name, None, item.apart))
         self.pairs = len(self._members) * len(nodes)
+        self.has_groups = any(each.apart is not None for its in self._members.values() for each in its)
         self._apart: defaultdict[Spread, list[ItemClass]] = defaultdict(list)
         for k in self._members:
             if k[3] is not None:

@@ -1,17 +1,19 @@
-"""Rules about VMs of several vjobs: who makes way for one."""
+"""Rules about VMs of several vjobs: who makes way for one, and what the search for another decision takes."""
 
 from __future__ import annotations
 
 import pytest
 from unit.queues import Queue, nodes, states
 
+from rmsplugin.decision import ruled
 from rmsplugin.decision.parameters import Parameters
 from rmsplugin.decision.policies import POLICIES
-from rmsplugin.decision.result import Decision, ReasonCode
+from rmsplugin.decision.result import Decision, Infeasible, ReasonCode
 from rmsplugin.decision.ruled import decide_by_rules
 from rmsplugin.model.configuration import Configuration
 from rmsplugin.model.given_rules import given_rules
 from rmsplugin.model.joint import Spread
+from rmsplugin.packing.search import Search
 
 #: Policies under which nobody makes way for one that waits.
 KEEPING = ("fcfs", "easy", "conservative", "load-sharing", "v-reconfiguration")
@@ -79,3 +81,20 @@ def test_none_migrates_for_one_that_a_rule_keeps_out_under_a_policy_that_moves_n
     queue = Queue(*nodes(2, cpus=2)).add("a").add("b", "n1").add("c", "n2")
     found = decide(policy, with_rules(queue, "ab", "ac"))
     assert states(found) == {"a": "running" if policy in NEVER else "waiting", "b": "running", "c": "running"}
+
+
+def test_each_further_decision_has_half_the_limits_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is room for one more beside ``a``; it is kept out by a rule, and so is the next one that fills in."""
+    limits: list[float | None] = []
+    decided = ruled.decide_with_pauses
+
+    def noted(policy: str, source: Configuration, parameters: Parameters) -> Decision | Infeasible:
+        limits.append(parameters.search.deterministic_limit)
+        return decided(policy, source, parameters)
+
+    monkeypatch.setattr(ruled, "decide_with_pauses", noted)
+    queue = Queue(*nodes(1, cpus=2)).add("a", "n1").add("b").add("c").add("d")
+    source = with_rules(queue, "ab", "ac", "ad")
+    found = decide_by_rules("rjsp", source, Parameters(search=Search(deterministic_limit=4.0)))
+    assert isinstance(found, Decision) and set(states(found)) == {"a", "b", "c", "d"}
+    assert limits == [4.0, 2.0, 1.0, 0.5]

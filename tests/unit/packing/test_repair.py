@@ -14,6 +14,7 @@ from rmsplugin.model.joint import Spread
 from rmsplugin.model.resources import Resources
 from rmsplugin.model.rules import allowing
 from rmsplugin.packing import repair as module
+from rmsplugin.packing.budget import Budget
 from rmsplugin.packing.item import Item
 from rmsplugin.packing.repair import Repair, Repaired
 from rmsplugin.packing.search import Search
@@ -109,6 +110,27 @@ def test_vms_on_nodes_of_their_own_find_places_where_a_program_that_tells_them_a
     assert found is not None and found.moved_mib == 1
     for vjob in "wxyz":
         assert found.assignment[f"{vjob}1"] != found.assignment[f"{vjob}2"]
+
+
+@pytest.mark.parametrize(("apart", "most", "parts"), [(True, 99, [1.0, 0.25]), (True, 2, [1.0]), (False, 99, [1.0])])
+def test_the_program_with_all_classes_has_a_part_of_the_limits_if_it_may_be_asked(
+    monkeypatch: pytest.MonkeyPatch, apart: bool, most: int, parts: list[float]
+) -> None:
+    """Though the one that takes VMs for equal uses up all that it may."""
+    left: list[float] = []
+
+    def uses_it_up(self: module._Program, budget: Budget, share: float) -> module._Found:
+        left.append(budget.left)
+        budget.charge_run(budget.left * share, 0.0)
+        return module._Found(None, is_best=False)
+
+    monkeypatch.setattr(module._Program, "solve", uses_it_up)
+    monkeypatch.setattr(module, "MOST_PAIRS", most)
+    items = [
+        replace(item(vjob + vm, 1), apart=Spread(frozenset(vjob)) if apart else None) for vjob in "ab" for vm in "12"
+    ]
+    assert Repair(items, [node("n1"), node("n2")], {}).by_program(SEARCH) is None
+    assert left == parts
 
 
 def test_the_program_makes_room_where_best_fit_finds_none() -> None:
